@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.http.limits import Clock
+from reconciler.http.messages import Clock
 
 INCIDENT = "incident"
 """A line of the table of incidents, as the test that played it records it; with several workers as well."""

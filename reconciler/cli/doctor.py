@@ -11,7 +11,7 @@ def doctor(common: Common) -> int:
     from reconciler.cli.console import painted, progress, width, write, write_json
     from reconciler.cli.exits import exit_of_checks
     from reconciler.config.environment import read_environment
-    from reconciler.pipeline.doctor.doctor import examine
+    from reconciler.pipeline.doctor import examine
     from reconciler.report.findings import checkup_json, checkup_text
 
     with progress(common) as step:

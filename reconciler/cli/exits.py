@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from reconciler.domain.identity import Finding, Severity
-from reconciler.domain.reported.checkup import Cause, Check, Level
+from reconciler.domain.reports import Cause, Check, Level
 from reconciler.errors import ConfigurationError, InputError, ReconcilerError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int
     from reconciler.cli.console import painted, width, write, write_json
     from reconciler.cli.plan import prepare_plan
     from reconciler.cli.setting_rows import find_decision, setting_rows
-    from reconciler.decision.explanation.chain import asked_queries
+    from reconciler.decision.explanation import asked_queries
     from reconciler.report.document import solver_json
     from reconciler.report.explain import Chain, explain_json, explain_text
     from reconciler.report.summary import fleet_lines, proof

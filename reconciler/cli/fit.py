@@ -38,8 +38,8 @@ def fit(common: Common, models: Models = None, *, since: Since = "7d", write: Wr
     from reconciler.config.environment import read_environment
     from reconciler.pipeline.fit import FitRequest
     from reconciler.pipeline.fit import fit as fit_now
-    from reconciler.pipeline.profiles_file import find_profiles_file, is_extended
     from reconciler.pipeline.session import open_session
+    from reconciler.pipeline.work_tree import find_profiles_file, is_extended
     from reconciler.report.fit import DEFAULT_PATH
 
     request = FitRequest(since_s=read_age(since), models=tuple(models or ()))

@@ -9,7 +9,7 @@ import typer
 from reconciler.cli.options import Common, with_common
 
 if TYPE_CHECKING:
-    from reconciler.pipeline.init.run import InitResult
+    from reconciler.pipeline.init import InitResult
 
 GitHubAction = Annotated[bool, typer.Option("--github-action", help="Add the workflow that runs it on GitHub.")]
 GitLabCi = Annotated[bool, typer.Option("--gitlab-ci", help="Add the pipeline that runs it on GitLab.")]
@@ -39,9 +39,8 @@ def init(
     from reconciler.cli.console import painted, progress, width, write
     from reconciler.cli.exits import Exit, exit_of_plan
     from reconciler.config.environment import read_environment
-    from reconciler.pipeline.init.jobs import Wishes
-    from reconciler.pipeline.init.run import InitRequest
-    from reconciler.pipeline.init.run import init as init_now
+    from reconciler.pipeline.init import InitRequest, Wishes
+    from reconciler.pipeline.init import init as init_now
     from reconciler.report.text import plan_text
 
     wishes = Wishes(github_action=github_action, gitlab_ci=gitlab_ci, cronjob=cronjob, argocd=argocd, flux=flux)
@@ -63,7 +62,7 @@ def init(
 
 def _lines(result: "InitResult", *, is_check: bool) -> Iterator[str]:
     """What was found, and what becomes of each file."""
-    from reconciler.pipeline.init.generated import Fate
+    from reconciler.pipeline.init import Fate
 
     yield "Found"
     for name, words in _findings(result):

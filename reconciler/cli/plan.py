@@ -40,8 +40,7 @@ def plan(
 ) -> int:
     """Show what run would change, and why."""
     from reconciler.cli.exits import exit_of_plan
-    from reconciler.cli.presenting import present_plan
-    from reconciler.cli.workflow import tell_workflow
+    from reconciler.cli.output import present_plan, tell_workflow
 
     if record is not None and replay is not None:
         raise typer.BadParameter("a replay has nothing new to record", param_hint="--record")
@@ -67,7 +66,7 @@ def prepare_plan(
     from reconciler.config.environment import read_environment
     from reconciler.pipeline.run import plan as plan_now
     from reconciler.pipeline.session import open_session
-    from reconciler.pipeline.uncommitted import uncommitted
+    from reconciler.pipeline.work_tree import uncommitted
 
     with (
         progress(common) as step,

@@ -12,9 +12,9 @@ from reconciler.cli.options import Common, with_common
 if TYPE_CHECKING:
     from reconciler.cli.exits import Exit
     from reconciler.config.environment import Environment
-    from reconciler.domain.measured.observed import Observed
-    from reconciler.domain.reported.review import Objection, Review
-    from reconciler.forge.events import Event
+    from reconciler.domain.observed import Observed
+    from reconciler.domain.reports import Objection, Review
+    from reconciler.forge.registry import Event
 
 HEADING = "reconciler review"
 Head = Annotated[str, typer.Option("--head", metavar="REF", help="What is reviewed (= the job's change, else HEAD).")]
@@ -42,7 +42,7 @@ def review(
 ) -> int:
     """Say what a change of the fleet would do, without making it."""
     from reconciler.config.environment import read_environment
-    from reconciler.forge.events import find_event
+    from reconciler.forge.registry import find_event
 
     environment = read_environment()
     asked = _objections(fail_on)
@@ -55,7 +55,7 @@ def review(
 
 
 def _objections(fail_on: list[str] | None) -> "frozenset[Objection]":
-    from reconciler.domain.reported.review import Objection
+    from reconciler.domain.reports import Objection
 
     known = {str(each): each for each in (Objection.REFUSE, Objection.HOLD, Objection.SLO)}
     asked = fail_on or [str(Objection.REFUSE)]
@@ -76,8 +76,7 @@ def _review_one(
 ) -> int:
     from reconciler.cli.console import progress
     from reconciler.pipeline.recording import read_recording
-    from reconciler.pipeline.reviewing.comments import tell_job
-    from reconciler.pipeline.reviewing.reviewer import find_head, open_reviewer
+    from reconciler.pipeline.review import find_head, open_reviewer, tell_job
     from reconciler.pipeline.session import open_session
 
     is_directory = Path(common.repo).exists()
@@ -108,9 +107,7 @@ def _review_open(
 ) -> int:
     from reconciler.cli.console import note, progress, write, write_json
     from reconciler.cli.exits import Exit, exit_for
-    from reconciler.pipeline.reviewing.comments import open_desk
-    from reconciler.pipeline.reviewing.open_ones import review_open
-    from reconciler.pipeline.reviewing.reviewer import open_reviewer
+    from reconciler.pipeline.review import open_desk, open_reviewer, review_open
     from reconciler.pipeline.session import open_session
     from reconciler.report.review import open_reviews_json, open_reviews_text
 
@@ -158,8 +155,7 @@ def _exit_of_base(observed: "Observed") -> "Exit":
 def _present(common: Common, found: "Review") -> None:
     from reconciler import __version__
     from reconciler.cli.console import note, painted, width, write, write_json
-    from reconciler.cli.findings import markdown_lines
-    from reconciler.cli.workflow import STEP_SUMMARY, append_to
+    from reconciler.cli.output import STEP_SUMMARY, append_to, markdown_lines
     from reconciler.report.findings import findings_sarif, findings_text, workflow_commands
     from reconciler.report.review import review_findings, review_json, review_summary
 

@@ -22,7 +22,7 @@ def run(common: Common, *, record: Record = None, fail_when_held: FailWhenHeld =
     """Propose the plan as pull requests."""
     from reconciler.cli.console import progress
     from reconciler.cli.exits import exit_for
-    from reconciler.cli.presenting import present_run
+    from reconciler.cli.output import present_run
     from reconciler.config.environment import read_environment
     from reconciler.errors import ReconcilerError
     from reconciler.pipeline.gauges import failed_outcome, outcome_of, tell_gauges

@@ -14,15 +14,14 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from reconciler.config.environment import Environment, Flags
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.plan import Outcome
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.recording import Recording
 from reconciler.domain.settings import ClusterSettings, Identity
 from reconciler.errors import ConfigurationError
-from reconciler.forge.local.pull_requests import FOLDER
-from reconciler.git.commits import create_bare
-from reconciler.git.repository import open_directory
+from reconciler.forge.local import FOLDER
+from reconciler.git.repository import create_bare, open_directory
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.recording import parse_recording
 from reconciler.pipeline.run import RunResult, run

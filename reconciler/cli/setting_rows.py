@@ -5,10 +5,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from reconciler.domain.identity import ResourceKey
+from reconciler.domain.identity import ResourceKey, Sourced
 from reconciler.domain.plan import Decision, Plan
 from reconciler.domain.profiles import PerformanceProfile
-from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import SettingScalar
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import ENGINE, HEADROOM, SETTING_DEFINITIONS, ValueKind

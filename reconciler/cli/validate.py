@@ -18,8 +18,8 @@ Strict = Annotated[bool, typer.Option("--strict", help="Warnings fail too.")]
 def validate(common: Common, paths: Paths = None, *, strict: Strict = False) -> int:
     """Lint resources and configuration, without network."""
     from reconciler.cli.exits import exit_of_findings
-    from reconciler.cli.findings import present_findings
-    from reconciler.pipeline.validation.validate import validate_commit, validate_paths
+    from reconciler.cli.output import present_findings
+    from reconciler.pipeline.validate import validate_commit, validate_paths
 
     checked = validate_paths(common.flags, paths) if paths else validate_commit(common.flags)
     present_findings(common, checked)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.domain.identity import Finding, Place, Severity
-from reconciler.manifests.composer import Value
-from reconciler.manifests.documents import Document
+from reconciler.manifests.documents import Document, Value
 from reconciler.manifests.wording import Field, name_field
 
 APPENDED = frozenset({"overrides", "policies"})

@@ -1,27 +1,54 @@
-"""From files, flags and environment to the effective settings of a run."""
+"""From files, flags and environment to the effective settings of a run, with secrets bound to trusted origins."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from pathlib import Path
+from typing import TypedDict, TypeVar
 
-from reconciler.config.conversion import convert, convert_gauges
-from reconciler.config.environment import FORGE_TOKEN, PAUSED, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Environment, Flags
-from reconciler.config.files import EMPTY, RepositoryReader, read_layers
+from pydantic import BaseModel
+
+from reconciler.config import schema
+from reconciler.config import schema as connections
+from reconciler.config import schema as facts
+from reconciler.config.environment import (
+    FORGE_TOKEN,
+    PAUSED,
+    PROMETHEUS_TOKEN,
+    TRUSTED_ORIGINS,
+    Environment,
+    Flags,
+    find_refusal,
+    join_origins,
+)
+from reconciler.config.files import EMPTY, RepositoryFolder, RepositoryReader, load_policies, no_files, read_layers
 from reconciler.config.layers import PlacedValue, merge
-from reconciler.config.policies import RepositoryFolder, load_policies, no_files
-from reconciler.config.pools import find_unknown_devices
-from reconciler.config.schema import RUN_INTERVAL_S, ConfigurationFile
-from reconciler.config.trust import find_misplaced_references, find_untrusted, trusted_origins, urls_of
+from reconciler.config.schema import RUN_INTERVAL_S, ConfigurationFile, SecretSection, find_unknown_devices
+from reconciler.config.values import ConfigSection, VariantSection, stated_in
 from reconciler.domain.identity import Finding, Place, Severity
-from reconciler.domain.products import PRODUCTS
+from reconciler.domain.inventory import PRODUCTS, Accelerator
+from reconciler.domain.profiles import Learning, PerformanceProfile, ServiceClass, SloTarget
 from reconciler.domain.settings import (
+    DELIVER,
+    DELIVER_CONDITIONS,
     Assumption,
+    BasicAuth,
     ClusterSettings,
     ForgeSettings,
     GaugeSettings,
+    GitSettings,
+    Identity,
+    ModelSettings,
+    Override,
+    PoolSettings,
     PrometheusSettings,
+    PullRequestSettings,
+    Pushgateway,
+    SecretRef,
+    Setting,
     Settings,
+    Tls,
 )
 from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import host_and_path
@@ -29,6 +56,318 @@ from reconciler.forge.registry import kind_of
 from reconciler.http.addresses import origin_of
 from reconciler.manifests.wording import describe, join_words
 from reconciler.resources.validation import validate
+
+# --- was reconciler/config/conversion.py:
+# A validated configuration -> domain values, each with its place.
+
+Value = TypeVar("Value")
+
+
+def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Settings:
+    """The settings that a configuration amounts to; `root` is the merged tree that it was validated from."""
+    return Settings(
+        currency=configuration.currency,
+        clusters=tuple(map(_cluster, configuration.clusters, root.at("clusters").items)),
+        accelerators=tuple(map(_accelerator, configuration.accelerators, root.at("accelerators").items)),
+        service_classes=tuple(map(_service_class, configuration.service_classes, root.at("serviceClasses").items)),
+        models=tuple(map(_model, configuration.models, root.at("models").items)),
+        defaults=_settings(configuration.defaults, root.at("defaults")),
+        overrides=tuple(map(_override, configuration.overrides, root.at("overrides").items)),
+        git=_git(configuration.git),
+        forge=_forge(configuration.forge, root.at("forge")),
+        pull_requests=_same(
+            PullRequestSettings,
+            configuration.pull_requests,
+            reopen_after_s=configuration.pull_requests.reopen_after,
+            merge_method=configuration.pull_requests.merge_method or "",
+            open_at_once=configuration.pull_requests.limits.open,
+            created_per_hour=configuration.pull_requests.limits.created_per_hour,
+            pushes_per_hour=configuration.pull_requests.limits.pushes_per_hour,
+            merges_per_hour=configuration.pull_requests.limits.merges_per_hour,
+        ),
+        status=_status(configuration.status),
+    )
+
+
+def _status(status: str | schema.StatusSection) -> str:
+    if isinstance(status, str):
+        return status
+    return DELIVER_CONDITIONS if status.deliver.conditions else DELIVER
+
+
+def _cluster(cluster: facts.ClusterEntry, entry: PlacedValue) -> ClusterSettings:
+    prometheus = cluster.prometheus
+    return ClusterSettings(
+        name=cluster.name,
+        include=tuple(cluster.paths.include),
+        exclude=tuple(cluster.paths.exclude),
+        prometheus=None if prometheus is None else _prometheus(prometheus, entry.at("prometheus")),
+        pools=tuple(
+            _same(PoolSettings, pool, place=placed.place)
+            for pool, placed in zip(cluster.pools, entry.at("pools").items, strict=True)
+        ),
+        place=entry.place,
+    )
+
+
+def _same(kind: type[Value], section: ConfigSection, **other: object) -> Value:
+    """A domain value of the fields that a section calls the same, lists as tuples, and of others that are given."""
+    names = {each.name for each in fields(kind)} - other.keys()  # type: ignore[arg-type]  # every domain type is a dataclass
+    found = {name: value for name, value in section if name in names}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}, **other)
+
+
+def _prometheus(prometheus: connections.PrometheusSection, entry: PlacedValue) -> PrometheusSettings:
+    headers = {
+        name: value if isinstance(value, str) else _reference(value) for name, value in prometheus.headers.items()
+    }
+    return PrometheusSettings(
+        url=prometheus.url,
+        external_url=prometheus.external_url or "",
+        match_labels=prometheus.match_labels,
+        label_names=prometheus.label_names.model_dump(exclude_none=True),
+        **_credentials(prometheus),
+        headers=headers,
+        queries=prometheus.queries,
+        place=entry.place,
+    )
+
+
+def convert_gauges(gauges: connections.GaugesSection | None) -> GaugeSettings | None:
+    """Where our own gauges go; None: nowhere."""
+    if gauges is None:
+        return None
+    pushed = gauges.pushgateway
+    return GaugeSettings(
+        pushgateway=None if pushed is None else Pushgateway(url=pushed.url, **_credentials(pushed)),
+        textfile=gauges.textfile or "",
+    )
+
+
+class _Credentials(TypedDict):
+    bearer_token: SecretRef | None
+    basic_auth: BasicAuth | None
+    tls: Tls
+
+
+def _credentials(section: connections.PrometheusSection | connections.PushgatewaySection) -> _Credentials:
+    basic = section.basic_auth
+    return _Credentials(
+        bearer_token=_secret(section.bearer_token),
+        basic_auth=None if basic is None else BasicAuth(username=basic.username, password=_reference(basic.password)),
+        tls=Tls(ca=_secret(section.tls.ca), cert=_secret(section.tls.cert), key=_secret(section.tls.key)),
+    )
+
+
+def _secret(secret: connections.SecretSection | None) -> SecretRef | None:
+    return None if secret is None else _reference(secret)
+
+
+def _reference(secret: connections.SecretSection) -> SecretRef:
+    return SecretRef(file=secret.file or "", env=secret.env or "")
+
+
+def _accelerator(accelerator: facts.AcceleratorEntry, entry: PlacedValue) -> Accelerator:
+    cost = entry.at("costPerHour").place
+    return _same(
+        Accelerator,
+        accelerator,
+        device=accelerator.device or accelerator.name,
+        label_value=accelerator.label_value or accelerator.name,
+        place=entry.place,
+        cost_place=cost if accelerator.cost_per_hour is not None and cost.path != entry.place.path else None,
+    )
+
+
+def _service_class(service_class: facts.ServiceClassEntry, entry: PlacedValue) -> ServiceClass:
+    unserved = service_class.unserved_cost_per_1000_requests
+    return _same(
+        ServiceClass,
+        service_class,
+        ttft=_target(service_class.ttft, service_class.ttft_percentile),
+        itl=_target(service_class.itl, service_class.itl_percentile),
+        unserved_cost_per_request=None if unserved is None else unserved / 1000,
+        place=entry.place,
+    )
+
+
+def _target(limit_s: float | None, percentile: float | None) -> SloTarget | None:
+    return None if limit_s is None else SloTarget(limit_s=limit_s, percentile=percentile)
+
+
+def _model(model: schema.ModelEntry, entry: PlacedValue) -> ModelSettings:
+    return ModelSettings(
+        model_id=model.id,
+        served_names=tuple(model.served_names),
+        profiles=tuple(map(_profile, model.profiles, entry.at("profiles").items)),
+        settings=_settings(model, entry),
+        place=entry.place,
+    )
+
+
+def _profile(profile: facts.ProfileEntry, entry: PlacedValue) -> PerformanceProfile:
+    return PerformanceProfile(
+        accelerator=profile.accelerator,
+        alpha_s=profile.alpha,
+        beta_s=profile.beta,
+        max_batch_size=profile.max_batch_size,
+        gamma_s=profile.gamma,
+        delta_s=profile.delta,
+        prompt_s=profile.prefill_per_token,
+        token_budget=profile.max_batched_tokens,
+        place=entry.place,
+        learning=None if profile.learned is None else _same(Learning, profile.learned, on=profile.learned.date),
+    )
+
+
+def _override(override: schema.OverrideEntry, entry: PlacedValue) -> Override:
+    return Override(
+        match=override.match.model_dump(exclude_none=True, exclude={"labels"}),
+        labels=override.match.labels,
+        settings=_settings(override, entry),
+        place=entry.place,
+    )
+
+
+def _settings(section: VariantSection, entry: PlacedValue) -> Mapping[str, Setting]:
+    """What one layer gives, by the names of the settings; what it leaves out is not there."""
+    return {each.name: Setting(value=value, place=entry.at(*each.path).place) for each, value in stated_in(section)}
+
+
+def _git(git: schema.GitSection) -> GitSettings:
+    author = None if git.author is None else _same(Identity, git.author)
+    return _same(GitSettings, git, base_branch=git.base_branch or "", author=author)
+
+
+def _forge(forge: schema.ForgeSection, entry: PlacedValue) -> ForgeSettings:
+    return ForgeSettings(
+        kind=forge.kind or "",
+        url=forge.url or "",
+        token=_secret(forge.auth.token),
+        place=entry.place if entry.members else None,
+    )
+
+
+# --- was reconciler/config/trust.py:
+# Trust: a secret goes only to origins that the operator named, so merging a change cannot send one elsewhere.
+
+_SCP_LIKE = re.compile(r"[A-Za-z0-9._-]+@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?!//).+")
+_SSH = re.compile(r"ssh://(?:[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)(?::[0-9]+)?/.*")
+_API_HOSTS = {"github.com": "api.github.com"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedUrl:
+    """A server's URL with its author."""
+
+    server: str
+    url: str
+    place: Place
+    by_operator: bool
+
+
+def urls_of(root: PlacedValue) -> tuple[NamedUrl, ...]:
+    """Every URL of a merged, valid tree: `cluster NAME` for each Prometheus, `forge`, and `gauges`."""
+    named = [(f"cluster {item.key}", item.at("prometheus", "url")) for item in root.at("clusters").items]
+    return tuple(
+        NamedUrl(server=server, url=entry.value, place=entry.place, by_operator=entry.by_operator)
+        for server, entry in [
+            *named,
+            ("forge", root.at("forge", "url")),
+            ("gauges", root.at("gauges", "pushgateway", "url")),
+        ]
+        if isinstance(entry.value, str)
+    )
+
+
+def trusted_origins(urls: tuple[NamedUrl, ...], flags: Flags, environment: Environment) -> frozenset[str]:
+    """The origins that the operator named: repository, its forge, `--prometheus`, own files, the environment."""
+    named = {origin_of(url.url) for url in urls if url.by_operator}
+    if flags.prometheus:
+        named.add(origin_of(flags.prometheus))
+    return (
+        frozenset(named)
+        | frozenset(environment.trusted_origins)
+        | origins_of_remote(flags.repo)
+        | origins_of_remote(flags.remote)
+    )
+
+
+def find_untrusted(
+    settings: Settings,
+    gauges: GaugeSettings | None,
+    urls: tuple[NamedUrl, ...],
+    trusted: frozenset[str],
+    environment: Environment,
+) -> Iterator[Finding]:
+    """A finding for every server that the repository alone names and that a secret would be sent to.
+
+    `settings` are the effective ones: whose secret it is makes no difference, since a file of the repository can
+    give the URL of a cluster whose token the operator gave.
+    """
+    senders = {
+        f"cluster {cluster.name}": cluster.prometheus.url
+        for cluster in settings.clusters
+        if cluster.prometheus is not None and sends_secret(cluster.prometheus)
+    }
+    if settings.forge.token is not None and settings.forge.kind != "local":
+        senders["forge"] = settings.forge.url
+    if gauges is not None and gauges.pushgateway is not None and sends_secret(gauges.pushgateway):
+        senders["gauges"] = gauges.pushgateway.url
+    for named in urls:
+        origin = origin_of(named.url)
+        if not named.by_operator and senders.get(named.server) == named.url and origin not in trusted:
+            line = join_origins((*environment.trusted_origins, origin))
+            message = f"{named.server}: a secret would go to {origin}, which only the repository names: set {line}"
+            yield Finding(place=named.place, severity=Severity.ERROR, message=message)
+
+
+def sends_secret(server: PrometheusSettings | Pushgateway) -> bool:
+    """Whether a request carries or proves a secret: token, password, client key, or a header from a reference."""
+    references = (server.bearer_token, server.basic_auth, server.tls.key, *server.headers.values())
+    return any(reference is not None and not isinstance(reference, str) for reference in references)
+
+
+def find_misplaced_references(section: BaseModel, entry: PlacedValue, secrets_directory: str) -> Iterator[Finding]:
+    """A finding for every reference that a file of the repository may not make."""
+    for secret, written in _references(section, entry):
+        reference = SecretRef(file=secret.file or "", env=secret.env or "")
+        refusal = "" if written.by_operator else find_refusal(reference, secrets_directory)
+        if refusal:
+            yield Finding(place=written.place, severity=Severity.ERROR, message=refusal)
+
+
+def _references(value: object, entry: PlacedValue) -> Iterator[tuple[SecretSection, PlacedValue]]:
+    """Every reference in a validated section, found by its type, so that a new field cannot be forgotten."""
+    if isinstance(value, SecretSection):
+        yield value, entry
+    elif isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            yield from _references(getattr(value, name), entry.at(field.alias or name))
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            yield from _references(child, entry.at(key))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _references(child, entry.at(index))
+
+
+def origins_of_remote(remote: str) -> frozenset[str]:
+    """The origins that naming a Git remote names: its own, and its forge's API; none for a directory.
+
+    A remote reached by ssh names the https origin of its host.
+    """
+    ssh = _SCP_LIKE.fullmatch(remote) or _SSH.fullmatch(remote)
+    try:
+        origin = origin_of(f"https://{ssh['host']}" if ssh else remote)
+    except ValueError:
+        return frozenset()
+    scheme, _, authority = origin.partition("://")
+    return frozenset({origin, f"{scheme}://{_API_HOSTS.get(authority, authority)}"})
+
+
+# --- was reconciler/config/loading.py:
+# From files, flags and environment to the effective settings of a run.
 
 DEFAULT_CLUSTER = "default"
 

@@ -1,51 +1,440 @@
-"""What may stand in a configuration file, as far as it is built: the one definition that files, editors and docs share.
+"""What may stand in a configuration file: the one definition for files, editors and documentation."""
 
-The text below each field describes its value in a few words; it is both the editor's help and the end of the sentence
-"expected ..." in an error, and "=" is the default. A field of type `NotYet` is documented and not built: giving it is
-an error that says so. Nothing is converted: text is no number and the other way round.
-"""
-
-# pydantic copies a default for each instance; ruff knows this of direct subclasses only.
-# ruff: noqa: RUF012
-
+import re
+from collections.abc import Collection, Iterator
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from reconciler.config.connections import GaugesSection, MaybeSecret
-from reconciler.config.facts import (
-    AcceleratorEntry,
-    ClusterEntry,
-    ProfileEntry,
-    ServiceClassEntry,
-    refuse_shared_aliases,
-)
-from reconciler.config.section import ConfigSection, VariantSection
+from reconciler.config.layers import PlacedValue
 from reconciler.config.values import (
     Branch,
     BranchPrefix,
+    ClusterName,
+    ConfigSection,
     Count,
     Currency,
+    Day,
     Days,
+    DeviceCount,
     Email,
     Grouping,
+    HeaderName,
+    HiddenText,
     Interval,
     LabelKey,
+    LabelName,
+    Latency,
+    LatencyOrNone,
+    Money,
     Name,
     NotYet,
+    Percentage,
+    Percentile,
     PersonName,
     PositiveCount,
+    Priority,
+    QuantityName,
+    Query,
+    Range,
     RelativePath,
+    ResourceName,
     Text,
+    TextfilePath,
     Url,
+    VariantSection,
     refuse_not_yet,
     word,
 )
-from reconciler.domain.settings import DELIVER, GitSettings, PullRequestSettings, Settings
-from reconciler.policy.reading.files import PolicyFile
-from reconciler.resources.validation import described_fields
+from reconciler.domain.identity import Finding, Severity
+from reconciler.domain.settings import DELIVER, ON_DEMAND, GitSettings, PullRequestSettings, Settings
+from reconciler.manifests.wording import describe
+from reconciler.policy.files import PolicyFile
+from reconciler.resources.validation import describe_unknown, described_fields
+
+# --- was reconciler/config/connections.py:
+# Connections: the part of the schema that says how servers are reached, and where a secret is read from. What is
+# declared with `repr=False` is never shown in an error: somebody may have put the secret itself there.
+
+# pydantic copies a default for each instance; ruff knows this of direct subclasses only.
+# ruff: noqa: RUF012
+
+
+_SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|credential|api-?key", re.IGNORECASE)
+# With one of these a shared front door would hand the request, and the operator's token in it, to somebody else.
+_ROUTING_HEADER = re.compile(
+    r"host|connection|upgrade|te|trailer|expect|content-.*|transfer-.*|proxy-.*|forwarded|x-forwarded-.*|x-host"
+    r"|x-original-.*|x-rewrite-.*",
+    re.IGNORECASE,
+)
+
+
+class SecretSection(ConfigSection):
+    """Where a secret is read from on each use: {file: PATH} or {env: NAME}, never the secret itself."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+    expected = "{file: PATH} or {env: NAME}, never the secret itself"
+
+    file: Annotated[HiddenText | None, Field(repr=False)] = None
+    """the absolute path of a file"""
+    env: Annotated[HiddenText | None, Field(repr=False)] = None
+    """the name of an environment variable"""
+
+    @model_validator(mode="after")
+    def _names_one_place(self) -> Self:
+        if (self.file is None) == (self.env is None):
+            raise ValueError(f"expected {self.expected}")
+        if self.file is not None and not self.file.startswith("/"):
+            raise ValueError("expected the absolute path of a file")
+        if self.env is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.env):
+            raise ValueError("expected the name of an environment variable, of letters, digits and `_`")
+        return self
+
+
+SecretReference = Annotated[SecretSection, Field(repr=False)]
+MaybeSecret = Annotated[SecretSection | None, Field(repr=False)]
+
+
+class BasicAuthSection(ConfigSection):
+    """User name and password of HTTP basic authentication."""
+
+    username: Text
+    """a user name"""
+    password: SecretReference
+    """{file: PATH} or {env: NAME}, never the password itself"""
+
+
+class TlsSection(ConfigSection):
+    """PEM files of a connection."""
+
+    ca: MaybeSecret = None
+    """{file: PATH} or {env: NAME} of a CA bundle (= the system's)"""
+    cert: MaybeSecret = None
+    """{file: PATH} or {env: NAME} of a client certificate"""
+    key: MaybeSecret = None
+    """{file: PATH} or {env: NAME} of the client certificate's key"""
+
+    @model_validator(mode="after")
+    def _pairs_certificate_and_key(self) -> Self:
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("expected both cert and key, or neither")
+        return self
+
+
+class LabelNamesSection(ConfigSection):
+    """How the server spells the labels that we group by."""
+
+    namespace: LabelName | None = None
+    """the label of the namespace (= namespace)"""
+    pod: LabelName | None = None
+    """the label of the pod (= pod)"""
+    model: LabelName | None = None
+    """the label of the model (= model_name)"""
+
+
+class PushgatewaySection(ConfigSection):
+    """A Prometheus Pushgateway: where it is, and how to speak to it."""
+
+    url: Annotated[Url, Field(repr=False)]
+    """a URL like https://pushgateway.example.com"""
+    bearer_token: MaybeSecret = None
+    """{file: PATH} or {env: NAME}, never the token itself (= none)"""
+    basic_auth: Annotated[BasicAuthSection | None, Field(repr=False)] = None
+    """{username: NAME, password: {file: PATH}} (= none)"""
+    tls: TlsSection = TlsSection()
+    """{ca, cert, key}, each {file: PATH} or {env: NAME}"""
+
+    @model_validator(mode="after")
+    def _sends_no_secret_twice(self) -> Self:
+        if self.bearer_token is not None and self.basic_auth is not None:
+            raise ValueError("expected one of bearerToken and basicAuth")
+        return self
+
+
+class GaugesSection(ConfigSection):
+    """Where our own gauges go after each run."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    pushgateway: PushgatewaySection | None = None
+    """a Pushgateway, {url: URL} (= none)"""
+    textfile: TextfilePath | None = None
+    """the absolute path of a file for the node exporter, which ends in .prom (= none)"""
+
+    @model_validator(mode="after")
+    def _goes_somewhere(self) -> Self:
+        if self.pushgateway is None and self.textfile is None:
+            raise ValueError("expected pushgateway or textfile")
+        return self
+
+
+def _tell_header(value: object) -> str:
+    return "text" if isinstance(value, str) else "secret"
+
+
+HeaderValue = Annotated[
+    Annotated[HiddenText, Tag("text")] | Annotated[SecretSection, Tag("secret")], Discriminator(_tell_header)
+]
+
+
+class PrometheusSection(ConfigSection):
+    """One Prometheus server: where it is, how to speak to it, and how its labels are spelled."""
+
+    url: Annotated[Url, Field(repr=False)]
+    """a URL like https://prometheus.example.com"""
+    external_url: Annotated[Url | None, Field(repr=False)] = None
+    """the URL where people open it, for links in pull requests (= none)"""
+    match_labels: dict[LabelName, Text] = {}
+    """labels that are added to every query, for a server with several clusters (= none)"""
+    label_names: LabelNamesSection = LabelNamesSection()
+    """the server's names for our labels: a mapping of namespace, pod, model"""
+    bearer_token: MaybeSecret = None
+    """{file: PATH} or {env: NAME}, never the token itself (= none)"""
+    basic_auth: Annotated[BasicAuthSection | None, Field(repr=False)] = None
+    """{username: NAME, password: {file: PATH}} (= none)"""
+    tls: TlsSection = TlsSection()
+    """{ca, cert, key}, each {file: PATH} or {env: NAME}"""
+    headers: Annotated[dict[HeaderName, HeaderValue], Field(repr=False)] = {}
+    """HTTP headers by name; text, or a secret as {file: PATH} or {env: NAME} (= none)"""
+    queries: dict[QuantityName, Query] = {}
+    """PromQL by quantity (arrivalRate, completions, ...), tried before the built-in candidates (= none)"""
+
+    @model_validator(mode="after")
+    def _sends_no_secret_twice_or_inline(self) -> Self:
+        if self.bearer_token is not None and self.basic_auth is not None:
+            raise ValueError("expected one of bearerToken and basicAuth")
+        for name, value in self.headers.items():
+            if _ROUTING_HEADER.fullmatch(name):
+                raise ValueError(f"expected no header {name}: it says where a request goes, which only url may")
+            if isinstance(value, str) and _SECRET_HEADER.search(name):
+                raise ValueError(
+                    f"expected header {name} as {{file: PATH}} or {{env: NAME}}: a secret never stands here"
+                )
+            if name.lower() == "authorization" and (self.bearer_token or self.basic_auth):
+                raise ValueError("expected one of bearerToken, basicAuth and header Authorization")
+        return self
+
+
+# --- was reconciler/config/pools.py:
+# Pools of devices in a configuration file: how many there are of a type, and what of them is never planned.
+
+
+class PoolEntry(ConfigSection):
+    """Devices of one type in a cluster; several pools of a type count together."""
+
+    name: Name
+    """a name"""
+    device: Name
+    """the name of a device type"""
+    devices: DeviceCount
+    """a whole number of devices, or measured: what the nodes offer, by Prometheus"""
+    reserve: Count = 0
+    """a whole number of devices that are never planned (= 0)"""
+    tier: Name = ON_DEMAND
+    """a word like reserved or spot (= on-demand)"""
+    cost_per_hour: Money | None = None
+    """a plain number, the price of an hour of one device here (= the accelerator's)"""
+
+    @model_validator(mode="after")
+    def _has_what_it_reserves(self) -> Self:
+        if self.devices is not None and self.reserve > self.devices:
+            raise ValueError(f"expected reserve of at most devices, got {self.reserve} and {self.devices}")
+        return self
+
+
+def refuse_contradicting_pools(pools: list[PoolEntry]) -> list[PoolEntry]:
+    """Of one device type: what is measured is all of it, and which device a replica gets nobody knows."""
+    first: dict[str, PoolEntry] = {}
+    prices: dict[str, tuple[str, float]] = {}
+    for pool in pools:
+        other = first.setdefault(pool.device, pool)
+        if other is not pool and (pool.devices is None or other.devices is None):
+            raise ValueError(
+                f"expected numbers of devices, or measured in one pool alone, got both for {describe(pool.device)}: "
+                f"what is measured is all of it ({other.name}, {pool.name})"
+            )
+        if pool.cost_per_hour is None:
+            continue
+        name, price = prices.setdefault(pool.device, (pool.name, pool.cost_per_hour))
+        if price != pool.cost_per_hour:
+            raise ValueError(
+                f"expected one costPerHour for {describe(pool.device)}, got {price:g} in {name} and "
+                f"{pool.cost_per_hour:g} in {pool.name}: pools of one device type count together"
+            )
+    return pools
+
+
+def find_unknown_devices(clusters: PlacedValue, known: Collection[str]) -> Iterator[Finding]:
+    """Pools of a device type that is none of `known`, and those named like another one, at their lines."""
+    for cluster in clusters.items:
+        for pool in cluster.at("pools").items:
+            name, device = pool.at("name"), pool.at("device")
+            if name.plain in known and name.plain != device.plain:
+                message = f"expected a name that is no other device type, got {describe(name.plain)}"
+                yield Finding(place=name.place, severity=Severity.ERROR, message=message)
+            if device.plain in known:
+                continue
+            advice = f" {describe(device.plain)}: list it under accelerators"
+            message = describe_unknown(str(device.plain), sorted(known), "device type", advice=advice)
+            yield Finding(place=device.place, severity=Severity.ERROR, message=message)
+
+
+# --- was reconciler/config/facts.py:
+# What a configuration file states as facts: clusters, accelerators, service classes, performance profiles.
+
+# pydantic copies a default for each instance; ruff knows this of direct subclasses only.
+# ruff: noqa: RUF012
+
+
+class PathsSection(ConfigSection):
+    """Which files of the repository describe a cluster."""
+
+    include: Annotated[list[RelativePath], Field(min_length=1)] = ["**"]
+    """a list of globs from the repository's root (= all files)"""
+    exclude: list[RelativePath] = []
+    """a list of globs of files to leave out (= none)"""
+
+
+class ClusterEntry(ConfigSection):
+    """A cluster: the files that describe it and its Prometheus."""
+
+    name: ClusterName
+    """a name; groups and head branches carry it"""
+    paths: PathsSection = PathsSection()
+    """{include: [GLOB], exclude: [GLOB]}"""
+    prometheus: PrometheusSection | None = None
+    """{url: URL} and how to connect to it (= none: nothing can be measured)"""
+    pools: Annotated[list[PoolEntry], AfterValidator(refuse_contradicting_pools)] = []
+    """a list of pools of devices (= one per device type, as measured; else unlimited)"""
+
+
+class AcceleratorEntry(ConfigSection):
+    """A device type with its count, and its price."""
+
+    name: Name
+    """a name like H100 or 2xH100"""
+    device: Name | None = None
+    """the name of the device type (= name)"""
+    devices: PositiveCount = 1
+    """a whole number of devices (= 1)"""
+    resource: ResourceName = "nvidia.com/gpu"
+    """the resource that containers ask for (= nvidia.com/gpu)"""
+    node_selector: dict[LabelKey, Text] = {}
+    """node labels that it is recognised by, and that are written when the choice changes (= none)"""
+    label_value: Name | None = None
+    """the value of label inference.optimization/acceleratorName (= name)"""
+    aliases: list[Name] = []
+    """a list of other names: ConfigMap keys, flavors, instance types (= none beside the built-in)"""
+    cost_per_hour: Money | None = None
+    """a plain number, the price of an hour of all its devices (= unknown)"""
+
+
+class ServiceClassEntry(ConfigSection):
+    """What a class of requests was promised."""
+
+    name: Name
+    """a name"""
+    priority: Priority = 0
+    """a whole number; higher goes first (= 0)"""
+    ttft: Latency | None = None
+    """a duration like 500ms, from arrival to the first token (= no target)"""
+    ttft_percentile: Percentile = 95.0
+    """a number between 0 and 100, or mean (= 95)"""
+    itl: Latency | None = None
+    """a duration like 24ms, between output tokens (= no target)"""
+    itl_percentile: Percentile = None
+    """a number between 0 and 100, or mean (= mean)"""
+    attainment: NotYet = None
+    unserved_cost_per_1000_requests: Annotated[Money | None, Field(alias="unservedCostPer1000Requests")] = None
+    """a plain number, what 1000 requests that are not served cost: capacity dearer than that is not planned (= none)"""
+
+    @model_validator(mode="after")
+    def _has_limits_for_percentiles(self) -> Self:
+        for name, limit in (("ttft", self.ttft), ("itl", self.itl)):
+            if limit is None and f"{name}_percentile" in self.model_fields_set:
+                raise ValueError(f"expected {name} beside {name}Percentile")
+        return self
+
+
+class LearnedSection(ConfigSection):
+    """How a profile was learned, as `reconciler fit --write` notes it: outside of its ranges it is a guess."""
+
+    date: Day
+    """a day like 2026-11-20"""
+    samples: Count
+    """a whole number of moments that were seen"""
+    error: Percentage
+    """a percentage like 4.1%, the median error of the iteration time"""
+    batch: Range
+    """a list of two numbers, the smallest and the largest batch that was seen"""
+    input_tokens: Range
+    """a list of two numbers, the fewest and the most input tokens of a request"""
+    output_tokens: Range
+    """a list of two numbers, the fewest and the most output tokens of a request"""
+    reach: PositiveCount | None = None
+    """a whole number, the largest batch up to which the iteration time is sure (= the largest that was seen)"""
+
+
+class ProfileEntry(ConfigSection):
+    """How fast one replica runs on an accelerator: iteration alpha + beta * batch; prefill gamma + delta * tokens.
+
+    With prefillPerToken prompts are computed one after the other instead, as engines with chunked prefill do.
+    """
+
+    accelerator: Name
+    """the name of an accelerator"""
+    alpha: LatencyOrNone
+    """a duration like 6.958ms, of an iteration apart from its batch"""
+    beta: LatencyOrNone
+    """a duration like 0.042ms, per request of the batch"""
+    gamma: LatencyOrNone | None = None
+    """a duration like 15.4ms, of a prefill apart from its tokens (= no prefill law)"""
+    delta: LatencyOrNone | None = None
+    """a duration like 0.00034ms, per input token and request of the batch (= no prefill law)"""
+    prefill_per_token: LatencyOrNone | None = None
+    """a duration like 0.045ms, that a prompt token adds to its iteration: prompts come one after the other (= no)"""
+    max_batched_tokens: PositiveCount | None = None
+    """a whole number of tokens that an iteration computes at most (= 8192)"""
+    max_batch_size: PositiveCount
+    """a whole number of requests that run at once"""
+    learned: LearnedSection | None = None
+    """a mapping of date, samples, error, batch, inputTokens and outputTokens (= somebody gave the profile)"""
+
+    @model_validator(mode="after")
+    def _has_a_whole_law(self) -> Self:
+        if (self.gamma is None) != (self.delta is None):
+            raise ValueError("expected both gamma and delta, or neither")
+        if self.prefill_per_token is not None and self.gamma is not None:
+            raise ValueError("expected gamma and delta, or prefillPerToken, not both")
+        if self.max_batched_tokens is not None and self.prefill_per_token is None:
+            raise ValueError("expected prefillPerToken beside maxBatchedTokens")
+        if self.alpha == 0 and self.beta == 0:
+            raise ValueError("expected alpha or beta above 0, got 0 for both")
+        return self
+
+
+def refuse_shared_aliases(accelerators: list[AcceleratorEntry]) -> list[AcceleratorEntry]:
+    """Of accelerators: an alias on two of them would mean either."""
+    owners = {accelerator.name.lower(): accelerator.name for accelerator in accelerators}
+    for accelerator in accelerators:
+        for alias in accelerator.aliases:
+            owner = owners.setdefault(alias.lower(), accelerator.name)
+            if owner != accelerator.name:
+                raise ValueError(f"expected alias {describe(alias)} on one accelerator: {owner} has it too")
+    return accelerators
+
+
+# --- was reconciler/config/schema.py:
+# What may stand in a configuration file, as far as it is built: the one definition that files, editors and docs
+# share. The text below each field describes its value in a few words; it is both the editor's help and the end of the
+# sentence "expected ..." in an error, and "=" is the default. A field of type `NotYet` is documented and not built:
+# giving it is an error that says so. Nothing is converted: text is no number and the other way round.
+
+# pydantic copies a default for each instance; ruff knows this of direct subclasses only.
+# ruff: noqa: RUF012
+
 
 API_VERSION = "reconciler.io/v1alpha1"
 KIND = "Configuration"

@@ -4,31 +4,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.decision.assessment import assess_variants
-from reconciler.decision.context import DecisionContext, Projection
+from reconciler.decision.deadlocks import stage_reachable
+from reconciler.decision.devices import Devices, scarcity_assumed
 from reconciler.decision.engines.port import EngineAnswer, SizingInput
 from reconciler.decision.engines.registry import size_models
-from reconciler.decision.explanation.chain import FiguresOnDemand
-from reconciler.decision.explanation.decisions import broken_decision, decision_for
-from reconciler.decision.explanation.histories import HistoriesOnDemand, asked_prometheus
-from reconciler.decision.problem.devices import Devices, scarcity_assumed
-from reconciler.decision.problem.formulation import formulate, load_variations
-from reconciler.decision.problem.guarding import Guard
-from reconciler.decision.problem.load_variation import LoadVariation
-from reconciler.decision.problem.sharing import with_shared_rules
-from reconciler.decision.proposing.groups import group_plans
-from reconciler.decision.proposing.parts import Bonds
-from reconciler.decision.staging.deadlocks import stage_reachable
-from reconciler.decision.staging.staged_plan import Situation, StagedPlan
+from reconciler.decision.explanation import (
+    DecisionContext,
+    FiguresOnDemand,
+    HistoriesOnDemand,
+    Projection,
+    asked_prometheus,
+    broken_decision,
+    decision_for,
+)
+from reconciler.decision.formulation import formulate, load_variations, with_shared_rules
+from reconciler.decision.groups import Bonds, group_plans
+from reconciler.decision.guarding import Guard
+from reconciler.decision.load_variation import LoadVariation
+from reconciler.decision.solvers import SOLVERS
+from reconciler.decision.staged_plan import Situation, StagedPlan
 from reconciler.decision.variant_states import is_counted
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, Plan, TotalCost
+from reconciler.domain.requirements import Solution
 from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.solutions import Solution
 from reconciler.domain.units import significant
 from reconciler.domain.variant_settings import Engine
 from reconciler.manifests.wording import name_first
-from reconciler.optimizer import SOLVERS
 from reconciler.policy.judging import unreadable
 
 SOLVER = "auto"

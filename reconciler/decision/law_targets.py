@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from reconciler.domain.measured.loads import Performance
+from reconciler.domain.observed import Performance
 from reconciler.domain.plan import SloProjection
-from reconciler.domain.profiles import PREFILL_DECODE, SERIAL_PREFILL
-from reconciler.domain.service_classes import ServiceClass, SloTarget
-from reconciler.sizing.queueing.targets import tail_factor
+from reconciler.domain.profiles import PREFILL_DECODE, SERIAL_PREFILL, ServiceClass, SloTarget
+from reconciler.sizing.queueing_laws import tail_factor
 
 LISTED_WAIT_PERCENTILE = 95.0
 

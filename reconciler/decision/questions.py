@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from reconciler.decision.engines.port import EngineQuestion
 from reconciler.decision.engines.registry import ENGINES, choose_engines
-from reconciler.decision.problem.terms import priority_of
+from reconciler.decision.needs import priority_of
 from reconciler.decision.variant_states import EngineChoice
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.metric_targets import TrackedTarget
@@ -16,7 +16,7 @@ from reconciler.domain.variant_settings import PAYBACK_S, SYNC_DELAY_S
 from reconciler.metrics.history import watched_target
 from reconciler.metrics.queries import QueryNeeds
 from reconciler.policy.judging import RuleBook
-from reconciler.policy.subjects import Subject
+from reconciler.policy.port import Subject
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.build import followed_targets, saturation_rules, zero_rules
 from reconciler.snapshot.variants import build_catalogs, join_variants

@@ -1,12 +1,16 @@
-"""A variant as a run finds it: whether it may change, and whether what it carries is known."""
+"""What is known of a variant before anything is decided: whether it may change, and what it costs."""
 
 from dataclasses import dataclass
 
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.measured.loads import Load
-from reconciler.domain.promises import BrokenPromise
+from reconciler.domain.inventory import Allocation
+from reconciler.domain.observed import Load
+from reconciler.domain.proposals import BrokenPromise
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, IN_ORDER, KEEP, Engine
+
+# --- was reconciler/decision/variant_states.py:
+# A variant as a run finds it: whether it may change, and whether what it carries is known.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,3 +95,37 @@ def lacks_profile(variant: Variant) -> Hold | None:
         return None
     words = f"accelerator {allowed.value} ({allowed.source}) has no profile"
     return Hold(kind=HoldKind.PROFILE_MISSING, words=words, place=allowed.source.place)
+
+
+# --- was reconciler/decision/costs.py:
+# What an allocation of a variant costs.
+
+
+def cost_of(variant: Variant, allocation: Allocation) -> float | None:
+    """What an allocation of the variant costs an hour; None without a price, or while nobody knows what runs."""
+    if not is_counted(variant):
+        return None
+    if not allocation.replicas:
+        return 0.0
+    if allocation.accelerator == variant.current.accelerator:
+        price = variant.current_cost_per_hour
+    else:
+        prices = (option.cost_per_hour for option in variant.options if option.accelerator == allocation.accelerator)
+        price = next(prices, None)
+    return None if price is None else price * allocation.replicas
+
+
+# --- was reconciler/decision/spans.py:
+# Spans of time in the words of steps and holds.
+
+
+def ago(age_s: float) -> str:
+    """`25m ago`, `just now`."""
+    minutes = round(age_s / 60)
+    return "just now" if minutes < 1 else f"{span(minutes * 60.0)} ago"
+
+
+def span(span_s: float) -> str:
+    """`25m`, `1h`, `1h 30m`."""
+    hours, minutes = divmod(round(span_s / 60), 60)
+    return f"{hours}h" if hours and not minutes else f"{hours}h {minutes}m" if hours else f"{minutes}m"

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.measured.answers import Absence, NoAnswer
 
 
 class HoldKind(StrEnum):

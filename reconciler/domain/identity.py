@@ -1,10 +1,73 @@
-"""Keys: what names a resource, a model and a place in a repository; and findings, what is to be told of a place."""
+"""Keys of resources, models and places; findings; where a value comes from; globs."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
+from typing import Generic, TypeVar
 
 from reconciler.errors import InputError
+
+# --- was reconciler/domain/globs.py:
+# Globs as GitOps users know them: `*` within a path segment, `**` across segments.
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    out = []
+    position = 0
+    while position < len(pattern):
+        if pattern.startswith("**/", position):
+            out.append("(?:[^/]+/)*")
+            position += 3
+        elif pattern.startswith("**", position):
+            out.append(".*")
+            position += 2
+        else:
+            out.append({"*": "[^/]*", "?": "[^/]"}.get(pattern[position], re.escape(pattern[position])))
+            position += 1
+    return re.compile("".join(out), re.DOTALL)
+
+
+def path_matches(pattern: str, path: str) -> bool:
+    """Whether the whole of `path` (with `/`, from the repository's root) fits `pattern`."""
+    return _compiled(pattern).fullmatch(path) is not None
+
+
+def matches_any(pattern: str, path: str) -> bool:
+    """Whether a path fits a glob of Argo CD, or one of those in `{a,b}`; its `*` crosses directories."""
+    inner = pattern[1:-1] if pattern.startswith("{") and pattern.endswith("}") else pattern
+    return any(path_matches(each.strip().replace("**", "*").replace("*", "**"), path) for each in inner.split(","))
+
+
+def fits_ignore_line(pattern: str, path: str) -> bool:
+    """Whether a pattern in the syntax of .gitignore means a file, or a directory that it lies in.
+
+    Character classes are not read: such a pattern fits nothing.
+    """
+    return any(_fits(pattern, each) for each in _with_parents(path))
+
+
+def _with_parents(path: str) -> Iterator[str]:
+    """The path, then each directory that it is in with a slash behind it."""
+    yield path
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield f"{path}/"
+
+
+def _fits(pattern: str, candidate: str) -> bool:
+    if pattern.endswith("/") and not candidate.endswith("/"):
+        return False
+    wanted, found = pattern.rstrip("/"), candidate.rstrip("/")
+    if "/" not in wanted:
+        found = found.rpartition("/")[2]
+    return path_matches(wanted.removeprefix("/"), found)
+
+
+# --- was reconciler/domain/identity.py:
+# Keys: what names a resource, a model and a place in a repository; and findings, what is to be told of a place.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -105,3 +168,69 @@ def finding_of(error: InputError) -> Finding:
 def name_findings(findings: Iterable[Finding], rule: str) -> Iterator[Finding]:
     """The findings under the name of a rule, where they have none of their own."""
     return (finding if finding.rule else replace(finding, rule=rule) for finding in findings)
+
+
+# --- was reconciler/domain/provenance.py:
+# A value together with where it came from and what it displaced.
+
+Value = TypeVar("Value")
+
+
+class SourceKind(StrEnum):
+    """The layers of precedence, first hit wins."""
+
+    RESOURCE = "resource"
+    ANNOTATION = "annotation"
+    OVERRIDE = "overrides"
+    MODEL = "models"
+    DEFAULT = "defaults"
+    CONFIG_MAP = "configmap"
+    BUILT_IN = "built-in"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A layer, the place in it, and words for what has no place (`auto: profile given`)."""
+
+    kind: SourceKind
+    place: Place | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        words = self.detail or ("" if self.place else str(self.kind))
+        if self.kind is SourceKind.ANNOTATION:
+            words = "annotation"
+        return ", ".join(part for part in (words, str(self.place) if self.place else "") if part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Displaced(Generic[Value]):
+    """A value that a higher layer overruled."""
+
+    value: Value
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sourced(Generic[Value]):
+    """An effective value, its source, and every lower layer's value, highest first."""
+
+    value: Value
+    source: Source
+    displaced: tuple[Displaced[Value], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One number on the way to an answer, as `explain` prints it; None is not known, for `reason`.
+
+    `queries` names the quantities that Prometheus was asked for it.
+    """
+
+    subject: str
+    name: str
+    value: float | str | None
+    unit: str = ""
+    source: Source | None = None
+    reason: str = ""
+    queries: tuple[str, ...] = ()

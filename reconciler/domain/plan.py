@@ -6,14 +6,46 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.identity import Finding, ModelKey, ResourceKey
+from reconciler.domain.identity import Figure, Finding, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.measured.loads import Load, Performance
+from reconciler.domain.observed import Load, Performance
 from reconciler.domain.proposals import ConditionFlip, MovedFile, Part, ProposedChange
-from reconciler.domain.provenance import Figure
-from reconciler.domain.reported.pages import AskedPrometheus
-from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse, SolveStatus
+from reconciler.domain.requirements import ModelCoverage, Sensitivity, SharedUse, SolveStatus
 from reconciler.domain.variant_forms import StatusShape
+
+# --- was reconciler/domain/reported/pages.py:
+# Where whoever reads a pull request finds what it speaks of: files, queries, documentation, the recording.
+
+HOME = "inference-reconciler/reconciler"
+"""Where the project is published: code, action and image."""
+DOCUMENTATION = f"https://github.com/{HOME}/blob/main/.github/docs"
+RULES = f"https://github.com/{HOME}/blob/main/policies/README.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """What a text may link, and what its reader can see; the default links no file and draws with characters.
+
+    `files_at` is the address of the base commit's files, to which a path is added; `commit_at` that of the commit.
+    `recording` is the name of the file that the run was recorded in.
+    """
+
+    files_at: str = ""
+    commit_at: str = ""
+    draws_mermaid: bool = False
+    recording: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedPrometheus:
+    """Where people open a cluster's Prometheus, and the PromQL by quantity that was asked of it."""
+
+    address: str
+    queries: Mapping[str, str] = field(default_factory=dict)
+
+
+# --- was reconciler/domain/plan.py:
+# Plan: a decision for every variant, grouped as pull requests, each number with the steps that led to it.
 
 RATE = "req/s"
 """The unit of demand and capacity where a queue sizes a model; saturation counts tokens or replicas."""

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.domain.identity import Place
-from reconciler.domain.provenance import Source
+from reconciler.domain.identity import Place, Source
 
 DEFAULT_RETENTION_S = 600.0
 

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.domain.globs import path_matches
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Place, path_matches
 from reconciler.domain.inventory import Accelerator
-from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.profiles import PerformanceProfile, ServiceClass
 from reconciler.domain.rules import Rule
-from reconciler.domain.service_classes import ServiceClass
 
 ON_DEMAND = "on-demand"
 """The tier of a pool that says none: a word for policies."""

@@ -4,21 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
-from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey
+from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Sourced
 from reconciler.domain.inventory import Allocation, Catalog, Inventory
-from reconciler.domain.measured.observed import Observed
 from reconciler.domain.metric_targets import TrackedHistory, TrackedTarget
+from reconciler.domain.observed import Observed
 from reconciler.domain.places import DeliveryPlace, DocumentRef, EntryPlace
-from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.profiles import PerformanceProfile, ServiceClass
 from reconciler.domain.proposals import Proposal
-from reconciler.domain.provenance import Sourced
+from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.saturation_rules import SaturationRules, ZeroRules
-from reconciler.domain.service_classes import ServiceClass
 from reconciler.domain.settings import Settings
 from reconciler.domain.variant_forms import Condition, Form, StatusShape
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.domain.workloads import Workload
-from reconciler.domain.written_counts import WrittenCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

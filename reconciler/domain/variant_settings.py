@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
-from reconciler.domain.provenance import Source, Sourced, SourceKind
+from reconciler.domain.identity import Source, Sourced, SourceKind
 from reconciler.domain.settings import SettingScalar
 
 Value = TypeVar("Value", bound=SettingScalar | None)

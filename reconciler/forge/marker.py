@@ -1,19 +1,118 @@
-"""The hidden marker in a pull request's body: which decision it proposes, in a comment that only machines read.
-
-Anybody who may edit the body may edit the marker, so it is read defensively and can only make us do less.
-"""
+"""Hidden markers in texts on the forge: which decision a pull request proposes, what a review reported."""
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from reconciler.domain.promises import Promise
-from reconciler.domain.proposals import Part, ProposedChange
-from reconciler.forge.promises import parse_promises, promise_rows
+from reconciler.domain.proposals import Part, Promise, PromisedLatency, Proposal, ProposalState, ProposedChange
+from reconciler.domain.settings import Identity
+from reconciler.forge.pull_requests import PullRequest, PullRequestState
+
+# --- was reconciler/forge/promises.py:
+# What the marker keeps of promises, one row a change; whatever is not as we write it is no promise at all.
+
+NUMBERS = ("demand", "capacity", "cost_per_hour", "arrival_rate_per_s", "input_tokens", "output_tokens")
+"""Fields of a promise that are a number or not known, and their keys in a row."""
+LATENCIES = ("itl", "ttft", "wait")
+MOST_LATENCIES = 5
+LARGEST = 1e15
+"""No number of ours is larger."""
+MAX_UNIT_LENGTH = 40
+MAX_NUMBER = 10**9
+"""Of a pull request."""
+
+
+def promise_rows(promises: Sequence[Promise], resources: Sequence[str]) -> list[object]:
+    """The promises in the order of these resources, as JSON; one that nothing was promised of has an empty row."""
+    told = {each.resource: each for each in promises}
+    return [_row(told[each]) if each in told else {} for each in resources]
+
+
+def parse_promises(rows: object, resources: Sequence[str]) -> tuple[Promise, ...]:
+    """The promises of these resources; none where one row is not as we write it, or their number is another."""
+    if not isinstance(rows, list) or len(rows) != len(resources):
+        return ()
+    found: list[Promise] = []
+    for row, resource in zip(rows, resources, strict=True):
+        promise = _parse(row, resource)
+        if promise is None:
+            return ()
+        found.append(promise)
+    return tuple(found)
+
+
+def _row(promise: Promise) -> dict[str, object]:
+    row: dict[str, object] = {"unit": promise.unit}
+    row |= {name: value for name in NUMBERS if (value := getattr(promise, name)) is not None}
+    if promise.latencies:
+        row["latencies"] = [
+            [each.name, each.statistic, each.target_s, each.expected_s, each.mean_s, each.measured_s]
+            for each in promise.latencies
+        ]
+    if promise.reverts is not None:
+        row["reverts"] = promise.reverts
+    return row
+
+
+def _parse(row: object, resource: str) -> Promise | None:
+    if not isinstance(row, dict):
+        return None
+    numbers = {name: row.get(name) for name in NUMBERS}
+    unit, reverts, latencies = row.get("unit", ""), row.get("reverts"), _parse_latencies(row.get("latencies", []))
+    if not _is_word(unit) or latencies is None or not all(map(_is_known_or_none, numbers.values())):
+        return None
+    if reverts is not None and not (type(reverts) is int and 0 < reverts <= MAX_NUMBER):
+        return None
+    return Promise(resource=resource, unit=str(unit), latencies=latencies, reverts=reverts, **_floats(numbers))
+
+
+def _parse_latencies(rows: object) -> tuple[PromisedLatency, ...] | None:
+    if not isinstance(rows, list) or len(rows) > MOST_LATENCIES:
+        return None
+    found = [_parse_latency(row) for row in rows]
+    valid = tuple(each for each in found if each is not None)
+    return valid if len(valid) == len(found) else None
+
+
+def _parse_latency(row: object) -> PromisedLatency | None:
+    if not isinstance(row, list) or len(row) != 6:
+        return None
+    name, statistic, target_s, *times_s = row
+    if name not in LATENCIES or not _is_word(statistic) or not _is_number(target_s) or not target_s > 0:
+        return None
+    if not all(map(_is_known_or_none, times_s)):
+        return None
+    times = _floats(dict(zip(("expected_s", "mean_s", "measured_s"), times_s, strict=True)))
+    return PromisedLatency(name=name, statistic=statistic, target_s=float(target_s), **times)
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= MAX_UNIT_LENGTH and value.isprintable()
+
+
+def _is_known_or_none(value: object) -> bool:
+    return value is None or _is_number(value)
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a number that we would write: JSON as Python reads it knows NaN, infinity and huge integers."""
+    if type(value) is int:
+        return 0 <= value <= LARGEST
+    return isinstance(value, float) and math.isfinite(value) and 0 <= value <= LARGEST
+
+
+def _floats(numbers: Mapping[str, object]) -> dict[str, float | None]:
+    return {name: float(value) if isinstance(value, int | float) else None for name, value in numbers.items()}
+
+
+# --- was reconciler/forge/marker.py:
+# The hidden marker in a pull request's body: which decision it proposes, in a comment that only machines read.
+# Anybody who may edit the body may edit the marker, so it is read defensively and can only make us do less.
 
 VERSION = 1
 OPENING = "<!-- reconciler: "
@@ -108,7 +207,7 @@ def body_digest(body: str) -> str:
 def _find(body: str) -> PlacedMarker | None:
     """The last valid marker: we write ours behind everything that quotes somebody else's words."""
     for start, end in _spans(body):
-        marker = _parse(body[start + len(OPENING) : end - len(CLOSING)])
+        marker = _parse_of_marker(body[start + len(OPENING) : end - len(CLOSING)])
         if marker is not None:
             return PlacedMarker(marker, start, end)
     return None
@@ -154,7 +253,7 @@ def _json(marker: Marker) -> str:
     return text
 
 
-def _parse(text: str) -> Marker | None:
+def _parse_of_marker(text: str) -> Marker | None:
     content = _load(text)
     if content is None or type(content.get("version")) is not int or content["version"] != VERSION:
         return None
@@ -224,3 +323,199 @@ def _are_texts(values: Sequence[object]) -> bool:
 
 def _are_counts(values: Sequence[object]) -> bool:
     return all(type(value) is int and 0 <= value <= MAX_REPLICAS for value in values)
+
+
+# --- was reconciler/forge/review_marker.py:
+# The hidden marker in a review's comment: what was reviewed, and what was said, as only machines read it. It is read
+# from comments of our own alone, and defensively all the same: it can only make us do less.
+
+OPENING_OF_REVIEW_MARKER = "<!-- reconciler-review: "
+MAX_NAMES = 8000
+"""Characters of the names of variants; of more none is written down, and what is needed of them is not compared."""
+DIGEST = re.compile(r"[0-9a-f]{40,64}")
+TOLERANCE = 0.1
+"""By how much of itself a number of replicas may move, or by one, before that is news."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewMarker:
+    """What a comment was written for.
+
+    `head` and `base` are commits, `told` is the fingerprint of what it says, without anything that was measured.
+    `needed` are the replicas that a plan would have given each variant it speaks of, by the variant's name; below 0
+    where it would have held one.
+    """
+
+    head: str
+    base: str
+    told: str
+    needed: Mapping[str, int]
+
+    def says(self, other: "ReviewMarker") -> bool:
+        """Whether a comment for `other` would tell people nothing new."""
+        return (self.head, self.told) == (other.head, other.told) and self.needs(other.needed)
+
+    def needs(self, needed: Mapping[str, int]) -> bool:
+        """Whether as many replicas are needed as then: noise moves them by one, or a tenth."""
+        if self.needed.keys() != needed.keys():
+            return False
+        return all(_is_noise(self.needed[name], now) for name, now in needed.items())
+
+
+def write_review_marker(marker: ReviewMarker) -> str:
+    """The comment for `marker`, on one line."""
+    content = {
+        "version": VERSION,
+        "head": marker.head,
+        "base": marker.base,
+        "told": marker.told,
+        "needed": dict(sorted(marker.needed.items())),
+    }
+    text = json.dumps(content, separators=(",", ":"))
+    # `>` ends an HTML comment and `--` ends an XML one; both stand only inside strings, where these mean the same
+    for plain, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("--", "-\\u002d")):
+        text = text.replace(plain, escaped)
+    return f"{OPENING_OF_REVIEW_MARKER}{text}{CLOSING}"
+
+
+def is_marked(body: str) -> bool:
+    """Whether a comment is a review's, its marker readable or not: a person who quotes one does not end with it."""
+    return body.rstrip().rpartition("\n")[2].startswith(OPENING_OF_REVIEW_MARKER.rstrip())
+
+
+def read_review_marker(body: str) -> ReviewMarker | None:
+    """The last marker of a body; None when it is none of ours."""
+    start = body.rfind(OPENING_OF_REVIEW_MARKER)
+    end = body.find(CLOSING, start, start + len(OPENING_OF_REVIEW_MARKER) + MAX_JSON_LENGTH)
+    if start < 0 or end < 0:
+        return None
+    try:
+        content: object = json.loads(body[start + len(OPENING_OF_REVIEW_MARKER) : end])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict) or content.get("version") != VERSION:
+        return None
+    digests = [content.get(name) for name in ("head", "base", "told")]
+    needed = content.get("needed")
+    if not all(isinstance(each, str) and DIGEST.fullmatch(each) for each in digests) or not isinstance(needed, dict):
+        return None
+    if not all(type(count) is int and -1 <= count <= MAX_REPLICAS for count in needed.values()):
+        return None
+    head, base, told = map(str, digests)
+    return ReviewMarker(head=head, base=base, told=told, needed=needed)
+
+
+def _is_noise(then: int, now: int) -> bool:
+    return then == now or (min(then, now) >= 0 and abs(now - then) <= max(1.0, TOLERANCE * then))
+
+
+# --- was reconciler/forge/proposals.py:
+# From a pull request and the tip of its head branch to the proposal that decide sees.
+
+TRAILER = "Reconciler-Decision"
+TRAILER_LINE = re.compile(rf"{TRAILER}: ([0-9a-f]{{64}})")
+PUSHES = "Reconciler-Earlier-Pushes"
+"""A branch has one commit of ours, so it tells of those that it had in the hour before, in Unix seconds."""
+MAX_PUSHES = 100
+PUSHES_LINE = re.compile(rf"{PUSHES}: ([0-9]{{1,12}}(?: [0-9]{{1,12}}){{0,{MAX_PUSHES - 1}}})")
+MAX_MESSAGE_LENGTH = 100_000
+
+
+class BranchTip(Protocol):
+    """The newest commit of a head branch, as git knows it."""
+
+    @property
+    def oid(self) -> str: ...
+
+    @property
+    def author(self) -> Identity: ...
+
+    @property
+    def committer(self) -> Identity: ...
+
+    @property
+    def message(self) -> str: ...
+
+    @property
+    def committed_s(self) -> float: ...
+
+
+def proposal_of(pull_request: PullRequest, tip: BranchTip | None, ours: Identity) -> Proposal:
+    """The proposal behind a pull request; `tip` is None when its head branch is gone.
+
+    A person's commit on the branch is recognised by its author or committer, or by a missing trailer: the merge
+    commit of the forge's own "update branch" button has none.
+    """
+    marker = read_marker(pull_request.body)
+    decision = decision_of_commit(tip.message) if tip else ""
+    return Proposal(
+        group=marker.group if marker else "",
+        number=pull_request.number,
+        state=_state(pull_request, marker),
+        head_branch=pull_request.head_branch,
+        decision=marker.decision if marker else "",
+        changes=marker.changes if marker else (),
+        promises=marker.promises if marker else (),
+        head_commit=tip.oid if tip else pull_request.head_commit,
+        branch_decision=decision,
+        touched_by=stranger_of(tip, ours) if tip else "",
+        labels=pull_request.labels,
+        in_merge_queue=pull_request.in_merge_queue,
+        closed_at_s=pull_request.closed_at_s,
+        opened_at_s=pull_request.opened_at_s,
+        pushes_s=pushes_of(tip) if tip else (),
+        title=pull_request.title,
+        body_digest=body_digest(pull_request.body),
+        url=pull_request.url,
+    )
+
+
+def decision_of_commit(message: str) -> str:
+    """The decision fingerprint in a commit message's trailers; empty when there is none or more than one.
+
+    Only the last paragraph holds trailers: a revert quotes the message that it reverts further up.
+    """
+    decisions = {match[1] for line in _trailers(message) if (match := TRAILER_LINE.fullmatch(line))}
+    return decisions.pop() if len(decisions) == 1 else ""
+
+
+def pushes_of(tip: BranchTip) -> tuple[float, ...]:
+    """When a branch was pushed, as far as its newest commit tells: that one's time, and the earlier ones it names.
+
+    Anybody may write such a commit: it can only make us push later.
+    """
+    if not decision_of_commit(tip.message) or tip.committed_s <= 0:
+        return ()
+    found = (match[1] for line in _trailers(tip.message) if (match := PUSHES_LINE.fullmatch(line)))
+    return tuple(sorted((tip.committed_s, *(float(each) for line in found for each in line.split()))))
+
+
+def with_pushes(message: str, pushes_s: Sequence[float]) -> str:
+    """A commit message of ours that tells when its branch was pushed before; without any as it was."""
+    if not pushes_s:
+        return message
+    times = " ".join(str(int(each)) for each in sorted(pushes_s)[-MAX_PUSHES:])
+    return f"{message.rstrip()}\n{PUSHES}: {times}\n"
+
+
+def stranger_of(tip: BranchTip, ours: Identity) -> str:
+    """Who else the tip is by, as its author or committer or for want of our trailer; empty when it is ours."""
+    for email in (tip.author.email, tip.committer.email):
+        if email.lower() != ours.email.lower():
+            return email or "an unknown author"
+    return "" if decision_of_commit(tip.message) else f"{tip.author.email} (without the trailer {TRAILER})"
+
+
+def _state(pull_request: PullRequest, marker: Marker | None) -> ProposalState:
+    if pull_request.state is PullRequestState.OPEN:
+        return ProposalState.OPEN
+    if pull_request.state is PullRequestState.MERGED:
+        return ProposalState.MERGED
+    was_ours = marker is not None and marker.state is MarkerState.WITHDRAWN
+    return ProposalState.WITHDRAWN if was_ours else ProposalState.CLOSED
+
+
+def _trailers(message: str) -> list[str]:
+    """The lines of a message's last paragraph; none where it is the only one."""
+    paragraphs = message[-MAX_MESSAGE_LENGTH:].replace("\r\n", "\n").strip().split("\n\n")
+    return [line.rstrip() for line in paragraphs[-1].split("\n")] if len(paragraphs) > 1 else []

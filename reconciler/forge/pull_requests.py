@@ -1,17 +1,160 @@
-"""Pull requests, the repositories that they are in, and what every forge can do with them."""
+"""Pull requests, reviews and rights, and what every forge can do with them."""
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from reconciler.domain.settings import Identity
-from reconciler.forge.merging import MergeAnswer
-from reconciler.forge.reviews import Reviews
-from reconciler.forge.rights import Rights
-from reconciler.forge.schedules import PipelineSchedule
+
+# --- was reconciler/forge/merging.py:
+# Merging: what became of an order to merge a pull request, which a forge obeys only as far as its rules allow.
+
+
+class MergeState(StrEnum):
+    """MERGED is done; SCHEDULED: the forge does it once its rules are met; WAITING: not now; LEFT_TO_GIT: by a push."""
+
+    MERGED = "merged"
+    SCHEDULED = "scheduled"
+    WAITING = "waiting"
+    LEFT_TO_GIT = "left to git"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeAnswer:
+    """How it stands after the order; `words` say what it waits for."""
+
+    state: MergeState
+    words: str = ""
+
+
+def waiting(words: str) -> MergeAnswer:
+    """The answer that nothing was merged, and why."""
+    return MergeAnswer(state=MergeState.WAITING, words=words)
+
+
+# --- was reconciler/forge/reviews.py:
+# What a review leaves on a forge: a comment under a pull request, and a word on the commit that was reviewed.
+
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comment:
+    """A comment under a pull request; `key` is the forge's own name for it."""
+
+    key: str
+    body: str
+
+
+class Verdict(StrEnum):
+    """What a commit status says. NEUTRAL neither lets pass nor stops; a forge without it shows a success."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    NEUTRAL = "neutral"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitStatus:
+    """One line on a commit, below the name `context`; a later one of that name replaces it."""
+
+    verdict: Verdict
+    words: str
+    context: str = "reconciler/review"
+
+
+def check_commit(commit: str) -> None:
+    """ValueError for what is no commit: it becomes part of a path."""
+    if not COMMIT.fullmatch(commit):
+        raise ValueError(f"expected a commit, found {commit[:80]!r}")
+
+
+class Reviews(Protocol):
+    """What reviews leave on a forge: comments, of which only our own are ever read, and commit statuses.
+
+    Errors are those of `Forge`.
+    """
+
+    def own_comments(self, number: int) -> tuple[Comment, ...]:
+        """The comments under a pull request that were written with our credential, the oldest first."""
+        ...
+
+    def write_comment(self, number: int, body: str) -> None:
+        """Add a comment. Where the answer is lost it may be there all the same, or twice."""
+        ...
+
+    def edit_comment(self, number: int, key: str, body: str) -> None:
+        """Replace the text of a comment; nothing where it is gone."""
+        ...
+
+    def delete_comment(self, number: int, key: str) -> None:
+        """Delete a comment; nothing where it is gone."""
+        ...
+
+    def set_status(self, commit: str, status: CommitStatus) -> None:
+        """Show a status on a commit, a fork's too; nothing is sent where it is shown already."""
+        ...
+
+
+# --- was reconciler/forge/rights.py:
+# Rights: what our credential may do on a forge, and what its rules forbid to whoever has it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cures:
+    """What a person does on this forge about what is missing, each as the rest of a sentence.
+
+    `TOKEN` stands for the words for our credential.
+    """
+
+    opening: str = "let TOKEN open pull requests"
+    labelling: str = "let TOKEN label pull requests"
+    merging: str = "let TOKEN merge pull requests"
+    scheduling: str = "allow auto-merge"
+    refusals: str = "let our account pass"
+    signatures: str = "let our account pass"
+    expiry: str = "renew TOKEN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What may be done with pull requests, as far as the forge tells: None is not told.
+
+    `refusals` are rules on our head branches, in the forge's words, that would refuse what we push; `drops_approvals`
+    says that a push to a pull request takes back the approvals that it has. Our credential ends at `expires_at_s` (Unix
+    seconds).
+    """
+
+    may_open: bool | None = True
+    may_label: bool | None = True
+    may_merge: bool | None = True
+    allows_auto_merge: bool | None = None
+    drops_approvals: bool = False
+    needs_signatures: bool = False
+    refusals: tuple[str, ...] = ()
+    expires_at_s: float | None = None
+    cures: Cures = field(default_factory=Cures, compare=False)
+
+
+# --- was reconciler/forge/schedules.py:
+# What a forge starts at times by itself, where it keeps that outside of the repository.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineSchedule:
+    """A cron expression at which the pipeline of a branch is started; `name` is a person's words for it."""
+
+    name: str
+    cron: str
+    branch: str
+    is_active: bool
+
+
+# --- was reconciler/forge/pull_requests.py:
+# Pull requests, the repositories that they are in, and what every forge can do with them.
 
 HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")  # an underscore stands in managed users of an enterprise

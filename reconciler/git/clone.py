@@ -7,20 +7,21 @@ from pathlib import Path
 
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, RivalRunError, TransientError
-from reconciler.git.command import TIMEOUT_S, GitCommand, explain_failure, shorten
-from reconciler.git.commits import CommitRecord, parse_commit, write_import
+from reconciler.git.command import TIMEOUT_S, GitCommand, GitToken, explain_failure, open_remote, shorten
 from reconciler.git.history import CLOCKS_DIFFER_S
-from reconciler.git.merging import merged_files, merges_cleanly
-from reconciler.git.refs import (
+from reconciler.git.repository import (
+    CommitRecord,
+    Repository,
     branch_ref,
     check_branch_name,
     check_head_ref,
     check_object_id,
     is_branch_name,
     is_object_id,
+    parse_commit,
+    write_import,
 )
-from reconciler.git.remotes import GitToken, open_remote
-from reconciler.git.repository import Repository
+from reconciler.git.tree_merge import merged_files, merges_cleanly
 
 FETCHED_AT_ONCE = 200
 """Branches of one request: their names are arguments, of which a system takes only so many."""

@@ -1,4 +1,4 @@
-"""The one place that runs git, through GitPython's argument-list runner and nothing else of GitPython."""
+"""The one place that runs git: sources, a closed environment, and the argument-list runner of GitPython."""
 
 import contextlib
 import importlib
@@ -11,17 +11,244 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
-from reconciler.git.environment import build_environment, inherited_git_variables
-from reconciler.git.remotes import GitToken, Remote
-from reconciler.http.limits import Clock
+from reconciler.http.addresses import sends_in_the_clear
+from reconciler.http.messages import TRAFFIC, Clock, basic
 from reconciler.http.redaction import MAX_SHOWN, UNPRINTABLE, Redactor
-from reconciler.http.traffic import TRAFFIC
+
+if TYPE_CHECKING:
+    from git.cmd import Git
+
+# --- was reconciler/git/remotes.py:
+# Where a repository is: what a source may look like, over which protocol it is reached, and with which token.
+
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+SCP_LIKE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^-:].*")
+
+MAX_SHOWN_OF_REMOTES = 200
+SAFE_UPLOAD_PACK = "git -c safe.directory='*' upload-pack"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitToken:
+    """User name and token of a remote; the token never shows in `repr`."""
+
+    username: str
+    token: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.token:
+            raise ConfigurationError("the git token is empty: set it, or leave its setting out")
+        if CONTROL_CHARACTERS.search(self.username + self.token):
+            raise ConfigurationError("the git token or its user name holds a line break or control character")
+        if ":" in self.username:
+            raise ConfigurationError("the user name of a git token cannot hold a colon")
+
+    @property
+    def authorization(self) -> str:
+        """The HTTP header that carries them."""
+        return f"Authorization: {basic(self.username, self.token)}"
+
+    @property
+    def redactor(self) -> Redactor:
+        """Takes the token out of what git says, in every spelling."""
+        return Redactor((self.token, f"{self.username}:{self.token}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """A checked place of a repository.
+
+    `url` is what git gets (a directory is an absolute path), `protocol` the only one git may speak while it talks to it
+    (`https`, `http`, `ssh`, `file`), `origin` the `scheme://host[:port]` that credentials go to (empty without HTTP).
+    """
+
+    url: str
+    protocol: str
+    origin: str = ""
+
+    def __str__(self) -> str:
+        return Redactor().show(self.url)
+
+    @property
+    def host(self) -> str:
+        """The host that is talked to, with its port where the address names one; empty for a directory."""
+        if self.protocol == "file":
+            return ""
+        address = urlsplit(self.url).netloc if "://" in self.url else self.url.partition(":")[0]
+        return address.rpartition("@")[2]
+
+    @property
+    def upload_pack(self) -> tuple[str, ...]:
+        """Options for reading from this remote.
+
+        A volume in a container often belongs to another user, which git refuses to read. Reading is safe here: nothing
+        that the directory's own configuration names is run by upload-pack (its hook is read from protected
+        configuration only, and lazy fetching is off). There is no such option for pushing: receive-pack runs hooks.
+        """
+        return (f"--upload-pack={SAFE_UPLOAD_PACK}",) if self.protocol == "file" else ()
+
+
+def open_remote(source: str) -> Remote:
+    """Check a URL or directory as a person wrote it; ConfigurationError says what is wrong with it."""
+    if not source or CONTROL_CHARACTERS.search(source):
+        raise ConfigurationError(f"repository {Redactor().show(source)!r}: expected a URL or a directory")
+    if "://" in source:
+        return _open_url(source)
+    if SCP_LIKE.fullmatch(source):
+        return Remote(url=source, protocol="ssh")
+    return _open_directory(source)
+
+
+def without_user(source: str) -> str:
+    """A URL without the user name and password that a person's clone may have in it; anything else as it is."""
+    scheme, separator, rest = source.partition("://")
+    address, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{address.rpartition('@')[2]}{slash}{path}" if separator else source
+
+
+def resolve_directory(source: str | Path) -> Path:
+    """An existing directory as an absolute path without symbolic links; else ConfigurationError."""
+    try:
+        directory = Path(source).expanduser().resolve(strict=True)
+        if directory.is_dir():
+            return directory
+    except (OSError, ValueError, RuntimeError):  # unreadable, too long, or a home directory of nobody
+        pass
+    raise ConfigurationError(
+        f"repository {str(source)[:MAX_SHOWN_OF_REMOTES]}: no such directory; expected a clone, a bare repository, "
+        "or a URL with https:// or ssh://"
+    )
+
+
+def _open_directory(source: str) -> Remote:
+    return Remote(url=str(resolve_directory(source)), protocol="file")
+
+
+def _open_url(url: str) -> Remote:
+    shown = Redactor().show(url)
+    parts = _split(url, shown)
+    if parts.scheme == "file":
+        return _open_directory(unquote(parts.path))
+    if parts.scheme not in {"https", "http", "ssh"}:
+        raise ConfigurationError(
+            f"repository {shown}: expected https://, ssh://, user@host:path or a directory, found {parts.scheme}://"
+        )
+    if not HOST.fullmatch(parts.hostname or ""):
+        raise ConfigurationError(f"repository {shown}: no valid host name")
+    if parts.password is not None or (parts.username is not None and parts.scheme != "ssh"):
+        raise ConfigurationError(
+            f"repository {shown}: the URL holds credentials, which would end up in argument lists and logs; "
+            "take them out and set RECONCILER_FORGE_TOKEN"
+        )
+    if (parts.username or "").startswith("-"):
+        raise ConfigurationError(f"repository {shown}: no valid user name")
+    if sends_in_the_clear(url):
+        raise ConfigurationError(f"repository {shown}: http:// sends tokens in the clear; use https://")
+    origin = "" if parts.scheme == "ssh" else f"{parts.scheme}://{parts.netloc}"
+    return Remote(url=url, protocol=parts.scheme, origin=origin)
+
+
+def _split(url: str, shown: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # urllib checks the port only when it is asked for
+    except ValueError as error:
+        raise ConfigurationError(f"repository {shown}: {error}") from None
+    return parts
+
+
+# --- was reconciler/git/environment.py:
+# What git may see of the world: a closed environment and fixed settings.
+
+SETTINGS = (
+    # A directory that somebody else made may name commands in its own configuration. These outrank it.
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", os.devnull),
+    ("credential.helper", ""),
+    ("protocol.ext.allow", "never"),
+    # Another user's directory is readable: with the lines above and no work tree nothing of it is run.
+    ("safe.directory", "*"),
+    # A token must never follow a redirect; git would not send it, and an operator should name the real place.
+    ("http.followRedirects", "false"),
+    # A clone lives for one run: maintenance would outlive it.
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("push.gpgSign", "false"),
+)
+
+VARIABLES: Mapping[str, str] = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    # Empty, not unset: then git asks neither core.askPass nor SSH_ASKPASS.
+    "GIT_ASKPASS": "",
+    # A shared connection would outlive git, hold its pipes open and look like a hang.
+    "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oControlPath=none",
+    "GIT_SSH_VARIANT": "ssh",
+    # A replaced object would make us read something else than the commit that we name.
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    # A partial clone would fetch what is missing, with commands from its own configuration.
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_LITERAL_PATHSPECS": "1",
+    # curl would otherwise find other credentials in ~/.netrc; ssh takes its directory from the user database.
+    "HOME": os.devnull,
+    "LC_ALL": "C",
+    "LANGUAGE": "C",
+}
+
+
+def build_environment(directory: Path | None, remote: Remote | None, credentials: GitToken | None) -> dict[str, str]:
+    """The variables for one command, to be laid over the process's own.
+
+    GitToken travel in `GIT_CONFIG_VALUE_n` only: never in an argument list or a file, and only to the remote's
+    origin. Without `directory` git looks for the repository itself.
+    """
+    environment = dict(VARIABLES)
+    environment["GIT_ALLOW_PROTOCOL"] = remote.protocol if remote else "none"
+    if directory is not None:
+        environment["GIT_DIR"] = str(directory)
+    # Operators name their own certificate authority once, for all clients.
+    if bundle := os.environ.get("REQUESTS_CA_BUNDLE"):
+        environment["GIT_SSL_CAINFO"] = bundle
+    environment |= _config_variables([*SETTINGS, *_remote_settings(remote, credentials)])
+    return environment
+
+
+def inherited_git_variables(kept: Iterable[str]) -> list[str]:
+    """`GIT_*` variables of this process that git must not see (a hook or CI job sets GIT_DIR, GIT_TRACE and more)."""
+    return sorted({name for name in os.environ if name.startswith("GIT_")} - set(kept))
+
+
+def _remote_settings(remote: Remote | None, credentials: GitToken | None) -> list[tuple[str, str]]:
+    if remote is None or not remote.origin:
+        return []
+    settings = []
+    if remote.protocol == "http":
+        settings.append((f"http.{remote.origin}/.proxy", ""))  # loopback: a proxy would be another machine
+    if credentials is not None:
+        settings.append((f"http.{remote.origin}/.extraHeader", credentials.authorization))
+    return settings
+
+
+def _config_variables(settings: list[tuple[str, str]]) -> dict[str, str]:
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (key, value) in enumerate(settings):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
+
+
+# --- was reconciler/git/command.py:
+# The one place that runs git, through GitPython's argument-list runner and nothing else of GitPython.
 
 # git ends with 128 for everything, so the only facts are the HTTP status and the few fixed messages of its transports,
 # which `LC_ALL=C` keeps in English. What is not recognised is transient: the next run tries again, the text is shown.
@@ -59,8 +286,6 @@ PERMANENT: tuple[tuple[re.Pattern[str], str], ...] = (
         "the certificate is not trusted: set REQUESTS_CA_BUNDLE to your certificate authority's file",
     ),
 )
-if TYPE_CHECKING:
-    from git.cmd import Git
 
 logger = logging.getLogger(__name__)
 

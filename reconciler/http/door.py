@@ -1,18 +1,311 @@
-"""The door: one question to a server, with its redirects, its retries and one deadline for all of it."""
+"""The door: one question to a server, with its redirects, retries and one deadline for all of it."""
 
+import io
 import logging
+import socket
 import threading
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import replace
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import DecodeError, HTTPError, IncompleteRead
 
 from reconciler.http.addresses import place_of, same_origin
-from reconciler.http.connections import open_session
-from reconciler.http.exchange import exchange
-from reconciler.http.failures import Advice, Failure, FailureKind, FailurePlace
-from reconciler.http.limits import Clock, Limits
-from reconciler.http.messages import Credentials, Request, Response
-from reconciler.http.redaction import take_over_library_logs
-from reconciler.http.traffic import TRAFFIC
+from reconciler.http.messages import (
+    MIB,
+    SUCCESS,
+    TRAFFIC,
+    Advice,
+    Clock,
+    Credentials,
+    Failure,
+    FailureKind,
+    FailurePlace,
+    Limits,
+    Request,
+    Response,
+    retry_after_s,
+)
+from reconciler.http.redaction import redacting_logs, take_over_library_logs
+
+# --- was reconciler/http/connections.py:
+# Connections that end when their time is over: a time-out of the library alone begins anew with every byte.
+
+
+class Watchdog:
+    """Shuts down every connection that its block uses once `limit_s` have passed: greeting, headers and body alike."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.has_expired = False
+        self._socket: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(limit_s, self._expire)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._token = _WATCHDOG.set(self)
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        _WATCHDOG.reset(self._token)
+        with self._lock:
+            self._let_go()
+
+    def watch(self, connected: socket.socket) -> None:
+        """Hold a connection by a second handle, which TLS does not take over and nobody else closes."""
+        with self._lock:
+            self._let_go()
+            self._socket = socket.fromfd(connected.fileno(), connected.family, connected.type)
+            if self.has_expired:
+                self._shut_down()
+
+    def _expire(self) -> None:
+        with self._lock:
+            self.has_expired = True
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _let_go(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+_WATCHDOG: ContextVar[Watchdog | None] = ContextVar("watchdog", default=None)
+"""That of the exchange which this thread is in: the libraries hand nothing of ours down to their connections."""
+
+
+def _watch(connected: socket.socket | None) -> None:
+    watchdog = _WATCHDOG.get()
+    if watchdog is not None and connected is not None:
+        watchdog.watch(connected)
+
+
+class WatchedConnection(HTTPConnection):
+    """Shows its socket to the watchdog: as soon as there is one, and whenever it is used again."""
+
+    # the signatures are those of urllib3
+    def _new_conn(self) -> socket.socket:
+        connected = super()._new_conn()
+        _watch(connected)
+        return connected
+
+    def request(self, *arguments: Any, **options: Any) -> None:
+        """Send a request."""
+        _watch(self.sock)
+        super().request(*arguments, **options)
+
+
+class WatchedTlsConnection(WatchedConnection, HTTPSConnection):
+    """The same over TLS."""
+
+
+class WatchedPool(HTTPConnectionPool):
+    """Connections to one host."""
+
+    ConnectionCls = WatchedConnection
+
+
+class WatchedTlsPool(HTTPSConnectionPool):
+    """Connections to one host over TLS."""
+
+    ConnectionCls = WatchedTlsConnection
+
+
+POOLS = {"http": WatchedPool, "https": WatchedTlsPool}
+
+
+class WatchedAdapter(HTTPAdapter):
+    """Gives requests our connections."""
+
+    # the signatures are those of requests, which passes on whatever urllib3 understands
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any) -> None:
+        """Make the pools for direct connections."""
+        super().init_poolmanager(connections, maxsize, block, **pool_kwargs)
+        self.poolmanager.pool_classes_by_scheme = POOLS
+
+    def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> PoolManager:
+        """Make the pools for connections through `proxy`."""
+        manager: PoolManager = super().proxy_manager_for(proxy, **proxy_kwargs)
+        manager.pool_classes_by_scheme = POOLS
+        return manager
+
+
+class _Session(requests.Session):
+    """A session that leaves redirects to us: requests would parse them and read their whole body, without limits.
+
+    It asks the environment about proxies and authorities once for each origin: that takes as long as a small answer.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._merged: dict[tuple[object, ...], Mapping[str, Any]] = {}
+
+    # the signature is that of requests
+    def merge_environment_settings(
+        self, url: str | bytes | None, proxies: Any, stream: bool | None, verify: Any, cert: Any
+    ) -> Any:
+        """What the environment makes of the settings of a request."""
+        key = (*urlsplit(str(url))[:2], stream, verify, cert)
+        if key not in self._merged:
+            self._merged[key] = super().merge_environment_settings(url, proxies, stream, verify, cert)
+        return dict(self._merged[key])
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Say that there is none."""
+
+
+class NoAuth(requests.auth.AuthBase):
+    """An authentication that adds nothing: with none at all, requests would look into .netrc and the URL."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """`request` as it is."""
+        return request
+
+
+def open_session(connections: int) -> requests.Session:
+    """A session with up to so many open connections, which keeps nothing of what a server says."""
+    session = _Session()
+    session.auth = NoAuth()
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    adapter = WatchedAdapter(pool_maxsize=connections)
+    session.mount("http://", adapter)
+    session.mount("https://", adapter)
+    return session
+
+
+# --- was reconciler/http/exchange.py:
+# One request and its answer, within its caps and its time.
+
+CHUNK_BYTES = 64 * 1024
+GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+DEFLATED = frozenset({"gzip", "x-gzip", "deflate"})
+HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "reconciler"}
+
+
+def exchange(
+    session: requests.Session,
+    request: Request,
+    credentials: Credentials,
+    *,
+    place: FailurePlace,
+    limits: Limits,
+    left_s: float,
+    now_s: float,
+) -> Response | Failure:
+    """What came back within `left_s` seconds, whatever its status; `now_s` is Unix time."""
+    with Watchdog(left_s) as watchdog, redacting_logs(credentials.redactor):
+        try:
+            with _send(session, request, credentials, limits, left_s) as reply:
+                received = _receive(reply, place, limits, now_s)
+        except (requests.RequestException, HTTPError, OSError) as error:
+            received = place.failure_of(error)
+        # a connection that was shut down looks broken, or like the end of an answer
+        return place.silence() if watchdog.has_expired else received
+
+
+def _send(
+    session: requests.Session, request: Request, credentials: Credentials, limits: Limits, left_s: float
+) -> requests.Response:
+    return session.request(
+        request.method,
+        request.url,
+        params=dict(request.query),
+        data=request.content if request.form is None else dict(request.form),
+        json=None if request.json is None else dict(request.json),
+        headers={**HEADERS, **request.headers, **credentials.headers},
+        verify=credentials.ca or True,
+        cert=(credentials.cert, credentials.key) if credentials.key else credentials.cert or None,
+        timeout=(min(limits.connect_s, left_s), min(limits.read_s, left_s)),
+        allow_redirects=False,
+        stream=True,
+    )
+
+
+def _receive(reply: requests.Response, place: FailurePlace, limits: Limits, now_s: float) -> Response | Failure:
+    is_success = reply.status_code in SUCCESS
+    cap = limits.body_bytes if is_success else limits.error_bytes
+    encoding = reply.headers.get("Content-Encoding", "").strip().lower()
+    content, is_whole = _read_capped(_chunks(reply), encoding, cap)
+    if is_success and not is_whole:
+        return place.failure(FailureKind.TOO_LARGE, f"the answer is larger than {cap} bytes")
+    return Response(
+        status=reply.status_code,
+        headers=reply.headers,
+        content=content,
+        redactor=place.redactor,
+        retry_after_s=retry_after_s(reply.headers, now_s),
+    )
+
+
+def _chunks(reply: requests.Response) -> Iterator[bytes]:
+    """What is there of the body: a full chunk would be waited for, however slowly it drips."""
+    return iter(lambda: reply.raw.read1(CHUNK_BYTES, decode_content=False) or b"", b"")
+
+
+def _read_capped(chunks: Iterable[bytes], encoding: str, cap: int) -> tuple[bytes, bool]:
+    """At most `cap` bytes of a body, counted before and after decompression, and whether they are all of it.
+
+    Raises DecodeError for an unknown or broken `encoding` and IncompleteRead for compression that breaks off.
+    """
+    inflate = _inflater(encoding)
+    content = io.BytesIO()  # unlike a bytearray it hands out its bytes without a second copy of them
+    arrived = 0
+    for chunk in chunks:
+        arrived += len(chunk)
+        content.writelines(inflate(chunk, cap + 1 - content.tell()))
+        if arrived > cap or content.tell() > cap:
+            content.truncate(cap)
+            return content.getvalue(), False
+    if arrived:  # what has no body may name its compression all the same
+        content.writelines(inflate(b"", 0))
+    return content.getvalue(), True
+
+
+def _inflater(encoding: str) -> Callable[[bytes, int], Iterable[bytes]]:
+    """Turns a chunk into pieces of at most so many bytes together; called with nothing at the end, it checks that all
+    has come.
+    """
+    if encoding in ("", "identity"):
+        return lambda chunk, room: (chunk[:room],)
+    if encoding not in DEFLATED:
+        raise DecodeError("unknown compression")
+    decoder = zlib.decompressobj(GZIP_OR_ZLIB)
+
+    def inflate(chunk: bytes, room: int) -> Iterator[bytes]:
+        if not chunk and not decoder.eof:
+            raise IncompleteRead(0, 1)
+        while chunk and room > 0:  # in pieces: one chunk may hold the whole of a large body, which is held already
+            try:
+                piece = decoder.decompress(chunk, min(room, MIB))
+            except zlib.error as error:
+                raise DecodeError("broken compression") from error
+            room -= len(piece)
+            chunk = decoder.unconsumed_tail
+            yield piece
+        if decoder.unused_data:  # zlib would keep it, however much there is
+            raise DecodeError("more after the end of the compression")
+
+    return inflate
+
+
+# --- was reconciler/http/door.py:
+# The door: one question to a server, with its redirects, its retries and one deadline for all of it.
 
 logger = logging.getLogger(__name__)
 

@@ -1,13 +1,236 @@
-"""What is asked of a server, what lets it in (nothing of that in any text), and what is answered."""
+"""Requests, responses and what can go wrong between us and a server; limits and traffic counts."""
 
 import base64
+import math
 import re
-from collections.abc import Mapping
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
+from urllib.parse import urlsplit
 
-from reconciler.errors import ConfigurationError
+import requests
+from urllib3.exceptions import DecodeError, InvalidHeader, NewConnectionError, ReadTimeoutError
+
+from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
 from reconciler.http.redaction import Redactor
+
+# --- was reconciler/http/limits.py:
+# How long, how much and how often: every bound of a door in one place, and the clock that it goes by.
+
+MIB = 1024 * 1024
+RUN_S = 1800.0
+"""How long a run waits for servers and remotes altogether: what is not done by then is left to the next run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one question, in seconds and bytes; `body_bytes` holds before and after decompression,
+    `kept_bytes` for the answers that one client keeps, together.
+
+    `total_s` holds for a question with its attempts, pauses and redirects, however slowly a server drips. A pause
+    doubles from `backoff_s`; `retry_after_s` is the longest that a server may ask for. An answer that is no success is
+    cut at `error_bytes`. `parallel` questions are asked at once. `run_ends_s` is when the run has no more time, on the
+    clock's own seconds.
+    """
+
+    connect_s: float = 5.0
+    read_s: float = 30.0
+    total_s: float = 60.0
+    body_bytes: int = 128 * MIB
+    kept_bytes: int = 1024 * MIB
+    error_bytes: int = 64 * 1024
+    attempts: int = 4
+    backoff_s: float = 0.5
+    retry_after_s: float = 20.0
+    redirects: int = 5
+    parallel: int = 4
+    run_ends_s: float = math.inf
+
+
+class Clock:
+    """Time as it passes on this machine; a test passes one of its own."""
+
+    def monotonic(self) -> float:
+        """Seconds that never jump."""
+        return time.monotonic()
+
+    def now_s(self) -> float:
+        """Unix seconds."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+# --- was reconciler/http/traffic.py:
+# Traffic: how many requests this process sent to each host, and how many of them brought nothing.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostTraffic:
+    """Attempts, retries among them, and those that failed."""
+
+    requests: int
+    failures: int
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Counts that only grow; may be used by several threads."""
+
+    _requests: Counter[str] = field(default_factory=Counter)
+    _failures: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, url: str, *, failed: bool) -> None:
+        """Count one request to the host of a URL."""
+        host = urlsplit(url).netloc.rpartition("@")[2]
+        with self._lock:
+            self._requests[host] += 1
+            self._failures[host] += failed
+
+    def by_host(self) -> Mapping[str, HostTraffic]:
+        """What was counted so far."""
+        with self._lock:
+            return {
+                host: HostTraffic(requests=number, failures=self._failures[host])
+                for host, number in self._requests.items()
+            }
+
+
+TRAFFIC = Traffic()
+"""Of every door of this process."""
+
+
+# --- was reconciler/http/failures.py:
+# What can go wrong between us and a server, each in one sentence: what, where, what to do.
+
+
+class FailureKind(StrEnum):
+    """Why a question brought no answer that can be used."""
+
+    UNREACHABLE = "unreachable"
+    UNTRUSTED = "untrusted"
+    UNSENDABLE = "unsendable"
+    SILENT = "silent"
+    BROKEN = "broken"
+    TOO_LARGE = "too large"
+    REDIRECTED = "redirected"
+    REFUSED = "refused"
+    """the server lets us ask nothing at all: a wrong credential or address"""
+    REJECTED = "rejected"
+    """the server answers this question with an error"""
+
+
+Advice = Mapping[FailureKind, str]
+"""What to do about a failure; a door's own words go before these."""
+
+ADVICE: Advice = {
+    FailureKind.UNREACHABLE: "is the address right, and is the server up?",
+    FailureKind.UNTRUSTED: "set REQUESTS_CA_BUNDLE to your certificate authority's file",
+    FailureKind.SILENT: "is the server overloaded?",
+    FailureKind.BROKEN: "is something between us and the server cutting connections?",
+    FailureKind.TOO_LARGE: "is this the right server?",
+    FailureKind.REDIRECTED: "set the URL that answers itself",
+}
+PERMANENT = frozenset(
+    {FailureKind.UNTRUSTED, FailureKind.UNSENDABLE, FailureKind.TOO_LARGE, FailureKind.REDIRECTED, FailureKind.REFUSED}
+)
+"""What somebody must change something about."""
+RECOVERABLE = frozenset({FailureKind.UNREACHABLE, FailureKind.BROKEN})
+"""What may have passed a moment later."""
+SILENCE = "no complete answer in time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The error to raise, and how long to wait at least before asking again; None: asking again is of no use."""
+
+    kind: FailureKind
+    error: ReconcilerError
+    wait_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailurePlace:
+    """Where failures happen: what was tried and at which address begins every sentence, `advice` ends it."""
+
+    action: str
+    address: str
+    advice: Advice
+    redactor: Redactor
+
+    @property
+    def where(self) -> str:
+        """The beginning of a sentence."""
+        return f"{self.action}: {self.address}" if self.action else self.address
+
+    def failure(self, kind: FailureKind, what: str, *, wait_s: float | None = None) -> Failure:
+        """A failure of a kind."""
+        advice = self.advice.get(kind, ADVICE.get(kind, ""))
+        words = self.redactor.show(f"{self.where}: {what}" + (f": {advice}" if advice else ""))
+        error = ConfigurationError(words) if kind in PERMANENT else TransientError(words)
+        return Failure(kind=kind, error=error, wait_s=wait_s)
+
+    def silence(self) -> Failure:
+        """A server that is reached and does not answer in time; asking the same again would take as long."""
+        return self.failure(FailureKind.SILENT, SILENCE)
+
+    def failure_of(self, error: Exception) -> Failure:
+        """The failure behind an exception of the libraries; its own text is not repeated, it may hold what was sent."""
+        kind, what = _kind_of(error)
+        return self.failure(kind, what, wait_s=0.0 if kind in RECOVERABLE else None)
+
+
+def _kind_of(error: Exception) -> tuple[FailureKind, str]:
+    links = tuple(_chain(error))
+    cause = _cause(links)
+    is_cut = any(isinstance(link, ssl.SSLEOFError) for link in links)
+    if isinstance(error, requests.exceptions.SSLError) and not is_cut:
+        return FailureKind.UNTRUSTED, f"no trust in the connection ({cause})"
+    if isinstance(error, requests.exceptions.ProxyError):
+        return FailureKind.UNREACHABLE, f"the proxy of HTTPS_PROXY or HTTP_PROXY did not connect ({cause})"
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return FailureKind.UNREACHABLE, "no connection in time"
+    if any(isinstance(link, NewConnectionError) for link in links):
+        return FailureKind.UNREACHABLE, f"no connection ({cause})"
+    if isinstance(error, requests.exceptions.ReadTimeout | ReadTimeoutError):
+        return FailureKind.SILENT, SILENCE
+    if isinstance(error, DecodeError):
+        return FailureKind.BROKEN, "the answer's compression is broken"
+    if isinstance(error, ValueError) and not any(isinstance(link, InvalidHeader) for link in links):
+        return FailureKind.UNSENDABLE, f"the request cannot be sent ({type(error).__name__})"
+    if type(error) is OSError and error.errno is None:  # what requests raises for a PEM file that is not there
+        return FailureKind.UNTRUSTED, "a PEM file (of REQUESTS_CA_BUNDLE?) cannot be read"
+    return FailureKind.BROKEN, f"the answer broke off ({cause})"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """`error` and what it wraps, outermost first: the libraries use arguments, `reason` and causes alike."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        reason = getattr(current, "reason", None)
+        arguments = [part for part in (reason, *current.args) if isinstance(part, BaseException)]
+        current = arguments[0] if arguments else current.__cause__ or current.__context__
+
+
+def _cause(links: Sequence[BaseException]) -> str:
+    """The operating system's or TLS library's own short words, from the innermost exception that has some."""
+    words = [link.strerror for link in links if isinstance(link, OSError) and link.strerror]
+    return words[-1] if words else type(links[-1]).__name__
+
+
+# --- was reconciler/http/messages.py:
+# What is asked of a server, what lets it in (nothing of that in any text), and what is answered.
 
 UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
 SUCCESS = range(200, 300)

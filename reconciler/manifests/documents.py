@@ -1,23 +1,532 @@
-"""Documents of a file: their values, and the line of every field."""
+"""From the bytes of a file to its documents: plain values and the line of every field, within caps."""
 
 import re
+from base64 import b64decode
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeAlias, cast
+
+from yaml import YAMLError
+from yaml.error import MarkedYAMLError
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
 
 from reconciler.errors import InputError
-from reconciler.manifests.composer import ComposedDocument, ComposingBudget, Lines, Value, compose_documents
-from reconciler.manifests.sections import (
-    MAX_DOCUMENTS,
-    Section,
-    SourceText,
-    decode_source,
-    is_one_document,
-    refuse_ambiguous_breaks,
-    refuse_binary,
-    split_sections,
+from reconciler.manifests.wording import format_field
+
+# --- was reconciler/manifests/scalars.py:
+# What a scalar's text means: YAML 1.1 as Kubernetes reads it (sigs.k8s.io/yaml, its goyaml.v2).
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+_TAG_PREFIX: Final = "tag:yaml.org,2002:"
+_WORDS: Final[dict[str, bool | float | None]] = {
+    **dict.fromkeys(["y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"], True),
+    **dict.fromkeys(["n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"], False),
+    **dict.fromkeys(["", "~", "null", "Null", "NULL"], None),
+    **dict.fromkeys([".nan", ".NaN", ".NAN"], float("nan")),
+    **dict.fromkeys([".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"], float("inf")),
+    **dict.fromkeys(["-.inf", "-.Inf", "-.INF"], float("-inf")),
+}
+_INTEGER: Final = re.compile(
+    r"(?P<sign>[-+]?)(?:0[xX](?P<hexadecimal>[0-9a-fA-F]+)|0[bB](?P<binary>[01]+)|0[oO]?(?P<octal>[0-7]+)"
+    r"|(?P<decimal>0|[1-9][0-9]*))"
 )
+_BASES: Final = {"hexadecimal": 16, "binary": 2, "octal": 8, "decimal": 10}
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+# 64 binary digits with sign and prefix; Python itself refuses to convert thousands of digits.
+_LONGEST_INTEGER: Final = 68
+_INTEGERS: Final = range(-(2**63), 2**64)
+
+
+@lru_cache(maxsize=16384)
+def resolve_plain(text: str) -> Scalar:
+    """Resolve an unquoted scalar: booleans, null, integers in four bases, floats; all else is text.
+
+    Timestamps and base 60 numbers stay text, as they do in Kubernetes.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    # An underscore is a digit separator, but not in a number that begins with a point.
+    digits = text if text[0] == "." else text.replace("_", "")
+    integer = _resolve_integer(digits)
+    return integer if integer is not None else _resolve_float(text, digits)
+
+
+def _resolve_integer(digits: str) -> int | None:
+    match = _INTEGER.fullmatch(digits) if len(digits) <= _LONGEST_INTEGER else None
+    if match is None or match.lastgroup is None:
+        return None
+    number = int(match["sign"] + match[match.lastgroup], _BASES[match.lastgroup])
+    return number if number in _INTEGERS else None
+
+
+def _resolve_float(text: str, digits: str) -> float | str:
+    if not _FLOAT.fullmatch(digits):
+        return text
+    number = float(digits)
+    return text if number in (float("inf"), float("-inf")) else number
+
+
+def resolve_tagged(tag: str, text: str) -> Scalar:
+    """Resolve a scalar with an explicit tag; a tag that Kubernetes does not know leaves the text alone.
+
+    Raises ValueError when the text does not fit its tag.
+    """
+    name = tag.removeprefix(_TAG_PREFIX) if tag.startswith(_TAG_PREFIX) else ""
+    if name == "binary":
+        return b64decode(text, validate=False).decode(errors="replace")
+    if name not in {"int", "float", "bool", "null"}:
+        return text
+    value = resolve_plain(text)
+    if name == "float" and type(value) is int:
+        return float(value)
+    if type(value).__name__ != {"null": "NoneType"}.get(name, name):
+        raise ValueError(f"expected {name} after its tag, got {text[:40]!r}")
+    return value
+
+
+@lru_cache(maxsize=16384)
+def resolve_plain_key(text: str) -> str | None:
+    """Resolve an unquoted key to the text that Kubernetes makes of it; None when null cannot be a key."""
+    value = resolve_plain(text)
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else text
+
+
+# --- was reconciler/manifests/composer.py:
+# Plain values and their lines from libyaml's events, with every cap checked while the events come in.
+
+try:
+    from yaml._yaml import CParser
+except ImportError as error:
+    raise ImportError("PyYAML was built without libyaml: install its wheel, or libyaml before it") from error
+
+MAX_DEPTH: Final = 100
+MAX_EVENTS: Final = 500_000
+MAX_EXPANDED_NODES: Final = 100_000
+
+Value: TypeAlias = dict[str, "Value"] | list["Value"] | Scalar
+# The line of a scalar; of a collection, its line and the lines of its members. Lines count from 0 in the section.
+Lines: TypeAlias = int | tuple[int, "dict[str, Lines] | list[Lines]"]
+_Mapping: TypeAlias = tuple[dict[str, Value], dict[str, Lines]]
+
+
+@dataclass(slots=True)
+class ComposingBudget:
+    """What is left of a file's caps."""
+
+    events: int = MAX_EVENTS
+    expanded_nodes: int = MAX_EXPANDED_NODES
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedDocument:
+    """One document's value and the lines of its fields, from 0 in the composed text.
+
+    `literals` are the lines on which a literal block (|) begins.
+    """
+
+    value: Value
+    lines: Lines
+    first_line: int
+    literals: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchored:
+    value: Value
+    lines: Lines
+    num_nodes: int
+    height: int
+
+
+class _RefusedError(Exception):
+    """What is wrong and on which line; every mapping and sequence on the way out adds its part of the path."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+        self.message = message
+        self.parts: list[str | int] = []
+
+
+def compose_documents(
+    path: str, text: str, *, first_line: int, budget: ComposingBudget, last_key_counts: bool = False
+) -> list[ComposedDocument]:
+    """Compose every document of `text`; `first_line` is the number of its first line in the file.
+
+    Raises InputError for malformed YAML, duplicate keys (unless the last one counts), keys that are no text, and
+    everything beyond the caps.
+    """
+    try:
+        return _Composer(text, first_line, budget, last_key_counts=last_key_counts).compose()
+    except _RefusedError as refused:
+        line, field, message = refused.line, format_field(refused.parts[::-1]), refused.message
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        context = f"{error.context}: " if error.context else ""
+        line, field, message = mark.line if mark else 0, "", f"expected YAML: {context}{error.problem}"
+    except YAMLError as error:
+        line, field = text.count("\n", 0, getattr(error, "position", 0)), ""
+        message = f"expected YAML: {getattr(error, 'reason', None) or error}"
+    # At the end of a text without a last line break libyaml is one line further.
+    raise InputError(path, first_line + min(line, text.count("\n")), field, message)
+
+
+class _Composer:
+    """One pass over the events of one text.
+
+    The loops handle scalars in line, since nine nodes of ten are scalars.
+    """
+
+    def __init__(self, text: str, first_line: int, budget: ComposingBudget, *, last_key_counts: bool) -> None:
+        # It returns None only after the end of the stream, where nobody asks.
+        self._next_event = cast(Callable[[], Event], CParser(text).get_event)
+        self._first_line = first_line
+        self._budget = budget
+        self._last_key_counts = last_key_counts
+        self._anchors: dict[str, _Anchored | None] = {}
+        self._literals: set[int] = set()
+        self._num_nodes = 0
+        self._deepest = 0
+
+    def compose(self) -> list[ComposedDocument]:
+        documents: list[ComposedDocument] = []
+        while type(event := self._next_event()) is not StreamEndEvent:
+            if type(event) is DocumentStartEvent:
+                self._anchors.clear()
+                self._literals.clear()
+                documents.append(self._document(event))
+        return documents
+
+    def _document(self, start: Event) -> ComposedDocument:
+        event = self._next_event()
+        value, lines = self._node(event, 0)
+        # An empty value stands wherever the next token does, or behind the last line.
+        first_line = _line(start if value is None else event)
+        return ComposedDocument(value, lines, first_line, frozenset(self._literals))
+
+    def _node(self, event: Event, depth: int) -> tuple[Value, Lines]:
+        if type(event) is ScalarEvent:
+            return self._scalar(event), _line(event)
+        if type(event) is AliasEvent:
+            return self._alias(event, depth)
+        if depth >= MAX_DEPTH:
+            raise _RefusedError(_line(event), f"expected at most {MAX_DEPTH} levels of nesting, got more")
+        return self._collection(event, depth + 1)
+
+    def _scalar(self, event: ScalarEvent) -> Scalar:
+        self._num_nodes += 1
+        is_plain, is_text = event.implicit
+        if is_plain:
+            value = resolve_plain(event.value)
+        elif is_text:
+            value = event.value
+            if event.style == "|":
+                self._literals.add(_line(event))
+        else:
+            value = self._tagged(event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = _Anchored(value, _line(event), 1, 0)
+        return value
+
+    def _tagged(self, event: ScalarEvent) -> Scalar:
+        try:
+            return resolve_tagged(event.tag or "", event.value)
+        except ValueError as error:
+            raise _RefusedError(_line(event), str(error)) from error
+
+    def _alias(self, event: AliasEvent, depth: int) -> tuple[Value, Lines]:
+        line = _line(event)
+        if event.anchor not in self._anchors:
+            raise _RefusedError(line, f"expected an anchor &{event.anchor} above the alias *{event.anchor}, got none")
+        anchored = self._anchors[event.anchor]
+        if anchored is None:
+            raise _RefusedError(line, f"the alias *{event.anchor} stands inside its own anchor")
+        self._num_nodes += anchored.num_nodes
+        self._budget.expanded_nodes -= anchored.num_nodes
+        if self._budget.expanded_nodes < 0:
+            raise _RefusedError(line, f"expected at most {MAX_EXPANDED_NODES} values through aliases, got more")
+        self._deepest = max(self._deepest, depth + anchored.height)
+        if depth + anchored.height > MAX_DEPTH:
+            raise _RefusedError(line, f"expected at most {MAX_DEPTH} levels of nesting, aliases lead to more")
+        return anchored.value, anchored.lines
+
+    def _collection(self, event: Event, depth: int) -> tuple[Value, Lines]:
+        anchor = event.anchor if isinstance(event, MappingStartEvent | SequenceStartEvent) else None
+        if anchor is None:
+            return self._members(event, depth)
+        self._anchors[anchor] = None
+        num_nodes, deepest, self._deepest = self._num_nodes, self._deepest, depth
+        value, lines = self._members(event, depth)
+        height = self._deepest - depth + 1
+        self._anchors[anchor] = _Anchored(value, lines, self._num_nodes - num_nodes, height)
+        self._deepest = max(deepest, self._deepest)
+        return value, lines
+
+    def _members(self, event: Event, depth: int) -> tuple[Value, Lines]:
+        self._num_nodes += 1
+        self._deepest = max(self._deepest, depth)
+        line = _line(event)
+        if type(event) is MappingStartEvent:
+            mapping, mapping_lines = self._mapping(depth)
+            return mapping, (line, mapping_lines)
+        items, item_lines = self._sequence(depth)
+        return items, (line, item_lines)
+
+    def _mapping(self, depth: int) -> tuple[dict[str, Value], dict[str, Lines]]:
+        value: dict[str, Value] = {}
+        lines: dict[str, Lines] = {}
+        merged: list[_Mapping] | None = None
+        next_event, budget = self._next_event, self._budget
+        while type(event := next_event()) is not MappingEndEvent:
+            budget.events -= 2
+            if budget.events < 0:
+                raise _too_many_events(event)
+            key = self._key(event)
+            line = _line(event)
+            if key in lines and not self._last_key_counts:
+                raise self._duplicate(key, lines[key], line)
+            if key == "<<" and _is_plain(event):
+                merged, lines[key] = self._merged(next_event(), depth), line
+                continue
+            event = next_event()
+            if type(event) is ScalarEvent:
+                value[key] = self._scalar(event)
+                lines[key] = line
+            else:
+                value[key], lines[key] = self._child(event, depth, key, line)
+        if merged is not None:
+            del lines["<<"]
+            _merge(value, lines, merged)
+        return value, lines
+
+    def _sequence(self, depth: int) -> tuple[list[Value], list[Lines]]:
+        items: list[Value] = []
+        lines: list[Lines] = []
+        next_event, budget = self._next_event, self._budget
+        while type(event := next_event()) is not SequenceEndEvent:
+            budget.events -= 1
+            if budget.events < 0:
+                raise _too_many_events(event)
+            if type(event) is ScalarEvent:
+                items.append(self._scalar(event))
+                lines.append(_line(event))
+            else:
+                item, item_lines = self._child(event, depth, len(items), _line(event))
+                items.append(item)
+                lines.append(item_lines)
+        return items, lines
+
+    def _child(self, event: Event, depth: int, part: str | int, line: int) -> tuple[Value, Lines]:
+        try:
+            value, lines = self._node(event, depth)
+        except _RefusedError as refused:
+            refused.parts.append(part)
+            raise
+        return value, line if isinstance(lines, int) else (line, lines[1])
+
+    def _key(self, event: Event) -> str:
+        if type(event) is ScalarEvent:
+            key = resolve_plain_key(event.value) if event.implicit[0] else event.value
+            if event.anchor is not None:
+                self._anchors[event.anchor] = _Anchored(key, _line(event), 1, 0)
+        elif type(event) is AliasEvent:
+            value, _ = self._alias(event, 0)
+            key = value if isinstance(value, str) else None
+        else:
+            message = "expected a text key, got a collection (a template that is not rendered?)"
+            raise _RefusedError(_line(event), message)
+        if key is None:
+            raise _RefusedError(_line(event), "expected a text key, got null or an alias to something else")
+        return key
+
+    def _merged(self, event: Event, depth: int) -> list[_Mapping]:
+        value, lines = self._child(event, depth, "<<", _line(event))
+        members = [] if isinstance(lines, int) else lines[1]
+        if isinstance(value, dict) and isinstance(members, dict):
+            return [(value, members)]
+        merged: list[_Mapping] = []
+        for source, source_lines in zip(value, members, strict=True) if isinstance(value, list) else ():
+            if isinstance(source, dict) and isinstance(source_lines, tuple) and isinstance(source_lines[1], dict):
+                merged.append((source, source_lines[1]))
+        if not isinstance(value, list) or len(merged) < len(value):
+            raise _RefusedError(_line(event), "expected a mapping, or a list of them, after the merge key <<")
+        return merged
+
+    def _duplicate(self, key: str, first: Lines, line: int) -> _RefusedError:
+        first_line = self._first_line + (first if isinstance(first, int) else first[0])
+        refused = _RefusedError(line, f"the key is already set on line {first_line}: remove one of the two")
+        refused.parts.append(key)
+        return refused
+
+
+def _line(event: Event) -> int:
+    mark = event.start_mark
+    return mark.line if mark else 0
+
+
+def _too_many_events(event: Event) -> _RefusedError:
+    return _RefusedError(_line(event), f"expected at most {MAX_EVENTS} YAML events, got more")
+
+
+def _is_plain(event: Event) -> bool:
+    return isinstance(event, ScalarEvent) and event.implicit[0]
+
+
+def _merge(value: dict[str, Value], lines: dict[str, Lines], merged: list[_Mapping]) -> None:
+    """Add what is not set yet; of several sources the first wins."""
+    for mapping, mapping_lines in merged:
+        for key, member in mapping.items():
+            if key not in value:
+                value[key], lines[key] = member, mapping_lines[key]
+
+
+# --- was reconciler/manifests/sections.py:
+# From bytes to text, and from text to the sections of a file: one document each, wherever that is certain.
+
+MAX_FILE_BYTES: Final = 1024 * 1024
+MAX_DOCUMENTS: Final = 10_000
+
+_BOM: Final = b"\xef\xbb\xbf"
+_UTF16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
+# A marker begins its line even inside a quoted or block scalar: YAML forbids it as content there.
+_START: Final = re.compile(r"^---(?=[ \t\r\n\x85\u2028\u2029]|\Z)", re.MULTILINE)
+# A directive acts on the next document, and `...` ends one without beginning another.
+_ENTANGLED: Final = re.compile(r"^(?:%|\.\.\.(?=\s|\Z))", re.MULTILINE)
+_CONTENT: Final = re.compile(r"^[ \t]*[^\s#]", re.MULTILINE)
+_AMBIGUOUS_BREAK: Final = re.compile(r"\r(?!\n)|[\x85\u2028\u2029]|\A\ufeff")
+_BREAK_NAMES: Final = {
+    "\r": "a lone carriage return",
+    "\x85": "U+0085 (next line)",
+    "\u2028": "U+2028 (line separator)",
+    "\u2029": "U+2029 (paragraph separator)",
+    "\ufeff": "a second byte order mark",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A stretch of a file's text whose documents depend on nothing outside it.
+
+    `start` and `end` count code points, `first_line` counts from 1. `index` is the position of its first document
+    in the file.
+    """
+
+    start: int
+    end: int
+    first_line: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceText:
+    """A file as text, without its byte order mark."""
+
+    path: str
+    text: str
+    has_bom: bool
+
+    def encode(self, text: str) -> bytes:
+        """Give `text` the form that this file has on disk."""
+        return (_BOM if self.has_bom else b"") + text.encode()
+
+    def line_at(self, index: int) -> int:
+        """Count the line, from 1, of a code point."""
+        return self.text.count("\n", 0, index) + 1
+
+
+def decode_source(path: str, data: bytes) -> SourceText:
+    """Decode a file; InputError when it is too large, binary or not UTF-8."""
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(path, 0, "", f"expected at most {MAX_FILE_BYTES} bytes, got {len(data)}: split the file")
+    refuse_binary(path, data)
+    has_bom = data.startswith(_BOM)
+    try:
+        text = data[len(_BOM) if has_bom else 0 :].decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"expected UTF-8, got byte 0x{data[error.start]:02x}: save the file as UTF-8"
+        raise InputError(path, line, "", message) from error
+    return SourceText(path=path, text=text, has_bom=has_bom)
+
+
+def refuse_binary(path: str, data: bytes) -> None:
+    """InputError when bytes are UTF-16 or no text at all."""
+    if data.startswith(_UTF16_BOMS):
+        raise InputError(path, 0, "", "expected UTF-8, got UTF-16: save the file as UTF-8")
+    position = data.find(b"\0")
+    if position >= 0:
+        raise InputError(path, data.count(b"\n", 0, position) + 1, "", "expected YAML text, got a NUL byte")
+
+
+def is_one_document(source: str, section: Section) -> bool:
+    """Whether a section cannot hold a second document."""
+    return _ENTANGLED.search(source, section.start, section.end) is None
+
+
+def split_sections(source: SourceText) -> tuple[Section, ...]:
+    """Cut a file at its document starts; one section for the whole file when directives or `...` are about.
+
+    Sections cover the text without gaps. InputError when there are more documents than the cap.
+    """
+    text = source.text
+    if _ENTANGLED.search(text):
+        return (Section(0, len(text), 1, 0),)
+    sections = tuple(_cut_at_markers(text))
+    if len(sections) > MAX_DOCUMENTS:
+        message = f"expected at most {MAX_DOCUMENTS} documents, got {len(sections)}: split the file"
+        raise InputError(source.path, 0, "", message)
+    return sections
+
+
+def _cut_at_markers(text: str) -> Iterator[Section]:
+    starts = [match.start() for match in _START.finditer(text)]
+    if not starts:
+        yield Section(0, len(text), 1, 0)
+        return
+    index = 0
+    if starts[0] > 0:
+        yield Section(0, starts[0], 1, 0)
+        # Comments before the first marker are no document.
+        index = 1 if _CONTENT.search(text, 0, starts[0]) else 0
+    line, position = 1, 0
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        line += text.count("\n", position, start)
+        yield Section(start, end, line, index)
+        position, index = start, index + 1
+
+
+def refuse_ambiguous_breaks(source: SourceText, section: Section) -> None:
+    """InputError at a character that one parser counts as a line break and the next does not."""
+    if source.text.isascii() and source.text.find("\r", section.start, section.end) < 0:
+        return
+    match = _AMBIGUOUS_BREAK.search(source.text, section.start, section.end)
+    if match:
+        name = _BREAK_NAMES[match[0]]
+        message = f"expected LF or CRLF line breaks, got {name}: lines after it cannot be counted, escape or remove it"
+        raise InputError(source.path, source.line_at(match.start()), "", message)
+
+
+# --- was reconciler/manifests/documents.py:
+# Documents of a file: their values, and the line of every field.
 
 _DEFINITION: Final = re.compile(r"^kind: CustomResourceDefinition[ \t]*\r?$", re.MULTILINE)
 # Inside double quotes these can spell a letter, or break a word over two lines.

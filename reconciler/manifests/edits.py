@@ -1,10 +1,36 @@
-"""What can be changed in a file, and why a change was not made."""
+"""What can be changed in a file, where the nodes of its text are, and how new text is written."""
 
-from dataclasses import dataclass
-from typing import TypeAlias
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, cast
+
+from yaml._yaml import CParser, Mark
+from yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
 
 from reconciler.errors import InputError
+from reconciler.manifests.documents import (
+    ComposingBudget,
+    Scalar,
+    Value,
+    compose_documents,
+    resolve_plain,
+    resolve_plain_key,
+)
 from reconciler.manifests.wording import Field
+
+# --- was reconciler/manifests/edits.py:
+# What can be changed in a file, and why a change was not made.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +119,342 @@ def field_of(edit: Edit) -> Field:
     if isinstance(edit, InsertItem):
         return (*edit.parent, edit.index)
     return (*edit.parent, edit.key) if isinstance(edit, InsertBlock) else edit.field
+
+
+# --- was reconciler/manifests/nodes.py:
+# Where every node of a text stands: built only for documents that are edited, after they were composed within caps.
+
+
+@dataclass(slots=True, kw_only=True)
+class YamlNode:
+    """Positions count code points. `start` includes anchor and tag; `end` of a block is the end of its last leaf."""
+
+    start: int
+    end: int
+    column: int
+    anchor: str | None = None
+    has_tag: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class ScalarNode(YamlNode):
+    """`style` is empty for a plain scalar, else one of the characters ' \" | >."""
+
+    text: str
+    style: str
+
+    @property
+    def is_block(self) -> bool:
+        """Whether it is a literal or folded block scalar."""
+        return self.style in {"|", ">"}
+
+
+@dataclass(slots=True, kw_only=True)
+class AliasNode(YamlNode):
+    """A reference to an anchor above."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SequenceNode(YamlNode):
+    """A list."""
+
+    is_flow: bool
+    items: list[YamlNode] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """A key with its value."""
+
+    key: YamlNode
+    value: YamlNode
+
+
+@dataclass(slots=True, kw_only=True)
+class MappingNode(YamlNode):
+    """A mapping; `merge_start` is where its merge key stands."""
+
+    is_flow: bool
+    members: dict[str, Member] = field(default_factory=dict)
+    merge_start: int | None = None
+    last: YamlNode | None = None
+
+
+Collection: TypeAlias = MappingNode | SequenceNode
+
+
+@dataclass(slots=True, kw_only=True)
+class Tree:
+    """The nodes of a text's documents, and the anchors that aliases use."""
+
+    roots: list[YamlNode]
+    used_anchors: set[str]
+
+
+def build_tree(text: str) -> Tree:
+    """Locate every node of `text`, which must have been composed without error."""
+    return _Builder(text).build()
+
+
+class _Builder:
+    def __init__(self, text: str) -> None:
+        # It returns None only after the end of the stream, where nobody asks.
+        self._next_event = cast(Callable[[], Event], CParser(text).get_event)
+        self._used_anchors: set[str] = set()
+
+    def build(self) -> Tree:
+        roots: list[YamlNode] = []
+        while type(event := self._next_event()) is not StreamEndEvent:
+            if type(event) is DocumentStartEvent:
+                roots.append(self._node(self._next_event()))
+        return Tree(roots=roots, used_anchors=self._used_anchors)
+
+    def _node(self, event: Event) -> YamlNode:
+        start, end = cast(Mark, event.start_mark), cast(Mark, event.end_mark)
+        if isinstance(event, ScalarEvent):
+            return ScalarNode(
+                start=start.index,
+                end=end.index,
+                column=start.column,
+                anchor=event.anchor,
+                has_tag=event.tag is not None,
+                text=event.value,
+                style=event.style or "",
+            )
+        if isinstance(event, MappingStartEvent):
+            return self._mapping(event, start)
+        if isinstance(event, SequenceStartEvent):
+            return self._sequence(event, start)
+        self._used_anchors.add(cast(AliasEvent, event).anchor or "")
+        return AliasNode(start=start.index, end=end.index, column=start.column)
+
+    def _mapping(self, opening: MappingStartEvent, start: Mark) -> MappingNode:
+        node = MappingNode(
+            start=start.index,
+            end=start.index,
+            column=start.column,
+            anchor=opening.anchor,
+            has_tag=opening.tag is not None,
+            is_flow=bool(opening.flow_style),
+        )
+        while not isinstance(event := self._next_event(), MappingEndEvent):
+            key = self._node(event)
+            value = self._node(self._next_event())
+            if node.last is None and not node.is_flow:
+                node.column = key.column
+            node.last, node.end = value, value.end
+            self._add(node, Member(key=key, value=value))
+        if node.is_flow:
+            node.end = cast(Mark, event.end_mark).index
+        return node
+
+    def _add(self, node: MappingNode, member: Member) -> None:
+        key = member.key
+        if not isinstance(key, ScalarNode):
+            return
+        is_plain = not key.style and not key.has_tag
+        if is_plain and key.text == "<<":
+            node.merge_start = key.start
+        else:
+            node.members[(resolve_plain_key(key.text) if is_plain else None) or key.text] = member
+
+    def _sequence(self, opening: SequenceStartEvent, start: Mark) -> SequenceNode:
+        node = SequenceNode(
+            start=start.index,
+            end=start.index,
+            column=start.column,
+            anchor=opening.anchor,
+            has_tag=opening.tag is not None,
+            is_flow=bool(opening.flow_style),
+        )
+        while not isinstance(event := self._next_event(), SequenceEndEvent):
+            node.items.append(self._node(event))
+            node.end = node.items[-1].end
+        if node.is_flow:
+            node.end = cast(Mark, event.end_mark).index
+        return node
+
+
+def last_leaf(node: YamlNode) -> YamlNode:
+    """Find the node whose text ends a block; a flow collection counts as a leaf."""
+    while isinstance(node, MappingNode | SequenceNode) and not node.is_flow:
+        child = node.last if isinstance(node, MappingNode) else node.items[-1] if node.items else None
+        if child is None:
+            break
+        node = child
+    return node
+
+
+def locate(tree: Tree, root: YamlNode, field: Field) -> list[YamlNode]:
+    """Walk from a document's root to a field: the nodes on the way, the field's own last.
+
+    Raises ObstacleError when the way leads through an alias, a used anchor or a merge, or ends early.
+    """
+    way = [root]
+    _refuse_shared(tree, root)
+    for depth, part in enumerate(field):
+        node = _step(way[-1], part, is_last=depth == len(field) - 1)
+        _refuse_shared(tree, node)
+        way.append(node)
+    return way
+
+
+def _refuse_shared(tree: Tree, node: YamlNode) -> None:
+    if isinstance(node, AliasNode):
+        raise ObstacleError("an alias stands here: its value is written at its anchor", node.start)
+    if node.anchor is not None and node.anchor in tree.used_anchors:
+        raise ObstacleError(f"the anchor &{node.anchor} is used by aliases: the edit would change them too", node.start)
+
+
+def _step(node: YamlNode, part: str | int, *, is_last: bool) -> YamlNode:
+    if isinstance(node, SequenceNode) and isinstance(part, int) and 0 <= part < len(node.items):
+        return node.items[part]
+    member = node.members.get(part) if isinstance(node, MappingNode) and isinstance(part, str) else None
+    if not isinstance(node, MappingNode) or (member is None and node.merge_start is None):
+        raise ObstacleError(
+            "the field is not there" if is_last else f"{part!r} on the way to it is not there", node.start
+        )
+    if member is None:
+        raise ObstacleError(f"{part!r} is not written here: it can only come from the merge key <<", node.merge_start)
+    if node.merge_start is not None and node.merge_start > member.key.start:
+        # goyaml.v2 lets the merge win there, other parsers the key.
+        raise ObstacleError(f"a merge key << below {part!r} may override it", node.merge_start)
+    return member.value
+
+
+# --- was reconciler/manifests/writing.py:
+# New text for old places: scalars in the quotes they had, blocks at their neighbours' indentation.
+
+# Line breaks and controls would end a single-quoted scalar's line, or are not allowed in a stream.
+_NEEDS_ESCAPES: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+# Comments stand only after blanks, so `#` inside an anchor's name is no comment.
+_ANCHOR: Final = re.compile(r"&\S+(?:\s++(?:#[^\r\n]*+)?+)*+")
+
+
+def write_scalar(value: str | int, *, style: str, in_flow: bool, was_text: bool) -> tuple[str, Scalar]:
+    """Write a scalar in an old one's quotes: its text, and the value that it will be read as."""
+    if isinstance(value, int):
+        text = str(value).lower()
+        return (text, value) if not style else (_quote(text, style), text)
+    if not style and (was_text or not in_flow) and _reads_as_plain(value, in_flow=in_flow):
+        return value, value
+    return _quote(value, style or '"'), value
+
+
+def _quote(text: str, style: str) -> str:
+    if style == "'" and not _NEEDS_ESCAPES.search(text):
+        return "'" + text.replace("'", "''") + "'"
+    escaped = "".join(_SHORT_ESCAPES.get(character, character) for character in text)
+    return '"' + _NEEDS_ESCAPES.sub(lambda match: f"\\u{ord(match[0]):04x}", escaped) + '"'
+
+
+def _reads_as_plain(text: str, *, in_flow: bool) -> bool:
+    """Ask the parser itself: alone in a list, is it this text and nothing else?"""
+    if not text or text != text.strip() or _NEEDS_ESCAPES.search(text) or resolve_plain(text) != text:
+        return False
+    # In a mapping's value `a: b` is an error, in a list's item it is a mapping: both are no text.
+    framed = f"[{text}]" if in_flow else f"- {text}"
+    try:
+        composed = compose_documents("", framed, first_line=1, budget=ComposingBudget())
+    except InputError:
+        return False
+    return len(composed) == 1 and composed[0].value == [text] and text[0] not in "&*!|>'\"@`%"
+
+
+def value_start(text: str, node: YamlNode) -> int:
+    """Where a node's value begins, behind its anchor."""
+    if node.anchor is None:
+        return node.start
+    match = _ANCHOR.match(text, node.start, node.end)
+    return match.end() if match else node.start
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedBlock:
+    """A rendered value: what stands on its key's line, and the lines below it, not indented.
+
+    `is_scalar` means a block scalar, whose lines are indented already.
+    """
+
+    value: Value
+    inline: str
+    lines: tuple[str, ...]
+    is_mapping: bool
+    is_sequence: bool
+    is_scalar: bool
+
+
+def read_block(text: str) -> RenderedBlock:
+    """Read the text of a value that is to be written; ObstacleError when it is not exactly one YAML value."""
+    if "\r" in text:
+        raise ObstacleError("expected LF line breaks in the new text, got a carriage return")
+    try:
+        composed = compose_documents("", text, first_line=1, budget=ComposingBudget())
+    except InputError as error:
+        raise ObstacleError(f"the new text is no YAML: {error.message}") from error
+    if len(composed) != 1:
+        raise ObstacleError(f"expected one value in the new text, got {len(composed)}")
+    root = build_tree(text).roots[0]
+    lines = text.rstrip("\n").split("\n")
+    is_mapping = isinstance(root, MappingNode) and not root.is_flow
+    is_sequence = isinstance(root, SequenceNode) and not root.is_flow
+    if is_mapping or is_sequence:
+        return RenderedBlock(composed[0].value, "", tuple(lines), is_mapping, is_sequence, is_scalar=False)
+    is_scalar = isinstance(root, ScalarNode) and root.is_block
+    return RenderedBlock(composed[0].value, lines[0], tuple(lines[1:]), is_mapping, is_sequence, is_scalar)
+
+
+def write_lines(block: RenderedBlock, *, column: int, newline: str) -> str:
+    """Write a block's lines at a column, each with a line break before it."""
+    blank = " " * column
+    return "".join(newline + (blank + line if line else "") for line in block.lines)
+
+
+def write_flow(value: Value) -> str:
+    """A value on one line, as it stands inside of another one in flow style; its texts are quoted."""
+    if isinstance(value, dict):
+        members = (f"{write_scalar(key, style='', in_flow=True, was_text=True)[0]}: " for key in value)
+        return "{" + ", ".join(map("".join, zip(members, map(write_flow, value.values()), strict=True))) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(write_flow, value))}]"
+    if isinstance(value, str):
+        return _quote(value, '"')
+    return "null" if value is None else str(value).lower()
+
+
+def end_of_content(text: str, leaf: YamlNode) -> int:
+    """Where the last line of a leaf ends, before its line break; a comment on that line belongs to it."""
+    if isinstance(leaf, ScalarNode) and leaf.is_block:
+        return _end_of_block_scalar(text, leaf)
+    end = text.find("\n", leaf.end)
+    end = len(text) if end < 0 else end
+    if text[leaf.end : end].lstrip(" \t\r")[:1] not in {"", "#"}:
+        raise ObstacleError("something else stands on the last line of the block", leaf.end)
+    return end - 1 if text[max(leaf.end, end - 1) : end] == "\r" else end
+
+
+def _end_of_block_scalar(text: str, leaf: ScalarNode) -> int:
+    header_end = text.find("\n", leaf.start, leaf.end)
+    content = text[leaf.start : leaf.end]
+    keeps_blank_lines = "+" in text[leaf.start : header_end].partition("#")[0] if header_end >= 0 else False
+    if keeps_blank_lines:
+        return leaf.start + len(content.removesuffix("\n").removesuffix("\r"))
+    return leaf.start + len(content.rstrip("\r\n"))
+
+
+_DEEPER_COMMENT: Final = re.compile(r"(?:\r?\n[ \t]*)*?\r?\n(?P<blank> +)#[^\n]*?(?=\r?\n|\Z)")
+
+
+def skip_deeper_comments(text: str, position: int, column: int) -> int:
+    """Pass the comments below a block that are indented deeper than `column`: they belong to what is above."""
+    while (match := _DEEPER_COMMENT.match(text, position)) and len(match["blank"]) > column:
+        position = match.end()
+    return position
+
+
+def newline_before(text: str, position: int) -> str:
+    """Take the line break that the file uses around a position."""
+    index = text.rfind("\n", 0, position)
+    index = text.find("\n") if index < 0 else index
+    return "\r\n" if index > 0 and text[index - 1] == "\r" else "\n"

@@ -10,8 +10,7 @@ from typing import Generic, NoReturn, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reconciler.domain.json_text import parse_json
-from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, NoAnswer, Query, Sample
+from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, Query, Sample, parse_json
 from reconciler.domain.metric_targets import SYNC_PERIOD_S, TrackedTarget
 from reconciler.metrics.quantities import CLUSTER, Name
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from reconciler.domain.answers import Absence, NoAnswer, Query, Sample
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Absence, NoAnswer, Query, Sample
-from reconciler.domain.measured.observed import ClusterNode, DevicesSeen, Holding
+from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.settings import ClusterSettings
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import is_usable, printable

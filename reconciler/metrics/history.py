@@ -5,10 +5,9 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconciler.domain.answers import Absence, Answer, NoAnswer
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.measured.answers import Absence, Answer, NoAnswer
-from reconciler.domain.measured.loads import ArrivalSource, Load, PastArrivals, UsualLoad
-from reconciler.domain.measured.replicas import LiveReplicas, Trace
+from reconciler.domain.observed import ArrivalSource, LiveReplicas, Load, PastArrivals, Trace, UsualLoad
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import ABSURD, Grid, MatrixRow, decode_matrix, grid_over, is_usable, printable
 from reconciler.metrics.loads import Lengths, Model

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.measured.answers import Absence, NoAnswer
-from reconciler.domain.measured.loads import ArrivalSource, Load, Observation
-from reconciler.domain.measured.replicas import UpstreamQueue
+from reconciler.domain.observed import ArrivalSource, Load, Observation, UpstreamQueue
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import is_usable, printable
 from reconciler.metrics.quantities import WINDOW_S, Name

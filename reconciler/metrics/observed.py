@@ -5,10 +5,9 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import Any, TypeVar
 
+from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, no_prometheus
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, NoAnswer, no_prometheus
-from reconciler.domain.measured.observed import DevicesSeen, Observed
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.observed import DevicesSeen, Observed, Trace
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import is_of_a_part

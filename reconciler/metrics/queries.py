@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from string import Template
 
-from reconciler.domain.measured.answers import Query
+from reconciler.domain.answers import Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.errors import ConfigurationError
 from reconciler.metrics.answers import Grid, grid_of

@@ -6,10 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+from reconciler.domain.answers import Absence, Answer, NoAnswer, Sample
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Absence, Answer, NoAnswer, Sample
-from reconciler.domain.measured.observed import ResourceQuota
-from reconciler.domain.measured.replicas import kv_cache_tokens
+from reconciler.domain.observed import ResourceQuota, kv_cache_tokens
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import decode, is_usable, warnings_of
 from reconciler.metrics.engines import ENGINES, offered

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Absence, NoAnswer
-from reconciler.domain.measured.loads import Observation, Performance
-from reconciler.domain.measured.replicas import ReplicaMetrics
+from reconciler.domain.observed import Observation, Performance, ReplicaMetrics
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import is_usable, printable
 from reconciler.metrics.quantities import WINDOW_S, WORKLOAD_LABELS, Name

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.domain.measured.answers import Answer, NoAnswer, Query, Sample
+from reconciler.domain.answers import Answer, NoAnswer, Query, Sample
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.answers import decode
 from reconciler.metrics.engines import SOURCES, ServingEngine

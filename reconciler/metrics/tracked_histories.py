@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from reconciler.domain.answers import Answer, NoAnswer, no_prometheus
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Answer, NoAnswer, no_prometheus
 from reconciler.domain.metric_targets import (
     DEFAULT_PORT,
     DEFAULT_URI,

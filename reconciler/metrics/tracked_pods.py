@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.domain.measured.answers import Answer, NoAnswer
+from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.metric_targets import (
     DEFAULT_PORT,
     DEFAULT_URI,

@@ -7,8 +7,8 @@ from enum import StrEnum
 from string import Template
 from typing import TypeAlias, TypeVar
 
+from reconciler.domain.answers import Query
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Query
 from reconciler.domain.metric_targets import LabelRequirement, LabelSelector, PodMetric, PrometheusMetric, TrackedTarget
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.answers import Grid, grid_for, reach_back

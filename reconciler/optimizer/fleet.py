@@ -7,13 +7,21 @@ import numpy as np
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.requirements import Problem, Requirement
-from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse, Shortfall, Solution, SolveStatus
+from reconciler.domain.requirements import (
+    ModelCoverage,
+    Problem,
+    Requirement,
+    Sensitivity,
+    SharedUse,
+    Shortfall,
+    Solution,
+    Solver,
+    SolveStatus,
+)
 from reconciler.domain.units import significant
 from reconciler.optimizer.device_use import NOTHING, Allocations, DeviceUse, carried_by_pinned, exceeded, violations
 from reconciler.optimizer.formulation import Formulation, formulate, members, model_place
 from reconciler.optimizer.highs import Floats, Integers, UnsolvableError, by_cells, owners
-from reconciler.optimizer.inferno.solvers import OptimalSolver
 from reconciler.optimizer.planning import (
     FleetPlan,
     Planner,
@@ -377,10 +385,10 @@ class AutoSolver:
 
     name = "auto"
 
-    def __init__(self) -> None:
+    def __init__(self, inferno: Solver) -> None:
         self._separable = SeparableSolver()
         self._fleet = FleetSolver("columns", plan_by_columns)
-        self._inferno = OptimalSolver()
+        self._inferno = inferno
 
     def solve(self, problem: Problem) -> Solution:
         """The proven optimum where nothing shared binds, else the best plan of the whole fleet with its bound."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.solutions import Conflict
+from reconciler.domain.requirements import Conflict
 from reconciler.optimizer.columns import EXCESS, Generated, best_by_block, generate
 from reconciler.optimizer.formulation import (
     GAP,

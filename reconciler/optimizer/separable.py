@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement
-from reconciler.domain.solutions import Shortfall, Solution, SolveStatus
+from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement, Shortfall, Solution, SolveStatus
 from reconciler.optimizer.device_use import DeviceUse, carried_by_pinned
 
 # --- was reconciler/optimizer/objectives.py:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 
-from reconciler.domain.measured.answers import no_prometheus
+from reconciler.domain.answers import no_prometheus
 from reconciler.domain.profiles import Fitting
 from reconciler.domain.settings import Assumption, ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from reconciler import __version__
-from reconciler.decision.after_merge.ledger import forecast_ratios, savings
+from reconciler.decision.reverting import forecast_ratios, savings
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.replicas import LiveReplicas
-from reconciler.domain.reported.gauges import OpenPullRequest, OwnGauge, RunOutcome
+from reconciler.domain.observed import LiveReplicas
+from reconciler.domain.reports import OpenPullRequest, OwnGauge, RunOutcome
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.pull_requests import PullRequestState
-from reconciler.http.traffic import TRAFFIC, HostTraffic
-from reconciler.pipeline.group_states import Operation
+from reconciler.http.messages import TRAFFIC, HostTraffic
+from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Session
 from reconciler.pipeline.work_tree import write_whole

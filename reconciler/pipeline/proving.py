@@ -8,8 +8,7 @@ from pathlib import Path
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.errors import InputError
 from reconciler.git.repository import EntryKind, Repository
-from reconciler.manifests.composer import Value
-from reconciler.manifests.documents import parse_documents
+from reconciler.manifests.documents import Value, parse_documents
 from reconciler.manifests.wording import Field, format_field
 from reconciler.pipeline.run import Prepared
 from reconciler.placement.fleet import Fleet

@@ -1,31 +1,355 @@
-"""Publish: one commit and one pull request per part of a group, created, updated or withdrawn; nothing without change.
-
-Killing it anywhere and running again leads to the same pull requests: each step looks at what stands before it writes.
-"""
+"""Publish: one commit and one pull request per part of a group: created, updated, merged or withdrawn."""
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
-from reconciler.decision.proposing.limits import recent, why_not_pushed
-from reconciler.decision.staging.branches import branches_of
+from reconciler.decision.limits import recent, why_not_pushed
+from reconciler.decision.staged_plan import branches_of
 from reconciler.domain.identity import Severity
-from reconciler.domain.plan import GroupPlan, Outcome, Plan
-from reconciler.domain.proposals import Draft, ProposalState
-from reconciler.domain.settings import PullRequestSettings
+from reconciler.domain.plan import GroupPlan, MergeTerms, Outcome, Plan
+from reconciler.domain.proposals import STOP_LABEL, Draft, MergedOutcome, Part, Proposal, ProposalState
+from reconciler.domain.settings import Identity, PullRequestSettings
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
-from reconciler.forge.marker import withdrawn
-from reconciler.forge.proposals import proposal_of, with_pushes
-from reconciler.forge.pull_requests import Forge, PullRequest
+from reconciler.forge.marker import (
+    MarkerState,
+    decision_of_commit,
+    proposal_of,
+    read_marker,
+    stranger_of,
+    with_outcome,
+    with_pushes,
+    withdrawn,
+)
+from reconciler.forge.pull_requests import Forge, MergeState, PullRequest
 from reconciler.git.clone import Clone
-from reconciler.pipeline.group_states import GroupState, Operation, Published
-from reconciler.pipeline.merging import Merger, ordered_before
-from reconciler.pipeline.observe import ObservedRun
+from reconciler.git.repository import CommitRecord
+from reconciler.pipeline.draft import DAY_S, says_the_same
+from reconciler.pipeline.observe import ForgeView, ObservedRun
 from reconciler.pipeline.session import Doors
+from reconciler.report.formatting import one_line
+from reconciler.report.pull_request import outcome_view
+
+# --- was reconciler/pipeline/group_states.py:
+# One part of a group of the plan beside its pull request on the forge, and why nothing may be written to it.
+
+
+class Operation(StrEnum):
+    """What happened to a group's pull request."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    CLOSED = "closed"
+    NONE = "none"
+    MERGED = "merged"
+    SCHEDULED = "merge scheduled"
+    WAITING = "waits to merge"
+    LEFT = "left alone"
+    PUT_BACK = "put back"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The outcome for one part of a group; `reason` says why something was left alone, was put back or failed.
+
+    `part` is None for a branch that the plan knows nothing of.
+    """
+
+    group: str
+    operation: Operation
+    head_branch: str
+    part: Part | None = None
+    number: int | None = None
+    url: str = ""
+    head_commit: str = ""
+    reason: str = ""
+    error: ReconcilerError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupState:
+    """One part of a group: its draft, if something is to be proposed, its head branch and pull request as observed."""
+
+    name: str
+    branch: str
+    group: GroupPlan | None
+    draft: Draft | None
+    observed: ObservedRun
+    ours: Identity
+    unseen: Container[str] = frozenset()
+    """Resources that the plan cannot judge, as the proposal names them."""
+
+    @property
+    def part(self) -> Part | None:
+        """Which part of its group it is; None where the plan does not know it."""
+        return None if self.group is None else self.group.part
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """The open one of this head branch."""
+        return next((each for each in self._proposals if each.state is ProposalState.OPEN), None)
+
+    @property
+    def pull_request(self) -> PullRequest | None:
+        """The open proposal as the forge showed it."""
+        return None if self.proposal is None else self.observed.forge.pull_requests.get(self.proposal.number)
+
+    @property
+    def is_put_back(self) -> bool:
+        """Whether limits alone keep it from being opened or pushed now."""
+        return self.group is not None and bool(self.group.put_back)
+
+    @property
+    def tip_oid(self) -> str:
+        """Where the head branch pointed; empty when there was none."""
+        return self.observed.forge.branches.get(self.branch, "")
+
+    @property
+    def tip(self) -> CommitRecord | None:
+        """The newest commit of the head branch."""
+        return self.observed.forge.tips.get(self.branch)
+
+    @property
+    def is_pushed(self) -> bool:
+        """Whether the head branch carries this decision already."""
+        return (
+            self.draft is not None
+            and self.tip is not None
+            and (decision_of_commit(self.tip.message) == self.draft.change_set.decision)
+        )
+
+    @property
+    def tells_all(self) -> bool:
+        """Whether the body speaks of this decision, part and merge, and not as of what a killed run would withdraw."""
+        marker = None if self.pull_request is None else read_marker(self.pull_request.body)
+        return (
+            marker is not None
+            and self.draft is not None
+            and marker.decision == self.draft.change_set.decision
+            and marker.part == self.draft.change_set.part
+            and marker.merges == self.draft.merges
+            and marker.state is not MarkerState.WITHDRAWN
+        )
+
+    @property
+    def is_abandoned_branch(self) -> bool:
+        """Whether the branch is what a killed run of ours left behind: withdrawn, or never proposed."""
+        if not self.tip_oid or self.proposal is not None:
+            return False
+        latest = max(self._proposals, key=lambda each: each.number, default=None)
+        return latest is None or latest.state is ProposalState.WITHDRAWN
+
+    def reason_to_leave(self) -> str:
+        """Why nothing is written for this group, mostly what a person did; empty when something may be."""
+        if self.group is not None and self.group.blocked is not None:
+            return self.group.blocked.words
+        proposal = self.proposal
+        if proposal is not None:
+            if proposal.in_merge_queue:
+                return f"pull request #{proposal.number} is in the merge queue"
+            if STOP_LABEL in proposal.labels:
+                return f"pull request #{proposal.number} is labelled {STOP_LABEL}"
+            unseen = [change.resource for change in proposal.changes if change.resource in self.unseen]
+            if unseen:
+                return (
+                    f"open pull request #{proposal.number} stays as it is: not all that {unseen[0]} needs can be read"
+                )
+        would_write = proposal is not None or self.draft is not None or self.is_abandoned_branch
+        stranger = self._strangers_work() if would_write else ""
+        return stranger or self._too_early()
+
+    def outcome(
+        self,
+        operation: Operation,
+        *,
+        pull_request: PullRequest | None = None,
+        head_commit: str = "",
+        reason: str = "",
+    ) -> Published:
+        """What became of this group."""
+        return Published(
+            group=self.name,
+            operation=operation,
+            head_branch=self.branch,
+            part=self.part,
+            number=pull_request.number if pull_request else None,
+            url=pull_request.url if pull_request else "",
+            head_commit=head_commit,
+            reason=reason,
+        )
+
+    def _too_early(self) -> str:
+        """Why conditions are not told now: a group is told once a day, and not at all for a while after a refusal."""
+        if self.draft is None or not self.draft.change_set.flips:
+            return ""
+        recording, proposal = self.observed.recording, self.proposal
+        if proposal is not None:
+            tip = self.observed.forge.tips.get(self.branch)
+            is_new = tip is not None and not self.is_pushed and recording.now_s - tip.committed_s < DAY_S
+            return f"conditions are told once a day, and #{proposal.number} is not a day old" if is_new else ""
+        for each in self._proposals:
+            age_s = 0.0 if each.closed_at_s is None else recording.now_s - each.closed_at_s
+            if each.state is ProposalState.WITHDRAWN and age_s < DAY_S:
+                return f"conditions are told once a day, and #{each.number} was"
+            if each.state is ProposalState.CLOSED and age_s < recording.settings.pull_requests.reopen_after_s:
+                return f"a person closed pull request #{each.number}, which told of conditions"
+        return ""
+
+    @property
+    def _proposals(self) -> tuple[Proposal, ...]:
+        return tuple(each for each in self.observed.recording.proposals if each.head_branch == self.branch)
+
+    def _strangers_work(self) -> str:
+        """Whose commit stands on the branch, whatever became of its pull request; empty when it is ours or gone."""
+        stranger = stranger_of(self.tip, self.ours) if self.tip is not None else ""
+        if not stranger:
+            return ""
+        if not self._proposals:
+            return f"{self.branch} exists and is not ours: delete it, or choose another git.branchPrefix"
+        return f"{stranger} pushed commits to {self.branch}: they are never overwritten"
+
+
+# --- was reconciler/pipeline/merging.py:
+# Merges by itself what needs no person: at the end of a run, and never what this run wrote.
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Operation", "Published", "publish"]
+LEAST_AGE_S = 300.0
+"""Checks need a while to begin, and people to look; a later run has then decided the same."""
+OPERATIONS = {MergeState.SCHEDULED: Operation.SCHEDULED, MergeState.WAITING: Operation.WAITING}
+
+
+def take_back(forge: Forge, view: ForgeView) -> None:
+    """Keep the forge from merging what we told it to merge: whoever pauses us means that, too."""
+    for each in view.pull_requests.values():
+        if each.is_open and each.is_scheduled:
+            try:
+                forge.unschedule(each.number)
+            except ReconcilerError as error:
+                logger.warning("pull request %d may be merged by the forge although we pause: %s", each.number, error)
+
+
+@dataclass(slots=True, kw_only=True)
+class Merger:
+    """Merges part by part; each merge counts against what is left of the hour, and one of a group is enough.
+
+    `base` is what the run decided from, `clone` the same after merges of this run. `ordered` are merges of this run and
+    those that the forge still has to do, by group.
+    """
+
+    forge: Forge
+    base: Clone
+    clone: Clone
+    now_s: float
+    method: str
+    ordered: dict[str, int]
+
+    def merge(self, state: GroupState, published: Published) -> Published:
+        """What becomes of a part that this run wrote nothing to; a failure becomes its outcome."""
+        pull_request, terms = state.pull_request, None if state.group is None else state.group.merges
+        tip = state.tip
+        if published.operation is not Operation.NONE or pull_request is None or terms is None or tip is None:
+            return published
+        waits = "" if pull_request.is_scheduled else self._why_wait(state, pull_request, terms, tip)
+        if waits:
+            return replace(published, operation=Operation.WAITING, reason=waits)
+        try:
+            return self._order(state, pull_request, tip, published)
+        except (TransientError, ConfigurationError) as error:
+            return replace(published, operation=Operation.FAILED, reason=str(error), error=error)
+
+    def _why_wait(self, state: GroupState, pull_request: PullRequest, terms: MergeTerms, tip: CommitRecord) -> str:
+        marker = read_marker(pull_request.body)
+        if pull_request.head_commit not in ("", tip.oid) or marker is None or not marker.merges:
+            return "the forge shows another state of it"
+        if self.now_s - tip.committed_s < LEAST_AGE_S:
+            return f"it was pushed less than {LEAST_AGE_S / 60:.0f} minutes ago"
+        if state.name in self.ordered:
+            return "another pull request of its group is being merged"
+        if sum(self.ordered.values()) >= terms.left:
+            return f"at most {terms.per_hour} of our pull requests are merged in an hour"
+        if not terms.waits and not self._is_as_drafted(state, tip):
+            return "it says something else than we would write: a person merges it"
+        return terms.waits
+
+    def _is_as_drafted(self, state: GroupState, tip: CommitRecord) -> bool:
+        """Whether a merge brings what we would write now: anybody can commit in our name."""
+        files = self.base.merged(tip.oid, parent=tip.parents[0]) if len(tip.parents) == 1 else None
+        if files is None or state.draft is None:
+            return False
+        wanted = state.draft.change_set.files
+        for path in files.keys() | wanted.keys():
+            before = self.base.read_file_at(self.base.commit, path) or b""
+            if not says_the_same(path, files.get(path, before), wanted.get(path, before)):
+                return False
+        return True
+
+    def _order(
+        self, state: GroupState, pull_request: PullRequest, tip: CommitRecord, published: Published
+    ) -> Published:
+        answer = self.forge.merge(pull_request.number, head_commit=tip.oid, method=self.method)
+        if answer.state is MergeState.WAITING and pull_request.is_scheduled:
+            self.forge.unschedule(pull_request.number)
+        if answer.state is MergeState.LEFT_TO_GIT:
+            self._merge_by_git(state, pull_request, tip)
+        if answer.state is not MergeState.WAITING and not pull_request.is_scheduled:
+            self.ordered[state.name] = self.ordered.get(state.name, 0) + 1
+        operation = OPERATIONS.get(answer.state, Operation.MERGED)
+        return replace(published, operation=operation, reason=answer.words)
+
+    def _merge_by_git(self, state: GroupState, pull_request: PullRequest, tip: CommitRecord) -> None:
+        title = one_line(pull_request.title)
+        self.clone = self.clone.merge(
+            state.branch,
+            tip.oid,
+            parent=tip.parents[0],
+            message=f"Merge pull request #{pull_request.number} from {state.branch}\n\n{title}\n",
+            author=state.ours,
+            date_s=int(self.now_s),
+        )
+        self.forge.note_merge(pull_request.number)
+
+
+def ordered_before(states: Iterable[GroupState]) -> dict[str, int]:
+    """By group, how many pull requests the forge is told to merge and has not merged yet."""
+    found: dict[str, int] = {}
+    for state in states:
+        if state.pull_request is not None and state.pull_request.is_scheduled:
+            found[state.name] = found.get(state.name, 0) + 1
+    return found
+
+
+# --- was reconciler/pipeline/telling.py:
+# Tells a merged pull request what became of it: once, at the end of its own text.
+
+TEMPLATE = "pull_request/outcome.md.j2"
+
+
+def tell_outcomes(doors: Doors, forge_view: ForgeView, outcomes: Iterable[MergedOutcome]) -> Iterator[MergedOutcome]:
+    """Write each outcome that its pull request does not tell yet, and return those; a failure is tried again."""
+    for outcome in outcomes:
+        pull_request = forge_view.pull_requests.get(outcome.number)
+        marker = None if pull_request is None else read_marker(pull_request.body)
+        if doors.forge is None or pull_request is None or marker is None or marker.state is MarkerState.TOLD:
+            continue
+        body = with_outcome(pull_request.body, doors.renderer.render(TEMPLATE, outcome_view(outcome)))
+        if len(body) > doors.forge.body_limit:
+            logger.info("pull request %d has no room for what became of it", outcome.number)
+            continue
+        try:
+            doors.forge.amend_merged(outcome.number, body=body)
+        except (TransientError, ConfigurationError) as error:
+            logger.warning("pull request %d: what became of it was not told: %s", outcome.number, error)
+            continue
+        yield outcome
+
+
+# --- was reconciler/pipeline/publish.py:
+# Publish: one commit and one pull request per part of a group, created, updated or withdrawn; nothing without change.
+# Killing it anywhere and running again leads to the same pull requests: each step looks at what stands before it
+# writes.
 
 
 def publish(

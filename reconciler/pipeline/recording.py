@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import cast
 
 from reconciler.config import codec
+from reconciler.domain.answers import Answer, AnswerStatus, Body, HeldBody, Query
 from reconciler.domain.identity import Finding
-from reconciler.domain.measured.answers import Answer, AnswerStatus, Body, HeldBody, Query
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import (
     RECORDING_VERSION,
     ManifestFile,
     Recording,
     WithheldFile,
+    WrittenCounts,
     fingerprint_of,
 )
-from reconciler.domain.written_counts import WrittenCounts
 from reconciler.errors import ConfigurationError
 
 HEADER, PROPOSALS, MANIFESTS, ANSWERS = "recording.json", "proposals.json", "manifests/", "answers/"

@@ -1,38 +1,120 @@
-"""One run: observe, decide, draft, publish; from a recording to what would be written nothing outside is touched."""
+"""One run: observe, decide, draft, publish."""
 
 import gc
 import logging
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from reconciler.decision.after_merge.outcomes import judge_merges
-from reconciler.domain.plan import Plan
-from reconciler.domain.proposals import Draft, Edited
-from reconciler.domain.recording import Recording
-from reconciler.domain.reported.outcomes import MergedOutcome
-from reconciler.domain.reported.pages import Pages
+from reconciler.decision.outcomes import judge_merges
+from reconciler.domain.plan import Pages, Plan
+from reconciler.domain.proposals import Draft, Edited, MergedOutcome
+from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.rules import labels_given
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import Forge
 from reconciler.git.clone import Clone
-from reconciler.pipeline.acts import Acts
-from reconciler.pipeline.confidential import warning_of
-from reconciler.pipeline.drafting.draft import Style, draft_plan, write_texts
-from reconciler.pipeline.merging import take_back
+from reconciler.http.messages import Clock
+from reconciler.http.redaction import Redactor
+from reconciler.pipeline.draft import Style, draft_plan, write_texts
 from reconciler.pipeline.observe import ForgeView, ObservedRun, observe
-from reconciler.pipeline.pausing import find_pause
-from reconciler.pipeline.publish import Published, publish
+from reconciler.pipeline.publish import Published, publish, take_back, tell_outcomes
 from reconciler.pipeline.recording import fingerprint, write_recording
 from reconciler.pipeline.session import Doors
-from reconciler.pipeline.telling import tell_outcomes
+from reconciler.placement.repository import is_kustomization
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import read_declaration
+
+# --- was reconciler/pipeline/acts.py:
+# How long each act of a run takes.
+
+
+@dataclass(frozen=True, slots=True)
+class Acts:
+    """Seconds by act, in the order they came."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    clock: Clock = field(default_factory=Clock)
+
+    @contextmanager
+    def timed(self, act: str) -> Iterator[None]:
+        """Note how long what is done inside takes, also when it fails."""
+        begun_s = self.clock.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[act] = self.clock.monotonic() - begun_s
+
+
+# --- was reconciler/pipeline/pausing.py:
+# The kill switch: whoever says stop, nothing is written; what would be is still planned and told.
+
+PAUSE_LABEL = "reconciler:paused"
+"""On any open pull request under our prefix: whoever may label one can stop us without a commit."""
+
+
+def find_pause(stated: str, forge: ForgeView) -> str:
+    """Who says that nothing may be written, as the end of "paused by"; empty when nobody does.
+
+    `stated` is what configuration and environment say.
+    """
+    if stated:
+        return stated
+    labelled = [number for number, each in forge.pull_requests.items() if each.is_open and PAUSE_LABEL in each.labels]
+    return f"the label {PAUSE_LABEL} on pull request #{min(labelled)}" if labelled else ""
+
+
+# --- was reconciler/pipeline/confidential.py:
+# What a recording holds that somebody may not want to share: manifests are kept as they are in Git.
+
+MOST_NAMED = 5
+_SECRET_NAME = rb"[\w.-]{0,60}?(?:password|passwd|passphrase|secret|token|credentials?|(?:api|access|private)[_-]?key)"
+_VALUE = rb"(?!(?:true|false|null|~|[0-9.]+|\{\}|\"\"|'')\s*(?:[#,}]|$))[^\s#&*\[{,}][^\n]*"
+GENERATOR = re.compile(rb"^\s*[\"']?secretGenerator\b", re.MULTILINE)
+EMBEDDED = re.compile(rb"^[ \t]+[\"']?kind[\"']?:[ \t]*[\"']?Secret\b", re.MULTILINE)
+FIELD = re.compile(
+    rb"(?:^|[\s{,/\"'-])" + _SECRET_NAME + rb"[\"']?[ \t]*[:=][ \t]*" + _VALUE, re.MULTILINE | re.IGNORECASE
+)
+VARIABLE = re.compile(
+    rb"name:[ \t]*[\"']?" + _SECRET_NAME + rb"[\"']?[ \t]*(?:,|\r?\n)[ \t]*value:[ \t]*" + _VALUE, re.IGNORECASE
+)
+
+
+def find_confidential(manifests: Iterable[ManifestFile]) -> Iterator[tuple[str, str]]:
+    """Paths of files that may hold a secret, each with what looks like one; a guess, by names and shapes."""
+    for manifest in manifests:
+        what = _look_into(manifest)
+        if what:
+            yield manifest.path, what
+
+
+def warning_of(manifests: Iterable[ManifestFile]) -> str:
+    """What to read before the recording is shared; empty when nothing looks like a secret."""
+    found = [f"{path} ({what})" for path, what in find_confidential(manifests)]
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    named = ", ".join(found[:MOST_NAMED])
+    return f"manifests are recorded as they are in Git; look before you share it: {named}{more}" if found else ""
+
+
+def _look_into(manifest: ManifestFile) -> str:
+    body = manifest.body
+    if is_kustomization(manifest.path) and GENERATOR.search(body):
+        return "secretGenerator"
+    if EMBEDDED.search(body):
+        return "an embedded Secret"
+    if Redactor().hide_bytes(body) != body:
+        return "what has the shape of a token"
+    return "a field named like a secret" if FIELD.search(body) or VARIABLE.search(body) else ""
+
+
+# --- was reconciler/pipeline/run.py:
+# One run: observe, decide, draft, publish; from a recording to what would be written nothing outside is touched.
 
 logger = logging.getLogger(__name__)
 

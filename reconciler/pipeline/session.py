@@ -11,16 +11,16 @@ from pathlib import Path
 from reconciler.config.environment import Environment, Flags, SecretReader
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import LoadedSettings, load_settings
+from reconciler.domain.answers import Answer, Query, no_prometheus
 from reconciler.domain.identity import Finding
-from reconciler.domain.measured.answers import Answer, Query, no_prometheus
 from reconciler.domain.settings import Assumption, ClusterSettings, GaugeSettings, Identity, SecretRef, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge
 from reconciler.forge.registry import ForgeToken, forge_for, kind_of
 from reconciler.git.clone import Clone, clone_base
-from reconciler.git.remotes import GitToken, open_remote, without_user
+from reconciler.git.command import GitToken, open_remote, without_user
 from reconciler.git.repository import Repository, is_bare, open_directory, origin_url
-from reconciler.http.limits import RUN_S, Clock
+from reconciler.http.messages import RUN_S, Clock
 from reconciler.prometheus.client import PrometheusClient
 from reconciler.rendering.renderer import Renderer
 

@@ -8,17 +8,30 @@ from typing import Final
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
 from reconciler.manifests.wording import Field, join_words, quote
-from reconciler.placement.application_sets import KIND as APPLICATION_SET
-from reconciler.placement.cluster import source_as_built
 from reconciler.placement.deployers import ARGO_GROUP, DEPLOYER_KINDS, override_sections
-from reconciler.placement.fleet import Fleet
-from reconciler.placement.flux_sources import GIT, SourceName
-from reconciler.placement.kustomize.patches import parse_inline
-from reconciler.placement.objects import BuiltObject, Obstacle, split_version
-from reconciler.placement.origins import Embedding, OriginKind, SourceField, origin_of_source
-from reconciler.placement.paths import CHART_NAME, directory_of, join, name_of, resolve
+from reconciler.placement.deployers import KIND as APPLICATION_SET
+from reconciler.placement.fleet import Fleet, source_as_built
+from reconciler.placement.kustomize_patches import parse_inline
+from reconciler.placement.objects import (
+    BuiltObject,
+    Embedding,
+    Obstacle,
+    OriginKind,
+    SourceField,
+    origin_of_source,
+    split_version,
+)
 from reconciler.placement.places import EffectivePlace, NoPlace, judge, marked_place
-from reconciler.placement.repository import ManifestRepository
+from reconciler.placement.repository import (
+    CHART_NAME,
+    GIT,
+    ManifestRepository,
+    SourceName,
+    directory_of,
+    join,
+    name_of,
+    resolve,
+)
 
 HELM_RELEASE: Final = "HelmRelease"
 DEPLOYING_KINDS: Final = DEPLOYER_KINDS | {APPLICATION_SET, HELM_RELEASE}

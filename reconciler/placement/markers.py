@@ -8,11 +8,10 @@ from typing import Final, NamedTuple
 
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.errors import InputError
-from reconciler.manifests.composer import Value
-from reconciler.manifests.documents import Document, OpenFile
-from reconciler.manifests.nodes import MappingNode, ScalarNode, SequenceNode, YamlNode, build_tree
+from reconciler.manifests.documents import Document, OpenFile, Value
+from reconciler.manifests.edits import MappingNode, ScalarNode, SequenceNode, YamlNode, build_tree
 from reconciler.manifests.wording import Field, describe, name_field, quote
-from reconciler.placement.origins import value_at
+from reconciler.placement.objects import value_at
 
 PREFIX: Final = "reconciler.io/"
 IGNORE: Final = "ignore"

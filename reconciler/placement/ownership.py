@@ -7,14 +7,11 @@ from typing import Final
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
 from reconciler.manifests.wording import Field
-from reconciler.placement.application_sets import KIND as APPLICATION_SET
-from reconciler.placement.application_sets import may_be
-from reconciler.placement.cluster import source_as_built
-from reconciler.placement.deployers import Deployer
-from reconciler.placement.fleet import Fleet, named_target
-from reconciler.placement.kustomize.selectors import Selector, Unclear
-from reconciler.placement.objects import BuiltObject, ObjectDraft, ObjectIdentity, identify, split_version
-from reconciler.placement.origins import SourceField
+from reconciler.placement.deployers import KIND as APPLICATION_SET
+from reconciler.placement.deployers import Deployer, may_be
+from reconciler.placement.fleet import Fleet, named_target, source_as_built
+from reconciler.placement.kustomization import Selector, Unclear
+from reconciler.placement.objects import BuiltObject, ObjectDraft, ObjectIdentity, SourceField, identify, split_version
 from reconciler.resources.registry import AUTOSCALERS
 from reconciler.resources.validation import is_templated
 

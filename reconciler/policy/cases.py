@@ -6,20 +6,29 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity, finding_of
+from reconciler.domain.identity import (
+    Finding,
+    ModelKey,
+    Place,
+    ResourceKey,
+    Severity,
+    Source,
+    Sourced,
+    SourceKind,
+    finding_of,
+)
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.places import DocumentRef
 from reconciler.domain.plan import Verdict, VerdictKind
-from reconciler.domain.provenance import Source, Sourced, SourceKind
-from reconciler.domain.service_classes import ServiceClass
+from reconciler.domain.profiles import ServiceClass
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.manifests.wording import name_field
 from reconciler.policy.judging import RuleBook, strictest
-from reconciler.policy.reading.values import Count, Duration, Money, Name, Priority
-from reconciler.policy.subjects import Change, FleetChange, Merge, Spoken, Subject
+from reconciler.policy.port import Change, FleetChange, Merge, Spoken, Subject
+from reconciler.policy.values import Count, Duration, Money, Name, Priority
 from reconciler.resources.validation import Field as FieldPath
 from reconciler.resources.validation import Shape, validate
 

@@ -1,12 +1,413 @@
-"""The port of a kind of rule: its fields in a file, and what it says before and after the optimizer."""
+"""The port of a kind of rule, and what rules judge: a variant, a change of it, a verdict."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from calendar import monthrange
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Generic, TypeVar
 
-from reconciler.domain.rules import Asks, Rule
-from reconciler.policy.subjects import Change, Range, Spoken, Subject
+from reconciler.domain.identity import path_matches
+from reconciler.domain.inventory import Allocation
+from reconciler.domain.observed import LiveReplicas
+from reconciler.domain.plan import VerdictKind
+from reconciler.domain.recording import WrittenCounts
+from reconciler.domain.rules import Asks, BudgetRule, Direction, Period, Rule, Scope
+from reconciler.domain.snapshot import Variant
 from reconciler.resources.validation import Shape
+
+# --- was reconciler/policy/subjects.py:
+# What rules are asked about: a variant as it is, a change of one, and how strictly a rule speaks.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """A change of ours that was merged: when (Unix seconds), and how many replicas it found."""
+
+    at_s: float
+    replicas_before: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The mean of a latency that a merged change was to bring, and what is measured at a load that it covers.
+
+    Times in seconds. `name` is itl, ttft or wait, `noise` the fraction by which the measured mean may be off by chance.
+    """
+
+    number: int
+    name: str
+    forecast_s: float
+    measured_s: float
+    noise: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is behind the metrics of a variant; None is not known, or not asked for.
+
+    `requests` arrived for its model in the `window_s` that its load was measured in. `known` is the share of the last
+    `past_s` of which arrivals are known.
+    """
+
+    age_s: float | None = None
+    requests: float | None = None
+    window_s: float = 0.0
+    known: float | None = None
+    past_s: float = 0.0
+    forecasts: tuple[Forecast, ...] = ()
+
+
+NO_EVIDENCE = Evidence()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotCount:
+    """Replicas that run on spot accelerators, and all replicas."""
+
+    spot: int = 0
+    total: int = 0
+
+    def __add__(self, other: "SpotCount") -> "SpotCount":
+        return SpotCount(spot=self.spot + other.spot, total=self.total + other.total)
+
+    def __sub__(self, other: "SpotCount") -> "SpotCount":
+        return SpotCount(spot=self.spot - other.spot, total=self.total - other.total)
+
+    def beyond(self, share: float) -> float:
+        """How many spot replicas there are above a share of all; below 0 there is room."""
+        return self.spot - share * self.total
+
+
+NO_SPOT = SpotCount()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotChange:
+    """Spot replicas of a model, or of all: `now`, and what the plan does to them.
+
+    `by_part` has what is merged together, the most urgent first: the changes of one model in one group, of which
+    `part` is the one that is asked about. Any of these may be merged alone.
+    """
+
+    now: SpotCount = NO_SPOT
+    by_part: Mapping[tuple[str, str], SpotCount] = field(default_factory=dict)
+    part: tuple[str, str] = ("", "")
+
+    def worst_beyond(self, share: float) -> float:
+        """How many there are above a share after merges that lead to most, of those no less urgent than this part."""
+        found = self.now.beyond(share)
+        for part, each in self.by_part.items():
+            found += max(each.beyond(share), 0.0)
+            if part == self.part:
+                break
+        return found
+
+
+NO_SPOT_CHANGE = SpotChange()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A variant that may change, at `now_s`: `merges` are of the last 30 days, the newest last.
+
+    `pools` says of each pool that its replicas take devices of how many may be planned, `devices` how many a replica
+    takes of it.
+    """
+
+    now_s: float
+    variant: Variant
+    priority: int = 0
+    reporting: int | None = None
+    """Replicas that report, where those are fewer than Git says."""
+    evidence: Evidence = NO_EVIDENCE
+    merges: tuple[Merge, ...] = ()
+    written: WrittenCounts | None = None
+    """What Git said of it before, whoever wrote that; None where no rule asks, or nobody can tell."""
+    live: LiveReplicas | None = None
+    """How many replicas its cluster asked for lately."""
+    pools: Mapping[str, int] = field(default_factory=dict)
+    devices: Mapping[str, int] = field(default_factory=dict)
+    spot: frozenset[str] = frozenset()
+    """Accelerators of its cluster that are spot."""
+    beside_in_model: SpotCount = NO_SPOT
+    beside_in_fleet: SpotCount = NO_SPOT
+    """What the other variants of its model have now, and all other variants."""
+
+    @property
+    def current(self) -> Allocation:
+        """What it has now."""
+        return self.variant.current
+
+    def spot_of(self, allocation: Allocation) -> SpotCount:
+        """What an allocation of it counts for."""
+        is_spot = allocation.accelerator in self.spot
+        return SpotCount(spot=allocation.replicas if is_spot else 0, total=allocation.replicas)
+
+    @property
+    def class_name(self) -> str:
+        """The name of its service class; empty without one."""
+        return "" if self.variant.service_class is None else self.variant.service_class.value.name
+
+    @property
+    def last_change_s(self) -> float | None:
+        """When it was changed last, by us or by anybody as far as Git tells (Unix seconds)."""
+        written = () if self.written is None else self.written.changes[-1:]
+        return max((*(at_s for at_s, _ in written), *(merge.at_s for merge in self.merges[-1:])), default=None)
+
+    def replicas_at(self, at_s: float) -> int:
+        """How many Git gave it then; where that is not known, what our first merge after it found.
+
+        A variant that was not there yet had as many as it began with.
+        """
+        changes = () if self.written is None else self.written.changes
+        found = (*changes, *((merge.at_s, merge.replicas_before) for merge in self.merges))
+        later = sorted(each for each in found if each[0] > at_s)
+        return later[0][1] if later else self.current.replicas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetChange:
+    """What a plan does to all variants; costs are per hour, None without a price."""
+
+    variants: int = 0
+    changes: int = 0
+    cost_before: float | None = None
+    cost_added: float | None = None
+
+
+NO_FLEET = FleetChange()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetShare:
+    """A budget that a variant shares: what may be spent an hour, and what the plan spends."""
+
+    limit: float
+    spent: float
+    words: str
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether the plan spends more."""
+        return self.spent > self.limit * (1 + 1e-9) + 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a plan does to a subject; costs are per hour, None without a price.
+
+    `group_cost_before` is of all variants of its group, `group_cost_added` what the changes of the group add that cost
+    more: each of its pull requests may be merged without the others. `learned_on` is the day on which the profile was
+    learned that it rests on (empty: given). `is_repair`: its model's load exceeds what runs now. It is the change
+    number `turn` (from 0) of its model, of whose `of_model` variants some may change. `budgets` and `ranks` (from 0,
+    the most urgent first) are by the name of the rule that counts them. `needed` and `carried_before` and
+    `carried_after` are of its model, in the unit of its engine; `load_per_s` are requests that arrive for it.
+    """
+
+    subject: Subject
+    desired: Allocation
+    cost_before: float | None = None
+    cost_after: float | None = None
+    group_cost_before: float | None = None
+    group_cost_added: float | None = None
+    learned_on: str = ""
+    is_repair: bool = False
+    budgets: Mapping[str, BudgetShare] = field(default_factory=dict)
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    load_per_s: float | None = None
+    needed: float | None = None
+    carried_before: float | None = None
+    carried_after: float | None = None
+    fleet: FleetChange = NO_FLEET
+    turn: int = 0
+    of_model: int = 1
+    spot_in_model: SpotChange = NO_SPOT_CHANGE
+    spot_in_fleet: SpotChange = NO_SPOT_CHANGE
+
+    @property
+    def current(self) -> Allocation:
+        """What its variant has now."""
+        return self.subject.current
+
+    @property
+    def added(self) -> int:
+        """Replicas that come; below 0 those that go."""
+        return self.desired.replicas - self.current.replicas
+
+    @property
+    def directions(self) -> frozenset[Direction]:
+        """Everything that it does."""
+        does = {
+            Direction.UP: self.added > 0,
+            Direction.DOWN: self.added < 0,
+            Direction.MOVE: self.is_move,
+            Direction.TO_ZERO: self.desired.replicas == 0 < self.current.replicas,
+            Direction.FIRST: not self.subject.merges,
+        }
+        return frozenset(each for each, is_done in does.items() if is_done)
+
+    @property
+    def costs_more(self) -> bool:
+        """Whether it adds to the cost, as far as anybody knows."""
+        if self.cost_before is None or self.cost_after is None:
+            return self.added > 0 or self.is_move
+        return self.cost_after > self.cost_before
+
+    @property
+    def is_move(self) -> bool:
+        """Whether it takes another accelerator."""
+        return self.desired.accelerator != self.current.accelerator and self.desired.replicas > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """What one rule says of a change: how strictly, and why in words."""
+
+    rule: Rule
+    kind: VerdictKind
+    words: str
+    replicas: int | None = None
+    """Where it ends a change; None where it says nothing of numbers, or the optimizer has heard it."""
+    labels: tuple[str, ...] = ()
+    reviewers: tuple[str, ...] = ()
+    merges_per_hour: float | None = None
+    """Of a rule that lets the change merge by itself, the most merges in an hour; None of any other rule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The replicas that a rule leaves a variant.
+
+    `is_pace`: it says how fast, not how far; where both cannot be, it goes as far as the pace admits.
+    `stays`: on no other accelerator. `is_firm`: it counts on another one too. `words` say why, for whoever it stops.
+    """
+
+    least: int = 0
+    most: int | None = None
+    is_pace: bool = False
+    stays: bool = False
+    is_firm: bool = False
+    words: str = ""
+    floor_words: str = ""
+    """Why no fewer, where that is another reason than why no more."""
+
+
+def as_now(subject: Subject, words: str) -> Range:
+    """What a rule leaves that lets nothing change."""
+    now = subject.current.replicas
+    return Range(least=now, most=now, is_pace=True, stays=True, is_firm=True, words=words)
+
+
+# --- was reconciler/policy/scopes.py:
+# Whether a rule is for a variant, and for what is done to it.
+
+
+def covers(scope: Scope, subject: Subject) -> bool:
+    """Whether a variant is in scope, whatever is done to it."""
+    # Asked of every rule and variant: what is not given is not looked at.
+    variant = subject.variant
+    return (
+        (not scope.cluster or path_matches(scope.cluster, variant.key.cluster))
+        and (not scope.namespace or path_matches(scope.namespace, variant.key.namespace))
+        and (not scope.model or path_matches(scope.model, variant.model.model_id))
+        and (not scope.name or path_matches(scope.name, variant.key.name))
+        and (not scope.path or path_matches(scope.path, variant.place.path))
+        and (not scope.accelerator or path_matches(scope.accelerator, variant.current.accelerator))
+        and (not scope.service_class or path_matches(scope.service_class, subject.class_name))
+        and (scope.priority_least is None or subject.priority >= scope.priority_least)
+        and (scope.priority_most is None or subject.priority <= scope.priority_most)
+        and (not scope.labels or _fits_labels(scope, subject))
+    )
+
+
+def _fits_labels(scope: Scope, subject: Subject) -> bool:
+    return all(subject.variant.labels.get(key) == value for key, value in scope.labels.items())
+
+
+def fits(scope: Scope, change: Change) -> bool:
+    """Whether a change of a variant in scope goes in a direction that is in scope."""
+    return not scope.directions or any(each in change.directions for each in scope.directions)
+
+
+def towards(scope: Scope, found: Range, subject: Subject) -> Range | None:
+    """What is left of a range where only some directions are in scope; None for nothing.
+
+    A first change is every change of who had none; a move is no matter of numbers.
+    """
+    directions = scope.directions
+    if not directions or (Direction.FIRST in directions and not subject.merges):
+        return found
+    # What a rule says of going down makes nothing go up, and the other way round.
+    now = subject.current.replicas
+    least = min(found.least, now) if Direction.DOWN in directions else 0
+    if Direction.TO_ZERO in directions:
+        least = max(least, min(found.least, now, 1))
+    most = max(found.most, now) if Direction.UP in directions and found.most is not None else None
+    stays = found.stays and Direction.MOVE in directions
+    if not least and most is None and not stays:
+        return None
+    return replace(found, least=least, most=most, stays=stays)
+
+
+# --- was reconciler/policy/spending.py:
+# What a budget leaves an hour: the rest of its day or month, by what was spent since it began.
+
+HOUR_S = 3600.0
+
+
+def left_an_hour(asks: BudgetRule, members: Iterable[Subject], now_s: float) -> float | str:
+    """What the members may cost an hour from now on; words where nobody knows what they cost until now.
+
+    What was spent is replicas times their price of today.
+    """
+    if asks.per is Period.HOUR:
+        return asks.amount
+    began_s, ends_s = period_of(asks.per, now_s)
+    spent = 0.0
+    for member in members:
+        hours, price = replica_hours(member.written, member.live, began_s, now_s), member.variant.current_cost_per_hour
+        name = member.variant.key.label
+        if hours is None:
+            began = datetime.fromtimestamp(began_s, tz=UTC)
+            return f"neither Git's history nor Prometheus tells what ran of {name} since {began:%Y-%m-%d}"
+        if hours and price is None:
+            return f"nobody knows what {name} costs"
+        spent += hours * (price or 0.0)
+    return max(asks.amount - spent, 0.0) / ((ends_s - now_s) / HOUR_S)
+
+
+def period_of(per: Period, now_s: float) -> tuple[float, float]:
+    """When the day or month of a moment begins and ends, by UTC."""
+    day = datetime.fromtimestamp(now_s, tz=UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    first = day.replace(day=1) if per is Period.MONTH else day
+    days = monthrange(day.year, day.month)[1] if per is Period.MONTH else 1
+    return first.timestamp(), (first + timedelta(days=days)).timestamp()
+
+
+def replica_hours(
+    written: WrittenCounts | None, live: LiveReplicas | None, began_s: float, now_s: float
+) -> float | None:
+    """How many replicas ran for how long: what the cluster told, else what Git said; None where neither is known."""
+    moments = {began_s, now_s}
+    if written is not None:
+        moments.update(at_s for at_s, _ in written.counts)
+    if live is not None:
+        moments.update(live.start_s + index * live.step_s for index in range(len(live.counts) + 1))
+    ordered = sorted(at_s for at_s in moments if began_s <= at_s <= now_s)
+    total_s = 0.0
+    for start_s, end_s in pairwise(ordered):
+        count = None if live is None else live.at(start_s)
+        if count is None and written is not None:
+            count = written.at(start_s)
+        if count is None:
+            return None
+        total_s += count * (end_s - start_s)
+    return total_s / HOUR_S
+
+
+# --- was reconciler/policy/port.py:
+# The port of a kind of rule: its fields in a file, and what it says before and after the optimizer.
 
 Own = TypeVar("Own")
 

@@ -11,15 +11,25 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from typing import Protocol
 
-from reconciler.domain.json_text import parse_json
-from reconciler.domain.measured.answers import Answer, AnswerStatus, Body, HeldBody, Query
+from reconciler.domain.answers import Answer, AnswerStatus, Body, HeldBody, Query, parse_json
 from reconciler.domain.settings import BasicAuth, PrometheusSettings, SecretRef, Tls
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.http.addresses import checked_root
 from reconciler.http.door import Door
-from reconciler.http.failures import Advice, Failure, FailureKind, FailurePlace
-from reconciler.http.limits import Clock, Limits
-from reconciler.http.messages import Credentials, Request, Response, basic, bearer, check_sendable
+from reconciler.http.messages import (
+    Advice,
+    Clock,
+    Credentials,
+    Failure,
+    FailureKind,
+    FailurePlace,
+    Limits,
+    Request,
+    Response,
+    basic,
+    bearer,
+    check_sendable,
+)
 from reconciler.http.redaction import Redactor
 
 # --- was reconciler/prometheus/credentials.py:

@@ -5,14 +5,12 @@ import functools
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 
-from reconciler.domain.reported.gauges import OwnGauge
+from reconciler.domain.reports import OwnGauge
 from reconciler.domain.settings import Pushgateway
 from reconciler.errors import TransientError
 from reconciler.http.addresses import checked_root
 from reconciler.http.door import Door
-from reconciler.http.failures import Advice, Failure, FailureKind, FailurePlace
-from reconciler.http.limits import Clock, Limits
-from reconciler.http.messages import Request, Response
+from reconciler.http.messages import Advice, Clock, Failure, FailureKind, FailurePlace, Limits, Request, Response
 from reconciler.prometheus.client import ReadSecret, read_credentials
 
 JOB = "reconciler"

@@ -1,7 +1,9 @@
-"""Views in, texts out: a sandbox without clock, environment, chance or file, where nothing prints unfiltered."""
+"""Views in, texts out: a sandbox in which nothing is printed without a filter."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -12,10 +14,150 @@ from jinja2 import DictLoader, StrictUndefined, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from reconciler.errors import ConfigurationError
-from reconciler.rendering.filters import FILTERS, Filtered
+from reconciler.report.formatting import LABEL_LENGTH, TEXT_LENGTH, one_line
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+# --- was reconciler/rendering/filters.py:
+# How a value enters a text: one filter for each kind of place, and no way around them. Every filter answers
+# `Filtered`; the renderer refuses to print anything else.
+
+ZERO_WIDTH = "\N{ZERO WIDTH SPACE}"
+LINE_LENGTH = 200
+YAML_LENGTH = 32768
+"""What Kubernetes allows for the longest text we write, a condition's message."""
+
+_MARKDOWN = re.compile(r"([\\`*_\[\]|~$!#])")
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+# A mention notifies, a reference closes issues or links them, `[skip ci]` switches a repository's checks off.
+_EFFECTS = re.compile(r"(@|#|!(?=\d)|\[|://|\bGH-|\bwww(?=\.))", re.IGNORECASE)
+_LINE_START = re.compile(r"^(/|[-+](?=\s|$)|[-=](?=[-=\s]*$)|\d+(?=[.)](?:\s|$)))")
+_ADDRESS = re.compile(r"https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")
+_CLOSING = str.maketrans({"(": "%28", ")": "%29", "[": "%5B", "]": "%5D", "'": "%27"})
+_UNCHARTED = re.compile(r"[^A-Za-z0-9 ,./:_-]")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_YAML_KEY = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[._/-]+[A-Za-z0-9]+)*")
+_YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+"""Plain words that some reader takes for something else than text."""
+
+
+class Filtered(str):
+    """Text that went through a filter and may be printed."""
+
+    __slots__ = ()
+
+
+def escape_markdown(value: object) -> Filtered:
+    """Text inside a Markdown paragraph, list item or table cell: it formats, links, mentions and hides nothing."""
+    text = one_line(str(value), limit=TEXT_LENGTH).translate(_ENTITIES)
+    text = _MARKDOWN.sub(r"\\\1", text)
+    text = _LINE_START.sub(_escape_line_start, text)
+    return Filtered(re.sub(r"(@|\\#|\\!(?=\d)|://|\bGH-|\bwww(?=\.))", r"\1&#8203;", text, flags=re.IGNORECASE))
+
+
+def code_span(value: object) -> Filtered:
+    """A name between backticks, safe in a table cell too; the fence is longer than any run of backticks inside.
+
+    A pipe would end a cell even here and no escape works both inside and outside of a table, so it is shown as its
+    broken twin; comment brackets are parted by a space nobody sees, so that no text can pose as our hidden marker.
+    """
+    text = one_line(str(value), limit=LABEL_LENGTH).replace("|", "¦")
+    text = text.replace("<!--", f"<{ZERO_WIDTH}!--").replace("-->", f"--{ZERO_WIDTH}>")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    padding = " " if text.startswith("`") or text.endswith("`") or not text else ""
+    return Filtered(f"{fence}{padding}{text}{padding}{fence}")
+
+
+def link(value: object) -> Filtered:
+    """A name between backticks that leads to its address, where it has one.
+
+    Of an address no character is left that could end it, a table's cell or an attribute: we made it, from what we read.
+    """
+    name, address = code_span(getattr(value, "text", "")), str(getattr(value, "address", ""))
+    is_safe = _ADDRESS.fullmatch(address) is not None
+    return Filtered(f"[{name}]({address.translate(_CLOSING)})" if is_safe else name)
+
+
+def replay_command(value: object) -> Filtered:
+    """The command that decides again from a recording of this name."""
+    return code_span(f"reconciler plan --replay {shlex.quote(str(value))}")
+
+
+def quoted(value: object) -> Filtered:
+    """A name in a chart, between double quotes: letters, digits and what else a chart's grammar leaves alone."""
+    return Filtered('"' + _UNCHARTED.sub(" ", one_line(str(value), limit=LABEL_LENGTH)) + '"')
+
+
+def number(value: object) -> Filtered:
+    """A plain decimal number of a chart; 0 for what is none."""
+    text = str(value)
+    return Filtered(text if _NUMBER.fullmatch(text) else "0")
+
+
+def plain_line(value: object) -> Filtered:
+    """One line of a title or a commit message: no new line, no trailer, no mention, no reference that acts."""
+    return Filtered(_EFFECTS.sub(rf"\1{ZERO_WIDTH}", one_line(str(value), limit=LINE_LENGTH)))
+
+
+def trailer_value(value: object) -> Filtered:
+    """What stands behind a commit trailer's colon: one line, otherwise as it is, so that an address stays one."""
+    return Filtered(one_line(str(value), limit=LINE_LENGTH))
+
+
+def yaml_string(value: object) -> Filtered:
+    """A double-quoted YAML scalar that reads back as exactly this text."""
+    return Filtered('"' + "".join(map(_yaml_character, str(value)[:YAML_LENGTH])) + '"')
+
+
+def yaml_key(value: object) -> Filtered:
+    """A mapping key: as it stands when it is a plain name that everybody reads as text, else quoted."""
+    text = str(value)
+    is_plain = _YAML_KEY.fullmatch(text) is not None and text.lower() not in _YAML_WORDS
+    return Filtered(text) if is_plain else yaml_string(text)
+
+
+def verbatim(value: object) -> Filtered:
+    """Text that we made ourselves and that must not change by a byte: the hidden marker, indentation."""
+    return Filtered(value)
+
+
+FILTERS: Mapping[str, Callable[[object], Filtered]] = {
+    "md": escape_markdown,
+    "code": code_span,
+    "link": link,
+    "replay": replay_command,
+    "quoted": quoted,
+    "number": number,
+    "line": plain_line,
+    "trailer": trailer_value,
+    "yaml_string": yaml_string,
+    "yaml_key": yaml_key,
+    "verbatim": verbatim,
+}
+
+
+def _escape_line_start(match: re.Match[str]) -> str:
+    # A leading number needs its dot escaped, not itself; a slash would be a command of some forges.
+    start = match.group(1)
+    if start.isdigit():
+        return f"{start}&#8203;"
+    return f"&#{ord(start)};" if start == "/" else f"\\{start}"
+
+
+def _yaml_character(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if 0xD800 <= code <= 0xDFFF:
+        return r"\uFFFD"
+    return f"\\x{code:02X}" if code < 0x100 else f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
+
+
+# --- was reconciler/rendering/renderer.py:
+# Views in, texts out: a sandbox without clock, environment, chance or file, where nothing prints unfiltered.
 
 ALLOWED_TESTS = ("defined", "equalto", "eq", "ne", "in")
 CUT_NOTE = "\n\n*Cut here: the rest does not fit the forge's limit.*\n"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.measured.loads import Load, Performance
+from reconciler.domain.observed import Load, Performance
 from reconciler.domain.plan import Decision, Fullness, GroupPlan, MergeTerms, Plan, SloProjection, Step
 from reconciler.domain.proposals import ConditionFlip
-from reconciler.domain.solutions import Sensitivity, SharedUse
+from reconciler.domain.requirements import Sensitivity, SharedUse
 from reconciler.report.findings import finding_json
 
 VERSION = 1

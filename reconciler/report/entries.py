@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.manifests.composer import Value
+from reconciler.manifests.documents import Value
 
 _STEP = "  "
 

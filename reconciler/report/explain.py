@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconciler.domain.identity import Figure
 from reconciler.domain.plan import Decision
-from reconciler.domain.provenance import Figure
 from reconciler.report.document import decision_json
 from reconciler.report.formatting import (
     GAP,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from reconciler.domain.identity import Finding, Severity
-from reconciler.domain.reported.checkup import Check, Level
+from reconciler.domain.reports import Check, Level
 from reconciler.report.formatting import GAP, REPLACEMENT, count, hung, one_line, pad
 
 # --- was reconciler/report/findings.py:

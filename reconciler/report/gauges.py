@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.plan import Decision, Outcome, Plan
-from reconciler.domain.reported.gauges import Labels, OwnGauge, RunOutcome
+from reconciler.domain.reports import Labels, OwnGauge, RunOutcome
 
 UNRESOLVED = "unresolved"
 """What upstream calls an accelerator that nobody knows."""

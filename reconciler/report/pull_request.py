@@ -7,10 +7,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.plan import RATE, Decision, GroupPlan, Outcome, Plan, Step, VerdictKind
-from reconciler.domain.proposals import ConditionFlip
-from reconciler.domain.reported.outcomes import ChangeOutcome, MergedOutcome
-from reconciler.domain.reported.pages import DOCUMENTATION, RULES, AskedPrometheus, Pages
+from reconciler.domain.plan import (
+    DOCUMENTATION,
+    RATE,
+    RULES,
+    AskedPrometheus,
+    Decision,
+    GroupPlan,
+    Outcome,
+    Pages,
+    Plan,
+    Step,
+    VerdictKind,
+)
+from reconciler.domain.proposals import ChangeOutcome, ConditionFlip, MergedOutcome
 from reconciler.report.formatting import UNKNOWN, count, model_name, one_line, quantity, short_labels_of
 from reconciler.report.rows import MARKS, ChangeRow, HoldRow, by_urgency, change_row, hold_rows
 from reconciler.report.summary import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision
-from reconciler.domain.reported.review import AllocationRemark, Objection, Review, Reviewed
+from reconciler.domain.reports import AllocationRemark, Objection, Review, Reviewed
 from reconciler.report.findings import finding_json, finding_words, shown_path
 from reconciler.report.formatting import count, duration, labels_of, money_change, one_line, quantity
 from reconciler.report.rows import slo_name

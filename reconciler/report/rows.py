@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reconciler.domain.holds import Hold
-from reconciler.domain.measured.loads import Performance
+from reconciler.domain.observed import Performance
 from reconciler.domain.plan import RATE, Decision, Fullness, SloProjection, Verdict, VerdictKind
 from reconciler.report.formatting import (
     UNKNOWN,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection, VerdictKind
-from reconciler.domain.solutions import ModelCoverage, Sensitivity, SharedUse, SolveStatus
+from reconciler.domain.requirements import ModelCoverage, Sensitivity, SharedUse, SolveStatus
 from reconciler.report.formatting import (
     COST_UNITS,
     OVER_CAPACITY,

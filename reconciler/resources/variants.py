@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.places import Annotation, DeliveryPlace, DocumentRef, EntryPlace
-from reconciler.domain.profiles import PerformanceProfile
-from reconciler.domain.service_classes import ServiceClass
+from reconciler.domain.profiles import PerformanceProfile, ServiceClass
 from reconciler.domain.variant_forms import Condition, Form, StatusShape
 
 

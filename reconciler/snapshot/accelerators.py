@@ -5,11 +5,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.identity import Place
-from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Catalog
-from reconciler.domain.products import MACHINE_KEYS, PRODUCT_KEYS, PRODUCTS, VENDORS
+from reconciler.domain.identity import Place, Sourced
+from reconciler.domain.inventory import (
+    ACCELERATOR_LABEL,
+    MACHINE_KEYS,
+    PRODUCT_KEYS,
+    PRODUCTS,
+    VENDORS,
+    Accelerator,
+    Catalog,
+)
 from reconciler.domain.profiles import PerformanceProfile
-from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings, PoolSettings
 from reconciler.domain.snapshot import Option
 from reconciler.domain.variant_forms import Form

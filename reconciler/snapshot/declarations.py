@@ -6,28 +6,22 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.domain.globs import path_matches
 from reconciler.domain.holds import BrokenResource
-from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, finding_of, name_findings
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, finding_of, name_findings, path_matches
 from reconciler.domain.recording import ManifestFile, WithheldFile
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import InputError
-from reconciler.manifests.composer import Value
-from reconciler.manifests.documents import Document, parse_readable
+from reconciler.manifests.documents import Document, Value, parse_readable
 from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.placement.deployers import Deployer
-from reconciler.placement.disruption import KIND as BUDGET
-from reconciler.placement.elsewhere import ELSEWHERE
-from reconciler.placement.fleet import Fleet, build_fleet
-from reconciler.placement.flux_sources import GENERATOR_GROUP
-from reconciler.placement.flux_sources import GROUP as SOURCE_GROUP
-from reconciler.placement.flux_sources import KINDS as SOURCE_KINDS
+from reconciler.placement.fleet import ELSEWHERE, Fleet, build_fleet
+from reconciler.placement.kustomize_build import find_used, is_below
 from reconciler.placement.markers import MarkerComment, read_markers
-from reconciler.placement.objects import DEFAULT_NAMESPACE, BuiltObject
-from reconciler.placement.origins import texts_in
-from reconciler.placement.paths import directory_of, is_kustomization, resolve
-from reconciler.placement.repository import ManifestRepository
-from reconciler.placement.roots import find_used, is_below
+from reconciler.placement.objects import DEFAULT_NAMESPACE, BuiltObject, texts_in
+from reconciler.placement.repository import GENERATOR_GROUP, ManifestRepository, directory_of, is_kustomization, resolve
+from reconciler.placement.repository import GROUP as SOURCE_GROUP
+from reconciler.placement.repository import KINDS as SOURCE_KINDS
+from reconciler.placement.rollouts import KIND as BUDGET
 from reconciler.resources.declaration import Declaration, FileDeclaration, merge
 from reconciler.resources.kubernetes.autoscalers import scales_another
 from reconciler.resources.objects import KubernetesObject, Piece

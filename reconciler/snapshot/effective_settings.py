@@ -6,12 +6,10 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any, TypeVar
 
-from reconciler.domain.globs import path_matches
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Displaced, Place, ResourceKey, Source, Sourced, SourceKind, path_matches
 from reconciler.domain.places import Annotation
-from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
-from reconciler.domain.service_classes import ServiceClass
+from reconciler.domain.profiles import ServiceClass
 from reconciler.domain.settings import ModelSettings, Override, Setting, Settings, SettingScalar
 from reconciler.domain.variant_forms import Form
 from reconciler.domain.variant_settings import (

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+from reconciler.domain.answers import Answer
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Catalog
-from reconciler.domain.measured.answers import Answer
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.observed import Trace
 from reconciler.domain.profiles import FittedModel, PerformanceProfile, UnusedVariant
 from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.snapshot import Variant
@@ -23,9 +23,8 @@ from reconciler.metrics.history import read_histories, trace
 from reconciler.metrics.quantities import OWNERSHIP
 from reconciler.metrics.queries import label_names
 from reconciler.metrics.readings import attribution_of, read
-from reconciler.sizing.learning.fit import Unfit
-from reconciler.sizing.learning.fitting import fit_profile
-from reconciler.sizing.learning.samples import EngineLimits, samples_of
+from reconciler.sizing.learning import Unfit, fit_profile
+from reconciler.sizing.learning_lines import EngineLimits, samples_of
 from reconciler.snapshot.accelerators import devices_of, find_or_name
 
 MODELS_NAMED = 10

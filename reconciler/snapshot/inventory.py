@@ -4,11 +4,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconciler.domain.answers import NoAnswer
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.inventory import Accelerator, Catalog, DevicePool, Holder, Inventory, Measured
-from reconciler.domain.measured.answers import NoAnswer
-from reconciler.domain.measured.observed import ClusterNode, DevicesSeen, Holding
-from reconciler.domain.products import PRODUCT_KEYS, PRODUCTS
+from reconciler.domain.inventory import (
+    PRODUCT_KEYS,
+    PRODUCTS,
+    Accelerator,
+    Catalog,
+    DevicePool,
+    Holder,
+    Inventory,
+    Measured,
+)
+from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.settings import ClusterSettings, PoolSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.manifests.wording import name_first

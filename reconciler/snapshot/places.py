@@ -12,17 +12,19 @@ from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.variant_forms import StatusShape
 from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS, SettingDefinition
 from reconciler.domain.workloads import ReplicaOwner, Workload
-from reconciler.placement.delivery import find_delivery
-from reconciler.placement.disruption import find_budgets, why_not_rolled
-from reconciler.placement.entries import EntryPlaces
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import helm_place, is_switched_off
-from reconciler.placement.objects import BuiltObject, Obstacle
-from reconciler.placement.origins import ValueOrigin
-from reconciler.placement.overlays import overlay_insertion
+from reconciler.placement.objects import BuiltObject, Obstacle, ValueOrigin
 from reconciler.placement.ownership import has_sets, owners_of, possible_owners
-from reconciler.placement.places import EffectivePlace, NoPlace, effective_place, marked_place
-from reconciler.placement.sync_holds import find_sync_holds
+from reconciler.placement.places import (
+    EffectivePlace,
+    EntryPlaces,
+    NoPlace,
+    effective_place,
+    marked_place,
+    overlay_insertion,
+)
+from reconciler.placement.rollouts import find_budgets, find_delivery, find_sync_holds, why_not_rolled
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.registry import KINDS
 from reconciler.resources.variants import VariantResource

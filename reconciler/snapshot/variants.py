@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
-from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity
+from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity, Sourced
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.metric_targets import TrackedBackend, TrackedTarget
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
-from reconciler.domain.provenance import Sourced
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.snapshot import Option, Variant
 from reconciler.domain.variant_forms import Form, StatusShape

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.config.environment import Environment, Flags
-from reconciler.pipeline.init.jobs import Wishes
-from reconciler.pipeline.init.run import InitRequest, init
+from reconciler.pipeline.init import InitRequest, Wishes, init
 from tests.servers.desk import Desk
 from tests.servers.kubernetes import ABSENT, BINARIES, KubernetesServer
 from tests.servers.manifests import build, by_kind, pod_spec_of

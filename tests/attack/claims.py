@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.requirements import Problem, Requirement
-from reconciler.domain.solutions import Conflict, Solution, SolveStatus
+from reconciler.domain.requirements import Conflict, Problem, Requirement, Solution, SolveStatus
 from tests.attack.evaluation import broken_rules, lateness_of, shared_uses, value_of
 from tests.attack.independent import (
     Formulated,

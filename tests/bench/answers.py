@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.metrics.quantities import QUANTITIES, Name
 from tests.bench.fleet import GPUS, NOW_S, Fleet, Gpu, Member
 

@@ -8,11 +8,10 @@ import time
 import tracemalloc
 from collections.abc import Sequence
 
-from reconciler.decision.engines.queueing.capacities import Capacities, SizingRow
+from reconciler.decision.engines.queueing_capacities import Capacities, SizingRow
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.loads import ArrivalSource, Load
-from reconciler.domain.profiles import PerformanceProfile
-from reconciler.domain.service_classes import ServiceClass, SloTarget
+from reconciler.domain.observed import ArrivalSource, Load
+from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarget
 
 SERVERS, ACCELERATORS = 10_000, ("H100", "A100", "L40S", "L4")
 REPEATS = 5

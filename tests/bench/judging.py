@@ -22,9 +22,9 @@ from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.pipeline.recording import read_recording, write_recording
 from reconciler.pipeline.run import prepare
+from reconciler.policy.files import read_policy
 from reconciler.policy.judging import RuleBook
-from reconciler.policy.reading.files import read_policy
-from reconciler.policy.subjects import Change, Subject
+from reconciler.policy.port import Change, Subject
 from reconciler.rendering.renderer import Renderer
 from tests.bench.fleet import Fleet
 from tests.bench.observing import observe_fleet

@@ -10,9 +10,8 @@ import time
 import numpy as np
 
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.learning.fit import Fit
-from reconciler.sizing.learning.fitting import fit_profile
-from reconciler.sizing.learning.samples import Samples
+from reconciler.sizing.learning import Fit, fit_profile
+from reconciler.sizing.learning_lines import Samples
 
 PAIRS = 1_000
 SAMPLES = 2_000

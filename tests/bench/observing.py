@@ -7,10 +7,9 @@ from typing import NoReturn
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
-from reconciler.domain.measured.answers import Answer, Query
+from reconciler.domain.answers import Answer, Query
 from reconciler.domain.settings import ClusterSettings, Identity, Settings
-from reconciler.git.commits import create_bare
-from reconciler.git.repository import open_directory
+from reconciler.git.repository import create_bare, open_directory
 from reconciler.pipeline.observe import ObservedRun, observe
 from reconciler.pipeline.session import Doors
 from reconciler.rendering.renderer import Renderer

@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import TypeVar
 
-from reconciler.domain.requirements import Problem, Requirement
-from reconciler.domain.solutions import Solution
-from reconciler.optimizer import SOLVERS
+from reconciler.decision.solvers import SOLVERS
+from reconciler.domain.requirements import Problem, Requirement, Solution
 from reconciler.optimizer.formulation import formulate
 from reconciler.optimizer.planning import FleetPlan, covered_by, plan_by_columns, plan_greedily
 from reconciler.pipeline.run import paused_collector

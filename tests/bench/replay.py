@@ -15,7 +15,7 @@ import yaml
 
 from reconciler.decision.decide import decide
 from reconciler.domain.plan import Outcome
-from reconciler.pipeline.drafting.draft import Style, draft_plan, write_texts
+from reconciler.pipeline.draft import Style, draft_plan, write_texts
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.text import plan_text

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.config.environment import Environment, Flags
-from reconciler.domain.measured.answers import Answer, Query
-from reconciler.domain.reported.review import Review
+from reconciler.domain.answers import Answer, Query
+from reconciler.domain.reports import Review
 from reconciler.domain.settings import ClusterSettings
 from reconciler.git.clone import clone_base
-from reconciler.git.commits import create_bare
-from reconciler.git.repository import open_directory
-from reconciler.pipeline.reviewing.heads import HeadReader
-from reconciler.pipeline.reviewing.reviewer import Reviewer, decide_base
+from reconciler.git.repository import create_bare, open_directory
+from reconciler.pipeline.review import HeadReader, Reviewer, decide_base
 from reconciler.pipeline.run import plan
 from reconciler.pipeline.session import Doors
 from reconciler.rendering.renderer import Renderer

@@ -9,14 +9,11 @@ import tracemalloc
 from collections.abc import Callable, Sequence
 
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.measured.replicas import ReplicaMetrics, Trace
-from reconciler.sizing.saturation.compute_bound import BoundHistory
-from reconciler.sizing.saturation.engine import size_saturation
-from reconciler.sizing.saturation.replay import replay_bounds
-from reconciler.sizing.saturation.thresholds import layer_thresholds
-from reconciler.sizing.saturation.variants import VariantFacts
-from reconciler.sizing.wva.reproduction import reproduce_percent, reproduce_tokens
-from reconciler.sizing.wva.votes import UpstreamReadings
+from reconciler.domain.observed import ReplicaMetrics, Trace
+from reconciler.sizing.saturation import size_saturation
+from reconciler.sizing.saturation_memory import replay_bounds
+from reconciler.sizing.saturation_readings import BoundHistory, VariantFacts, layer_thresholds
+from reconciler.upstream.wva import UpstreamReadings, reproduce_percent, reproduce_tokens
 
 MODELS = 1_000
 VARIANTS = 4

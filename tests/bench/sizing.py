@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.queueing.analysis import analyze
-from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.laws import prefill_decode, serial_prefill
-from reconciler.sizing.queueing.rates import largest_rate, largest_throughput
-from reconciler.sizing.queueing.targets import Targets
+from reconciler.sizing.queueing_chain import analyze
+from reconciler.sizing.queueing_laws import ServiceCurves, Targets, prefill_decode, serial_prefill
+from reconciler.sizing.queueing_rates import largest_rate, largest_throughput
 from tests.tools.decode_only_sizes import Demand, Profiles, Terms, replicas_for, size
 
 BATCHES = (8, 16, 32, 64, 128, 256, 512)

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import pytest
 
-from reconciler.domain.measured.answers import Body
+from reconciler.domain.answers import Body
 from reconciler.domain.plan import Outcome
 from reconciler.domain.recording import Recording
-from reconciler.manifests.composer import compose_documents
+from reconciler.manifests.documents import compose_documents
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
 from reconciler.pipeline.run import Prepared, prepare
 from reconciler.rendering.renderer import Renderer

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.optimizer import SOLVERS, pricing
+from reconciler.decision.solvers import SOLVERS
+from reconciler.optimizer import pricing
 from reconciler.optimizer.device_use import violations
 from tests.bench.optimizer import solve
 from tests.bench.problems import Instance, draw

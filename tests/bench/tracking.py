@@ -13,11 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from reconciler.decision.engines.kthena import KTHENA_V0, KTHENA_V1
-from reconciler.decision.engines.tracking.engine import TRACKING
-from reconciler.decision.engines.tracking.following import track_targets
+from reconciler.decision.engines.tracking import KTHENA_V0, KTHENA_V1, TRACKING, track_targets
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.metric_targets import (
     DEFAULT_BEHAVIOR,
     Backend,

@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from reconciler.manifests.composer import Value
-from reconciler.manifests.documents import Document, parse_documents, parse_readable
+from reconciler.manifests.documents import Document, Value, parse_documents, parse_readable
 from reconciler.manifests.edits import InsertBlock, InsertItem, PlainEdit, SetScalar
 from reconciler.manifests.wording import Field
 

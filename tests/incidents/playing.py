@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from reconciler.domain.settings import Identity
-from reconciler.git.commits import create_bare
-from reconciler.http.limits import Clock as DoorClock
+from reconciler.git.repository import create_bare
+from reconciler.http.messages import Clock as DoorClock
 from tests.incidents.answers import spoiled
 from tests.incidents.rows import Incident
 from tests.incidents.stage import ALPHA_S, BETA_S, MAX_BATCH, Stage

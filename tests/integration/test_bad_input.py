@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reconciler.git.clone import Clone
-from reconciler.http.limits import Limits
+from reconciler.http.messages import Limits
 from reconciler.prometheus.client import PrometheusClient
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, CODE, Fleet, Level, Outcome
 from tests.servers.tampering import Tampering, tamper_with

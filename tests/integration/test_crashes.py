@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.forge.marker import read_marker
-from reconciler.forge.proposals import decision_of_commit
+from reconciler.forge.marker import decision_of_commit, read_marker
 from tests.servers.fleet import Fleet, Level
 from tests.servers.git_workshop import run_git
 

@@ -7,8 +7,7 @@ import yaml
 
 from reconciler import __version__
 from reconciler.config.environment import Environment, Flags
-from reconciler.pipeline.init.jobs import Wishes
-from reconciler.pipeline.init.run import InitRequest, init
+from reconciler.pipeline.init import InitRequest, Wishes, init
 from tests.servers.desk import open_desk
 from tests.servers.git_workshop import Workshop
 from tests.servers.manifests import Manifest, build, objections, pod_spec_of, violations

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.git.remotes import GitToken
+from reconciler.git.command import GitToken
 from tests.servers.container import build_image, why_absent
 from tests.servers.fleet import FULL_NAME, SETTINGS, Fleet
 from tests.servers.gitlab_runner import Job, run_pipeline

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.reported.gauges import OwnGauge
+from reconciler.domain.reports import OwnGauge
 from reconciler.domain.settings import Pushgateway
 from reconciler.errors import ConfigurationError
 from reconciler.prometheus.gauges import push_gauges

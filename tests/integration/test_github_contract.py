@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.settings import ForgeSettings
-from reconciler.forge.github.client import GitHubClient
-from reconciler.forge.github.pull_requests import GitHub
+from reconciler.forge.github import GitHub, GitHubClient
 from reconciler.forge.pull_requests import RepositoryAddress
 from reconciler.forge.registry import ForgeToken, forge_for
 from tests.servers.contract import Exchange

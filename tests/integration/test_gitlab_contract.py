@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.forge.gitlab.client import GitLabClient
-from reconciler.forge.gitlab.merge_requests import GitLab
+from reconciler.forge.gitlab import GitLab, GitLabClient
 from reconciler.forge.pull_requests import RepositoryAddress
 from tests.servers.contract import Exchange
 from tests.servers.gitlab import GitLabServer, schedule, serve_gitlab

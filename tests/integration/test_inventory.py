@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
+from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer
 from reconciler.domain.inventory import DevicePool, Inventory
-from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, NoAnswer
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.answers import warnings_of
 from reconciler.metrics.devices import device_queries

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.manifests.composer import Value
-from reconciler.manifests.documents import parse_documents, parse_readable
-from reconciler.placement.kustomize.build import Builder
+from reconciler.manifests.documents import Value, parse_documents, parse_readable
+from reconciler.placement.kustomize_build import Builder
 from reconciler.placement.repository import ManifestRepository
 
 FOLDER = Path(__file__).parents[1] / "testdata" / "clusters"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.settings import Identity
-from reconciler.git.commits import create_bare
+from reconciler.git.repository import create_bare
 from tests.servers.fleet import run_here
 from tests.servers.prometheus import ABSENT, History, Points, prometheus_over, vllm_replica
 

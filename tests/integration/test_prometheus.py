@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.measured.answers import AnswerStatus, NoAnswer
+from reconciler.domain.answers import AnswerStatus, NoAnswer
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.answers import clusters_seen, decode, warnings_of
 from reconciler.metrics.loads import mean_length

@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.domain.measured.answers import Answer, AnswerStatus
-from reconciler.domain.measured.loads import Load, Observation, PastArrivals
-from reconciler.domain.measured.observed import Observed
-from reconciler.domain.measured.replicas import ReplicaMetrics, Trace, UpstreamQueue
+from reconciler.domain.answers import Answer, AnswerStatus
+from reconciler.domain.observed import Load, Observation, Observed, PastArrivals, ReplicaMetrics, Trace, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import decode

@@ -7,10 +7,9 @@ import pytest
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.places import FieldPath
-from reconciler.manifests.composer import Value
-from reconciler.manifests.documents import parse_documents, parse_readable
+from reconciler.manifests.documents import Value, parse_documents, parse_readable
+from reconciler.placement.kustomize_build import find_used
 from reconciler.placement.repository import ManifestRepository
-from reconciler.placement.roots import find_used
 from tests.integration.test_kustomize import UNBUILDABLE, render
 from tests.tools.sample_clusters import CASES, case_names, change, read_files
 from tests.tools.sample_moves import move, move_names

@@ -463,7 +463,7 @@ def test_a_tree_without_end_a_flood_and_a_slow_head_stop_no_other(
     assert statuses(fleet, bombed)[0][0] == "success", "it neither passes nor stops, and GitHub knows no neutral"
     assert "3 already were" in review_open(fleet).out
     push(fleet, good, {DEPLOYMENT: sized(4)})
-    monkeypatch.setattr("reconciler.pipeline.reviewing.open_ones.ONE_S", 0.001)
+    monkeypatch.setattr("reconciler.pipeline.review.ONE_S", 0.001)
     assert review_open(fleet).code == 0
     assert "not reviewed: it takes longer than 0 s" in comments(fleet, good)[0].body
 

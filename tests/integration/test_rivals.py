@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.forge.marker import read_marker
-from reconciler.forge.proposals import decision_of_commit
+from reconciler.forge.marker import decision_of_commit, read_marker
 from tests.servers.fleet import CODE, Fleet, Level
 
 pytestmark = pytest.mark.integration

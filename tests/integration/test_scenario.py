@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.forge.marker import MarkerState, read_marker
-from reconciler.forge.proposals import decision_of_commit
+from reconciler.forge.marker import MarkerState, decision_of_commit, read_marker
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, Fleet, Level, ShownPullRequest
 from tests.servers.git_workshop import run_git
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reconciler.decision.engines import kthena
-from reconciler.decision.engines.tracking import engine as tracking
-from reconciler.decision.engines.tracking.following import TrackedAnswer, track_targets
+from reconciler.decision.engines import tracking
+from reconciler.decision.engines import tracking as kthena
+from reconciler.decision.engines.tracking import TrackedAnswer, track_targets
+from reconciler.domain.answers import AnswerStatus
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import AnswerStatus
 from reconciler.domain.metric_targets import (
     DEFAULT_BEHAVIOR,
     Backend,

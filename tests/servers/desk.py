@@ -14,7 +14,7 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import LoadedSettings, load_settings
 from reconciler.domain.settings import Settings
-from reconciler.forge.local.pull_requests import Local
+from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, PullRequest
 from reconciler.git.clone import Clone, clone_base
 from reconciler.git.repository import Repository

@@ -20,7 +20,7 @@ from enum import Enum
 from pathlib import Path
 
 from reconciler.cli.main import invoke
-from reconciler.forge.local.files import parse_pull_request
+from reconciler.forge.local import parse_pull_request
 from tests.servers.forge_server import ForgeServer
 from tests.servers.git_http import GitServer, serve_git
 from tests.servers.git_workshop import Workshop, empty_workshop, run_git

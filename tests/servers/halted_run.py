@@ -24,17 +24,15 @@ from typing import Any
 import reconciler.cli.review
 import reconciler.cli.run
 from reconciler.cli.main import invoke
-from reconciler.forge.github.pull_requests import GitHub
-from reconciler.forge.github.reviews import GitHubReviews
-from reconciler.forge.gitlab.merge_requests import GitLab
-from reconciler.forge.gitlab.reviews import GitLabReviews
-from reconciler.forge.local.pull_requests import Local
+from reconciler.forge.github import GitHub, GitHubReviews
+from reconciler.forge.gitlab import GitLab, GitLabReviews
+from reconciler.forge.local import Local
 from reconciler.git.clone import Clone
-from reconciler.http.limits import Clock
+from reconciler.http.messages import Clock
 
 PATIENCE_S, END_S = 30.0, 120.0
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([__name__, "reconciler.cli.presenting", "scipy.special"])
+PROCESSES.set_forkserver_preload([__name__, "reconciler.cli.output", "scipy.special"])
 
 
 def kill_after(owner: type, method: str, applies: Callable[[dict[str, Any]], bool] = lambda _keywords: True) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
 
-from reconciler.http.limits import Clock
+from reconciler.http.messages import Clock
 
 Respond = Callable[[BaseHTTPRequestHandler], None]
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.metrics.quantities import Name
 from reconciler.metrics.queries import exported_label
 from reconciler.metrics.tracked_queries import ACTIVITY, TrackedQuantity

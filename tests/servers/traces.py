@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from reconciler.domain.answers import Answer
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Answer
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.observed import Trace
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import grid_of

@@ -4,9 +4,7 @@ import os
 from pathlib import Path
 
 from reconciler.forge.marker import Marker, withdrawn, write_marker
-from reconciler.forge.merging import MergeState
-from reconciler.forge.pull_requests import Forge
-from reconciler.forge.reviews import CommitStatus, Verdict
+from reconciler.forge.pull_requests import CommitStatus, Forge, MergeState, Verdict
 from tests.servers.git_workshop import run_git
 
 

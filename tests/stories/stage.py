@@ -19,7 +19,7 @@ import pytest
 
 from reconciler.domain.proposals import ProposedChange
 from reconciler.forge.marker import read_marker
-from reconciler.http.limits import Clock as DoorClock
+from reconciler.http.messages import Clock as DoorClock
 from tests.servers.fleet import HOUR_S, STEP_S, Day, Fleet, Outcome, write_replica
 from tests.servers.git_workshop import empty_workshop
 from tests.servers.prometheus import History, serve_blocks, write_blocks

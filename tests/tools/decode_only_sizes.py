@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from reconciler.sizing.arrays import Bools, Floats, Integers
-from reconciler.sizing.queueing.analysis import analyze
-from reconciler.sizing.queueing.laws import decode_only
-from reconciler.sizing.queueing.rates import largest_rate
-from reconciler.sizing.queueing.targets import Targets
+from reconciler.sizing.queueing_chain import analyze
+from reconciler.sizing.queueing_laws import Targets, decode_only
+from reconciler.sizing.queueing_rates import largest_rate
 
 # Rates are found to 1e-11: a need this little above a whole number of replicas is rounding, not demand.
 _WHOLE = 1e-9

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from reconciler.cli import sample as demo
 from reconciler.config.environment import Environment, Flags
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.recording import Recording
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.pipeline.observe import observe

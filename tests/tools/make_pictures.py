@@ -23,7 +23,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 
 from reconciler.cli.sample import Demo, run_demo
-from reconciler.domain.reported.pages import Pages
+from reconciler.domain.plan import Pages
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.formatting import display_width
 from reconciler.report.pull_request import pull_request_view

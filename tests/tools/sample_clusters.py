@@ -16,8 +16,7 @@ from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.manifests.documents import OpenFile, parse_documents
-from reconciler.pipeline.drafting.edits import Editor
-from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
+from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration, merge
 from reconciler.resources.kthena.records import KthenaResources

@@ -10,17 +10,14 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.places import DocumentRef, FieldPath
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
-from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarget
 from reconciler.domain.recording import ManifestFile
-from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, PrometheusSettings, Setting, Settings
 from reconciler.domain.snapshot import Option, Variant
 from reconciler.domain.workloads import Workload
 from reconciler.errors import InputError
-from reconciler.manifests.composer import Value
-from reconciler.manifests.documents import OpenFile, parse_documents
-from reconciler.pipeline.drafting.edits import Editor
-from reconciler.pipeline.drafting.open_documents import FileEdit, Sheet, sheet_of, write_edits
+from reconciler.manifests.documents import OpenFile, Value, parse_documents
+from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration, merge
 from reconciler.snapshot.declarations import clusters_of, declare, read_commit

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.decision.questions import ask_by_cluster
-from reconciler.domain.measured.answers import Answer
+from reconciler.domain.answers import Answer
 from reconciler.domain.proposals import Draft
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.queries import queries_for
 from reconciler.metrics.readings import target_of
-from reconciler.pipeline.drafting.draft import Style, draft_plan, write_texts
+from reconciler.pipeline.draft import Style, draft_plan, write_texts
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.build import read_snapshot

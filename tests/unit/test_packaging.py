@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.reported.pages import HOME
+from reconciler.domain.plan import HOME
 
 ADDRESS = re.compile(r"(?:github\.com/|ghcr\.io/|uses: )([a-z0-9-]+/reconciler)(?![a-z0-9-])")
 """An owner's repository of our name."""

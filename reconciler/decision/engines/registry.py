@@ -5,17 +5,16 @@ Variants of one model share its load, so one engine sizes them all: answers in d
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reconciler.decision.engines.kthena import KTHENA_V0, KTHENA_V1
 from reconciler.decision.engines.port import EngineAnswer, SizingEngine, SizingInput
-from reconciler.decision.engines.queueing.engine import QueueingEngine
-from reconciler.decision.engines.saturation.engine import SATURATION
-from reconciler.decision.engines.tracking.engine import TRACKING
-from reconciler.decision.engines.wva.engine import WVA_V1, WVA_V2
+from reconciler.decision.engines.queueing import QueueingEngine
+from reconciler.decision.engines.saturation import SATURATION
+from reconciler.decision.engines.tracking import KTHENA_V0, KTHENA_V1, TRACKING
+from reconciler.decision.engines.wva import WVA_V1, WVA_V2
 from reconciler.decision.variant_states import EngineChoice, VariantState
+from reconciler.domain.answers import NoAnswer
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.measured.answers import NoAnswer
-from reconciler.domain.measured.loads import Load
+from reconciler.domain.observed import Load
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import AUTO, ENGINE, Engine
 

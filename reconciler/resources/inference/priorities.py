@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.domain.holds import BrokenResource
-from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
-from reconciler.domain.provenance import Displaced, Source, Sourced, SourceKind
+from reconciler.domain.identity import Displaced, Finding, Place, ResourceKey, Severity, Source, Sourced, SourceKind
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import escape, join_words, quote, suggest
 from reconciler.resources.inference.gateway import (

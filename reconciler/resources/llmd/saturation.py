@@ -6,8 +6,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import Field
 
-from reconciler.domain.identity import Finding, ModelKey, Place, Severity
-from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.identity import Finding, ModelKey, Place, Severity, Source, SourceKind
 from reconciler.domain.saturation_rules import (
     DEFAULT_RETENTION_S,
     AnalyzerSettings,

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from reconciler.domain.identity import Finding, Severity, finding_of
-from reconciler.domain.service_classes import ServiceClass, SloTarget
+from reconciler.domain.profiles import ServiceClass, SloTarget
 from reconciler.domain.units import cost_per_hour_from_cents, seconds_from_ms
 from reconciler.errors import InputError
 from reconciler.manifests.wording import describe

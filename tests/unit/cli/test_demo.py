@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.sample import AUTHOR, Demo, demo_text, read_demo_recording, replayed, run_demo, sample_files
+from reconciler.domain.answers import AnswerStatus
 from reconciler.domain.holds import HoldKind
-from reconciler.domain.measured.answers import AnswerStatus
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.proposals import Part
 from reconciler.domain.settings import ClusterSettings
 from reconciler.domain.variant_forms import Form
 from reconciler.errors import ConfigurationError
-from reconciler.git.commits import create_bare
+from reconciler.git.repository import create_bare
 from reconciler.pipeline.publish import Operation
 from tests.servers.git_workshop import run_git
 

@@ -107,7 +107,7 @@ def test_a_bug_is_1_and_asks_to_be_reported(command: Command, recording: Path, m
     def fail(*_arguments: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("reconciler.cli.presenting.present_plan", fail)
+    monkeypatch.setattr("reconciler.cli.output.present_plan", fail)
     for log_format in ("text", "json"):
         outcome = command("plan", "--replay", recording, "--log-format", log_format)
         assert outcome.code == Exit.BUG
@@ -123,7 +123,7 @@ def test_a_person_who_stops_or_looks_away_is_no_bug(
     def fail(*_arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr("reconciler.cli.presenting.present_plan", fail)
+    monkeypatch.setattr("reconciler.cli.output.present_plan", fail)
     assert invoke(["plan", "--replay", str(recording)]) == code
 
 

@@ -6,8 +6,7 @@ import pytest
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import LoadedSettings, check_settings
 from reconciler.domain.identity import Place
-from reconciler.domain.profiles import Learning
-from reconciler.domain.service_classes import SloTarget
+from reconciler.domain.profiles import Learning, SloTarget
 from reconciler.domain.settings import (
     BasicAuth,
     ClusterSettings,

@@ -4,8 +4,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.config.environment import Flags
-from reconciler.config.loading import LoadedSettings
-from reconciler.config.trust import origins_of_remote
+from reconciler.config.loading import LoadedSettings, origins_of_remote
 from reconciler.domain.settings import PrometheusSettings, SecretRef
 from reconciler.http.addresses import origin_of
 

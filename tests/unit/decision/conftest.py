@@ -11,26 +11,31 @@ from typing import Any
 import pytest
 
 from reconciler.decision.decide import decide
-from reconciler.decision.staging.branches import head_branch
+from reconciler.decision.staged_plan import head_branch
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
-from reconciler.domain.identity import ModelKey, Place, ResourceKey
+from reconciler.domain.identity import ModelKey, Place, ResourceKey, Source, Sourced, SourceKind
 from reconciler.domain.inventory import Accelerator, DevicePool, Inventory, Measured
-from reconciler.domain.measured.answers import Absence, NoAnswer
-from reconciler.domain.measured.loads import ArrivalSource, Load, Observation, PastArrivals, Performance
-from reconciler.domain.measured.observed import Observed
-from reconciler.domain.measured.replicas import LiveReplicas, ReplicaMetrics
+from reconciler.domain.observed import (
+    ArrivalSource,
+    LiveReplicas,
+    Load,
+    Observation,
+    Observed,
+    PastArrivals,
+    Performance,
+    ReplicaMetrics,
+)
 from reconciler.domain.places import Annotation, DocumentRef
 from reconciler.domain.plan import Decision, Outcome, Plan
-from reconciler.domain.profiles import Learning, PerformanceProfile
+from reconciler.domain.profiles import Learning, PerformanceProfile, ServiceClass, SloTarget
 from reconciler.domain.proposals import Part, Proposal, ProposalState, ProposedChange
-from reconciler.domain.provenance import Source, Sourced, SourceKind
+from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.saturation_rules import SaturationRules
-from reconciler.domain.service_classes import ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.domain.workloads import PodPlace, ReplicaOwner, Workload
-from reconciler.domain.written_counts import WrittenCounts
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, VariantResource
 from reconciler.snapshot.variants import build_catalogs, join_variants

@@ -5,11 +5,9 @@ import hashlib
 from reconciler.decision.decide import decide
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Accelerator
-from reconciler.domain.measured.loads import ArrivalSource, Load, Observation, Performance
-from reconciler.domain.measured.observed import Observed
+from reconciler.domain.observed import ArrivalSource, Load, Observation, Observed, Performance
 from reconciler.domain.places import DocumentRef
-from reconciler.domain.profiles import PerformanceProfile
-from reconciler.domain.service_classes import ServiceClass, SloTarget
+from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, Setting, Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_forms import Form, StatusShape

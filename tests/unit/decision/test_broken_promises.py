@@ -8,14 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.holds import HoldKind
-from reconciler.domain.measured.answers import Absence, NoAnswer
-from reconciler.domain.measured.loads import Observation, Performance
-from reconciler.domain.measured.observed import Observed
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.observed import Observation, Observed, Performance, Trace
 from reconciler.domain.plan import Outcome
-from reconciler.domain.promises import Promise, PromisedLatency
-from reconciler.domain.proposals import Part, ProposalState, ProposedChange
+from reconciler.domain.proposals import Part, Promise, PromisedLatency, ProposalState, ProposedChange
 from reconciler.domain.variant_settings import Engine
 from tests.unit.decision.conftest import new_fleet
 

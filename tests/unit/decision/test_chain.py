@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.decision.decide import decide
-from reconciler.decision.explanation.chain import asked_queries
+from reconciler.decision.explanation import asked_queries
+from reconciler.domain.answers import Absence
+from reconciler.domain.identity import Figure
 from reconciler.domain.inventory import DevicePool, Holder, Inventory, Measured
-from reconciler.domain.measured.answers import Absence
-from reconciler.domain.provenance import Figure
 from reconciler.domain.variant_forms import Form
 
 LAB = Holder(namespace="lab", pods=1, devices=10)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.plan import Outcome
-from reconciler.domain.service_classes import SloTarget
+from reconciler.domain.profiles import SloTarget
 from reconciler.resources.variants import ListedClass, SloClassRef
 
 UPSTREAM = "service-classes-config"

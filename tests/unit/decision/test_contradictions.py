@@ -8,10 +8,9 @@ import pytest
 
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.observed import Observed
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.observed import Observed, Trace
 from reconciler.domain.plan import Decision, Outcome
-from reconciler.domain.service_classes import SloTarget
+from reconciler.domain.profiles import SloTarget
 from reconciler.domain.variant_settings import Engine
 
 MOMENTS = 61

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from reconciler.decision.decide import decide
-from reconciler.decision.explanation.chain import asked_queries
+from reconciler.decision.explanation import asked_queries
 from reconciler.decision.questions import ask_by_cluster
-from reconciler.domain.measured.answers import Absence
+from reconciler.domain.answers import Absence
 from reconciler.domain.places import DocumentRef, WrittenField
 from reconciler.domain.plan import Outcome
 from reconciler.domain.variant_forms import Form

@@ -23,8 +23,8 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
 from reconciler.decision.decide import decide
 from reconciler.decision.questions import Asking, ask_by_cluster
+from reconciler.domain.answers import Query
 from reconciler.domain.identity import Severity
-from reconciler.domain.measured.answers import Query
 from reconciler.domain.plan import Decision
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import Settings

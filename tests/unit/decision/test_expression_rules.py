@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from reconciler.domain.plan import Outcome, VerdictKind
-from reconciler.policy.expressions import VARIABLES
-from reconciler.policy.reading.files import read_policy
+from reconciler.policy.expression_rules import VARIABLES
+from reconciler.policy.files import read_policy
 
 HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"
 TEN = "[1,2,3,4,5,6,7,8,9,10]"

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Allocation, Catalog
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.observed import Trace
 from reconciler.domain.places import DocumentRef
 from reconciler.domain.profiles import FittedModel, Learning, PerformanceProfile, UnusedVariant
 from reconciler.domain.snapshot import Option, Variant

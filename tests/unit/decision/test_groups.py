@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decision.staging.branches import branches_of, head_branch, undivided_branch
+from reconciler.decision.staged_plan import branches_of, head_branch, undivided_branch
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.plan import VerdictKind, decision_fingerprint
 from reconciler.domain.proposals import Part

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.domain.answers import Absence
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
-from reconciler.domain.measured.answers import Absence
-from reconciler.domain.measured.loads import Observation, Performance
+from reconciler.domain.observed import Observation, Performance
 from reconciler.domain.plan import Outcome, VerdictKind
 from reconciler.domain.variant_forms import Form
 from reconciler.domain.workloads import ReplicaOwner

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.measured.answers import Absence
+from reconciler.domain.answers import Absence
 from reconciler.domain.plan import Outcome
 
 RATES = st.floats(min_value=0.0, max_value=300.0)

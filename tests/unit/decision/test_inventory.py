@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decision.problem.devices import devices_drawn, pools_of
+from reconciler.decision.devices import devices_drawn, pools_of
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place
 from reconciler.domain.inventory import Accelerator, Catalog, DevicePool, Holder, Inventory
-from reconciler.domain.measured.answers import Absence, NoAnswer
-from reconciler.domain.measured.observed import ClusterNode, DevicesSeen, Holding
+from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.requirements import Pool
 from reconciler.domain.settings import ClusterSettings, PoolSettings, Settings
 from reconciler.resources.variants import ListedCost

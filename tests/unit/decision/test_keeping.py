@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.measured.answers import Absence, NoAnswer
-from reconciler.domain.measured.loads import PastArrivals, UsualLoad
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.observed import PastArrivals, Trace, UsualLoad
 from reconciler.domain.plan import Outcome
 from reconciler.domain.variant_forms import Form
 from tests.unit.decision.conftest import CLUSTER, MODEL, NAMESPACE, NOW_S, key

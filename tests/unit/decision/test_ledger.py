@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.after_merge.ledger import forecast_ratios, savings
-from reconciler.domain.measured.answers import Absence, NoAnswer
-from reconciler.domain.measured.loads import Observation, Performance
-from reconciler.domain.promises import Promise, PromisedLatency
-from reconciler.domain.proposals import ProposalState
-from reconciler.domain.reported.gauges import Savings
+from reconciler.decision.reverting import forecast_ratios, savings
+from reconciler.domain.answers import Absence, NoAnswer
+from reconciler.domain.observed import Observation, Performance
+from reconciler.domain.proposals import Promise, PromisedLatency, ProposalState
+from reconciler.domain.reports import Savings
 
 HOUR_S = 3600.0
 RESOURCE = "us-east/llm/VariantAutoscaling/llama"

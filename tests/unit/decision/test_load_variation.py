@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decision.problem.load_variation import DEAD_BAND, MARGIN, LoadVariation, load_variation, steady
-from reconciler.domain.measured.loads import PastArrivals
+from reconciler.decision.load_variation import DEAD_BAND, MARGIN, LoadVariation, load_variation, steady
+from reconciler.domain.observed import PastArrivals
 
 NOW_S = 1_800_000_000.0
 HOUR_S = 3600.0

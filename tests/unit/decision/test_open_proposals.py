@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.measured.answers import Absence
-from reconciler.domain.measured.loads import Observation, Performance
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.answers import Absence
+from reconciler.domain.observed import Observation, Performance, Trace
 from reconciler.domain.plan import Outcome
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.variant_forms import Form

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.decision.decide import decide
-from reconciler.decision.proposing.parts import part_of
-from reconciler.decision.staging.branches import undivided_branch
+from reconciler.decision.groups import part_of
+from reconciler.decision.staged_plan import undivided_branch
 from reconciler.domain.plan import Plan, Verdict, VerdictKind
 from reconciler.domain.proposals import STOP_LABEL, Part, ProposalState
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.staging import passes
-from reconciler.decision.staging.staged_plan import Pass, Situation, StagedPlan
+from reconciler.decision import passes
+from reconciler.decision.staged_plan import Pass, Situation, StagedPlan
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import Outcome, VerdictKind
 

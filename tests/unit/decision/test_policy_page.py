@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.measured.loads import Observation, Performance
-from reconciler.domain.promises import Promise, PromisedLatency
-from reconciler.domain.proposals import ProposalState
+from reconciler.domain.observed import Observation, Performance
+from reconciler.domain.proposals import Promise, PromisedLatency, ProposalState
+from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.settings import PoolSettings
-from reconciler.domain.written_counts import WrittenCounts
-from reconciler.policy.reading.files import read_policy
+from reconciler.policy.files import read_policy
 from reconciler.policy.registry import KINDS
 from tests.unit.decision.conftest import Fleet, Make, key, service_class
 

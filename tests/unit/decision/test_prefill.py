@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.service_classes import SloTarget
+from reconciler.domain.profiles import SloTarget
 
 PREFILL = {"alpha_s": 0.007, "beta_s": 0.00005, "gamma_s": 0.015, "delta_s": 3e-7}
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from reconciler.domain.holds import HoldKind
-from reconciler.domain.measured.loads import ArrivalSource
+from reconciler.domain.observed import ArrivalSource
 from reconciler.domain.plan import Outcome
+from reconciler.domain.profiles import SloTarget
 from reconciler.domain.proposals import Part
-from reconciler.domain.service_classes import SloTarget
 
 
 def test_targets_stand_beside_what_is_expected_in_their_own_statistic(fleet: Any, make: Any) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from reconciler.cli.sample import read_demo_recording
 from reconciler.decision.decide import decide
-from reconciler.domain.measured.answers import HeldBody
+from reconciler.domain.answers import HeldBody
 from reconciler.domain.recording import Recording
 from reconciler.domain.snapshot import Snapshot
 from reconciler.snapshot.build import read_snapshot

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.problem.formulation import MIXED
+from reconciler.decision.formulation import MIXED
 from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
 from reconciler.domain.settings import PoolSettings
-from reconciler.policy.reading.files import read_policy
+from reconciler.policy.files import read_policy
 from tests.unit.decision.test_whole_fleets import Drawn, built, drawn, empty
 
 __all__ = ["empty"]

@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.measured.loads import Observation, Performance
-from reconciler.domain.measured.replicas import LiveReplicas
+from reconciler.domain.observed import LiveReplicas, Observation, Performance
 from reconciler.domain.plan import Outcome, VerdictKind
-from reconciler.domain.promises import Promise, PromisedLatency
-from reconciler.domain.proposals import ProposalState
-from reconciler.domain.written_counts import WrittenCounts
-from reconciler.policy.reading.files import read_policy
+from reconciler.domain.proposals import Promise, PromisedLatency, ProposalState
+from reconciler.domain.recording import WrittenCounts
+from reconciler.policy.files import read_policy
 from tests.unit.decision.conftest import key
 
 HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"

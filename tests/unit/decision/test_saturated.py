@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.holds import HoldKind
-from reconciler.domain.measured.answers import Absence, NoAnswer
-from reconciler.domain.measured.replicas import UpstreamQueue
+from reconciler.domain.identity import Source, SourceKind
+from reconciler.domain.observed import UpstreamQueue
 from reconciler.domain.plan import Outcome
-from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.saturation_rules import LimiterSettings, SaturationRules, ThresholdLayer
 from reconciler.domain.variant_forms import Form
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.engines.saturation.readings import read_model
-from reconciler.decision.engines.wva.readings import read_upstream
-from reconciler.domain.measured.loads import ArrivalSource
-from reconciler.domain.measured.replicas import Trace
-from reconciler.domain.provenance import Source, SourceKind
+from reconciler.decision.engines.saturation import read_model
+from reconciler.decision.engines.wva import read_upstream
+from reconciler.domain.identity import Source, SourceKind
+from reconciler.domain.observed import ArrivalSource, Trace
 from reconciler.domain.saturation_rules import AnalyzerSettings, SaturationRules, ThresholdLayer, ZeroRules
 from reconciler.domain.variant_forms import Form
 from reconciler.domain.variant_settings import Engine

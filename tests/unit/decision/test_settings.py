@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.provenance import SourceKind
+from reconciler.domain.identity import SourceKind
 from reconciler.domain.variant_settings import (
     ACCELERATOR,
     ENGINE,

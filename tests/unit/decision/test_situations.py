@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from reconciler.decision.decide import decide
+from reconciler.domain.answers import Absence
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.measured.answers import Absence
-from reconciler.domain.measured.loads import ArrivalSource, Performance, UsualLoad
-from reconciler.domain.plan import Plan
-from reconciler.domain.reported.pages import AskedPrometheus, Pages
-from reconciler.domain.service_classes import SloTarget
+from reconciler.domain.observed import ArrivalSource, Performance, UsualLoad
+from reconciler.domain.plan import AskedPrometheus, Pages, Plan
+from reconciler.domain.profiles import SloTarget
 from reconciler.domain.variant_forms import Form
-from reconciler.policy.reading.files import read_policy
+from reconciler.policy.files import read_policy
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.pull_request import plan_view, pull_request_view
 from reconciler.report.summary import labels_for

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.problem.spot import spot_accelerators
+from reconciler.decision.guarding import spot_accelerators
 from reconciler.domain.inventory import Accelerator
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.settings import ClusterSettings, PoolSettings, Settings
-from reconciler.policy.reading.files import read_policy
+from reconciler.policy.files import read_policy
 
 HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"
 WORDS = "at most 50 % of the replicas of its model on spot accelerators"

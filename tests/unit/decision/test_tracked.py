@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.decision.engines import kthena
-from reconciler.decision.engines.tracking import engine as tracking
-from reconciler.decision.engines.tracking.following import TrackedAnswer, track_targets
+from reconciler.decision.engines import tracking
+from reconciler.decision.engines import tracking as kthena
+from reconciler.decision.engines.tracking import TrackedAnswer, track_targets
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.metric_targets import (
     DEFAULT_BEHAVIOR,
@@ -31,7 +31,7 @@ from reconciler.domain.metric_targets import (
     TrackedTarget,
 )
 from reconciler.domain.variant_settings import Engine
-from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, TrackingRule
+from reconciler.sizing.tracking_loads import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, TrackingRule
 
 LOOPS = {engine.name: engine.rule_of for engine in (tracking.TRACKING, kthena.KTHENA_V0, kthena.KTHENA_V1)}
 NAN = float("nan")

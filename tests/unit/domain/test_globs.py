@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.globs import matches_any, path_matches
+from reconciler.domain.identity import matches_any, path_matches
 
 SEGMENT = st.text(alphabet="ab.-_[](){}+^$|\\* ?", min_size=1, max_size=5)
 

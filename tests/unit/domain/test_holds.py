@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.holds import Hold, HoldKind, hold_of
-from reconciler.domain.measured.answers import Absence, NoAnswer
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / ".github" / "docs" / "holds.md").read_text()

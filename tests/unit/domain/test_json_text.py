@@ -2,7 +2,7 @@ import tracemalloc
 
 import pytest
 
-from reconciler.domain.json_text import parse_json
+from reconciler.domain.answers import parse_json
 
 
 def peak_bytes(body: bytes, most_values: int) -> int:

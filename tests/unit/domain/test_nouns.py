@@ -5,17 +5,14 @@ import math
 
 import pytest
 
-from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity, finding_of
+from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity, Source, SourceKind, finding_of
 from reconciler.domain.inventory import Accelerator, Allocation, Catalog
 from reconciler.domain.plan import SloProjection
-from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.profiles import PerformanceProfile, SloTarget
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
-from reconciler.domain.provenance import Source, SourceKind
 from reconciler.domain.recording import fingerprint_of
-from reconciler.domain.requirements import Bounds, Requirement, Segment
-from reconciler.domain.service_classes import SloTarget
+from reconciler.domain.requirements import Bounds, Requirement, Segment, Solution, SolveStatus
 from reconciler.domain.settings import ClusterSettings, SecretRef
-from reconciler.domain.solutions import Solution, SolveStatus
 from reconciler.errors import InputError
 
 KEY = ResourceKey(cluster="prod", namespace="llm", kind="VariantAutoscaling", name="llama")

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.forge.github.client import GitHubClient
-from reconciler.forge.github.pull_requests import GitHub
-from reconciler.forge.gitlab.client import GitLabClient
-from reconciler.forge.gitlab.merge_requests import GitLab
-from reconciler.forge.local.pull_requests import Local
+from reconciler.forge.github import GitHub, GitHubClient
+from reconciler.forge.gitlab import GitLab, GitLabClient
+from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import Forge, parse_nested_remote, parse_remote
 from tests.servers.forge_server import START_S
 from tests.servers.git_workshop import run_git

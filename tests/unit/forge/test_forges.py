@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 
 from reconciler.domain.proposals import ProposalState
-from reconciler.forge.marker import Marker, MarkerState, read_marker, with_outcome, withdrawn, write_marker
-from reconciler.forge.merging import MergeState
-from reconciler.forge.proposals import proposal_of
-from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequest, PullRequestState
-from reconciler.forge.reviews import CommitStatus, Verdict
+from reconciler.forge.marker import Marker, MarkerState, proposal_of, read_marker, with_outcome, withdrawn, write_marker
+from reconciler.forge.pull_requests import (
+    NEUTRAL_IDENTITY,
+    CommitStatus,
+    MergeState,
+    PullRequest,
+    PullRequestState,
+    Verdict,
+)
 from tests.servers.git_workshop import run_git
 
 HEAD = "reconciler/prod-llm-0a1b2c3d"

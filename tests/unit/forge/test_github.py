@@ -8,9 +8,8 @@ import pytest
 
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
-from reconciler.forge.github.answers import pull_request_of
-from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequestState
-from reconciler.forge.reviews import CommitStatus, Verdict
+from reconciler.forge.github import pull_request_of
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, CommitStatus, PullRequestState, Verdict
 from tests.servers.forge_server import Answer, Fault
 from tests.servers.git_workshop import run_git
 from tests.servers.scripted import reply, serve_script

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import ConfigurationError, RivalRunError
-from reconciler.forge.merging import MergeAnswer, MergeState
-from reconciler.forge.pull_requests import PullRequestState
+from reconciler.forge.pull_requests import MergeAnswer, MergeState, PullRequestState
 from tests.servers.git_workshop import run_git
 
 HEAD = "reconciler/prod-llm-auto"

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
-from reconciler.forge.gitlab.answers import pull_request_of
+from reconciler.forge.gitlab import pull_request_of
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, PullRequestState
 from tests.servers.forge_server import Answer, Fault
 from tests.servers.git_workshop import run_git

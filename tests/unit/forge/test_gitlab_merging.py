@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.errors import ConfigurationError, RivalRunError
-from reconciler.forge.gitlab.merge_requests import GitLab
-from reconciler.forge.merging import MergeAnswer, MergeState
-from reconciler.forge.pull_requests import PullRequest, PullRequestState
+from reconciler.forge.gitlab import GitLab
+from reconciler.forge.pull_requests import MergeAnswer, MergeState, PullRequest, PullRequestState
 from tests.servers.forge_server import LoggedRequest, StoredPullRequest, StoredRepository
 from tests.servers.git_workshop import run_git
 from tests.servers.gitlab import GitLabServer

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ConfigurationError, TransientError
-from reconciler.forge.local.pull_requests import Local
+from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
-from reconciler.http.limits import Clock
+from reconciler.http.messages import Clock
 
 NOON_S = 1_795_176_000.0
 """2026-11-20 12:00 UTC."""

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.promises import Promise, PromisedLatency
-from reconciler.domain.proposals import ProposedChange
+from reconciler.domain.proposals import Promise, PromisedLatency, ProposedChange
 from reconciler.forge.marker import (
     CLOSING,
     MAX_JSON_LENGTH,

@@ -6,8 +6,7 @@ import pytest
 
 from reconciler.domain.proposals import ProposalState, ProposedChange
 from reconciler.domain.settings import Identity
-from reconciler.forge.marker import Marker, MarkerState, write_marker
-from reconciler.forge.proposals import decision_of_commit, proposal_of, with_pushes
+from reconciler.forge.marker import Marker, MarkerState, decision_of_commit, proposal_of, with_pushes, write_marker
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
 
 OURS = Identity(name="Reconciler", email="reconciler@example.com")

@@ -6,9 +6,9 @@ import pytest
 
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError
-from reconciler.forge.github.pull_requests import api_url
-from reconciler.forge.gitlab.merge_requests import GitLab
-from reconciler.forge.gitlab.merge_requests import api_url as gitlab_api_url
+from reconciler.forge.github import api_url
+from reconciler.forge.gitlab import GitLab
+from reconciler.forge.gitlab import api_url as gitlab_api_url
 from reconciler.forge.pull_requests import RepositoryAddress, parse_nested_remote, parse_remote
 from reconciler.forge.registry import ForgeToken, forge_for, kind_of
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.forge.review_marker import ReviewMarker, is_marked, read_review_marker, write_review_marker
+from reconciler.forge.marker import ReviewMarker, is_marked, read_review_marker, write_review_marker
 
 MARKER = ReviewMarker(head="a" * 40, base="b" * 40, told="c" * 64, needed={"prod/chat/llama": 20})
 

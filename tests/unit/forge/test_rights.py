@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.forge.rights import Rights
+from reconciler.forge.pull_requests import Rights
 from tests.servers.gitlab import protection
 from tests.unit.forge.conftest import FULL_NAME, GitHubStage, GitLabStage
 

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.settings import Identity
 from reconciler.git.clone import Clone, clone_base
-from reconciler.git.remotes import GitToken
+from reconciler.git.command import GitToken
 from tests.servers.git_http import GitServer, is_available, serve_git
 from tests.servers.git_workshop import Workshop, copy_workshop, open_workshop
 

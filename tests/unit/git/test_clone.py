@@ -6,7 +6,7 @@ import pytest
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, InputError, RivalRunError, TransientError
 from reconciler.git.clone import Clone, clone_base
-from reconciler.git.log import read_log
+from reconciler.git.history import read_log
 from reconciler.git.repository import EntryKind, open_directory
 from tests.servers.git_workshop import MANIFEST, ODD_PATH, Workshop, run_git
 

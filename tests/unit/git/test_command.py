@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ConfigurationError
-from reconciler.git.environment import build_environment
-from reconciler.git.remotes import GitToken, open_remote
+from reconciler.git.command import GitToken, build_environment, open_remote
 from reconciler.git.repository import open_directory
 from tests.servers.git_workshop import Workshop
 

@@ -5,8 +5,7 @@ import pytest
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, InputError
 from reconciler.git.clone import clone_base
-from reconciler.git.commits import create_bare
-from reconciler.git.repository import open_directory
+from reconciler.git.repository import create_bare, open_directory
 from tests.servers.git_workshop import run_git
 
 FILES = {"README.md": b"# Fleet\n", "clusters/prod/llama.yaml": b"kind: Deployment\r\n"}

@@ -3,8 +3,7 @@ import base64
 import pytest
 
 from reconciler.errors import ConfigurationError
-from reconciler.git.command import shorten
-from reconciler.git.remotes import GitToken
+from reconciler.git.command import GitToken, shorten
 from reconciler.http.redaction import Redactor
 
 CREDENTIALS = GitToken(username="robot", token="s3cr+t/tok en")

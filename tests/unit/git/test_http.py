@@ -17,9 +17,9 @@ import pytest
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.git.clone import Clone, clone_base
-from reconciler.git.remotes import GitToken, open_remote
+from reconciler.git.command import GitToken, open_remote
+from reconciler.http.messages import TRAFFIC
 from reconciler.http.redaction import secret_forms
-from reconciler.http.traffic import TRAFFIC
 from tests.servers.git_http import Fault, GitServer, serve_git
 from tests.servers.git_workshop import MANIFEST, Workshop, run_git
 from tests.servers.scripted import Respond, serve_script

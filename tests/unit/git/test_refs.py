@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import ConfigurationError
-from reconciler.git.refs import branch_ref, check_branch_name, check_object_id, is_branch_name
+from reconciler.git.repository import branch_ref, check_branch_name, check_object_id, is_branch_name
 
 HOSTILE = [
     "",

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ConfigurationError
-from reconciler.git.remotes import open_remote
+from reconciler.git.command import open_remote
 
 
 @pytest.mark.parametrize(

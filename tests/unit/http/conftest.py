@@ -6,9 +6,17 @@ from contextlib import ExitStack
 import pytest
 
 from reconciler.http.door import Door
-from reconciler.http.failures import Failure, FailureKind, FailurePlace
-from reconciler.http.limits import Clock, Limits
-from reconciler.http.messages import Credentials, Request, Response, bearer
+from reconciler.http.messages import (
+    Clock,
+    Credentials,
+    Failure,
+    FailureKind,
+    FailurePlace,
+    Limits,
+    Request,
+    Response,
+    bearer,
+)
 from reconciler.http.redaction import Redactor
 from tests.servers.scripted import Respond, ScriptedServer, SteppedClock, serve_script
 

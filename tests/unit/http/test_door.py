@@ -15,10 +15,18 @@ from typing import Any
 import pytest
 
 from reconciler.errors import ConfigurationError, TransientError
-from reconciler.http.connections import Watchdog
-from reconciler.http.failures import Failure, FailureKind
-from reconciler.http.limits import MIB, Clock, Limits
-from reconciler.http.messages import Credentials, Request, Response, check_sendable
+from reconciler.http.door import Watchdog
+from reconciler.http.messages import (
+    MIB,
+    Clock,
+    Credentials,
+    Failure,
+    FailureKind,
+    Limits,
+    Request,
+    Response,
+    check_sendable,
+)
 from tests.servers.scripted import Respond, in_turn, reply, send, send_raw
 from tests.unit.http.conftest import CANARY, credentials
 

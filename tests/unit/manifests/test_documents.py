@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import InputError
-from reconciler.manifests.composer import Value
-from reconciler.manifests.documents import Document, parse_documents, parse_readable
+from reconciler.manifests.documents import Document, Value, parse_documents, parse_readable
 from reconciler.manifests.wording import format_field
 
 

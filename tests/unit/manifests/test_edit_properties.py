@@ -9,8 +9,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from reconciler.errors import InputError
-from reconciler.manifests.composer import Value
-from reconciler.manifests.documents import parse_documents, parse_readable
+from reconciler.manifests.documents import Value, parse_documents, parse_readable
 from reconciler.manifests.editing import apply_edits
 from reconciler.manifests.edits import EditRefused, InsertBlock, InsertItem, ReplaceBlock, SetScalar
 from reconciler.manifests.wording import Field

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.quantities import QUANTITIES
 from tests.servers.variants import make_variant as _variant

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, HeldBody, NoAnswer, Query, Sample
+from reconciler.domain.answers import Absence, Answer, AnswerStatus, HeldBody, NoAnswer, Query, Sample
 from reconciler.metrics.answers import decode, warnings_of
 
 QUERY = Query(cluster="prod", quantity="running", text="up", start_s=0.0, end_s=0.0)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.measured.answers import Absence, Answer, NoAnswer
-from reconciler.domain.measured.observed import ClusterNode, DevicesSeen, Holding
+from reconciler.domain.answers import Absence, Answer, NoAnswer
+from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.devices import DeviceNames, device_queries
 from reconciler.metrics.observed import read_observed

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Absence, NoAnswer
-from reconciler.domain.measured.observed import Observed
-from reconciler.domain.measured.replicas import ReplicaMetrics
+from reconciler.domain.observed import Observed, ReplicaMetrics
 from reconciler.domain.settings import Settings
 from reconciler.metrics.observed import read_observed
 

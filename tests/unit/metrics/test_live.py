@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.domain.answers import Absence, Answer, AnswerStatus, HeldBody, NoAnswer, Query
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, HeldBody, NoAnswer, Query
-from reconciler.domain.measured.replicas import LiveReplicas
+from reconciler.domain.observed import LiveReplicas
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.history import watched_target
 from reconciler.metrics.observed import read_observed

@@ -9,9 +9,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from reconciler.domain.measured.answers import Absence, NoAnswer
-from reconciler.domain.measured.loads import ArrivalSource, Load, Observation
-from reconciler.domain.measured.observed import Observed
+from reconciler.domain.answers import Absence, NoAnswer
+from reconciler.domain.observed import ArrivalSource, Load, Observation, Observed
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.observed import read_observed
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from reconciler.domain.measured.answers import Absence, Answer, AnswerStatus, HeldBody, NoAnswer, Query
+from reconciler.domain.answers import Absence, Answer, AnswerStatus, HeldBody, NoAnswer, Query
 from reconciler.metrics.answers import Matrix, decode_matrix, warnings_of
 
 QUERY = Query(cluster="prod", quantity="running", text="up", start_s=0.0, end_s=60.0, step_s=15.0)

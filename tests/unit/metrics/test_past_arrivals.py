@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, NoAnswer, Query
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, NoAnswer, Query
-from reconciler.domain.measured.loads import PastArrivals
+from reconciler.domain.observed import PastArrivals
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.observed import read_observed
 from reconciler.metrics.quantities import Name

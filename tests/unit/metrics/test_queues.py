@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.measured.replicas import UpstreamQueue
+from reconciler.domain.observed import UpstreamQueue
 from reconciler.domain.settings import Settings
 from reconciler.metrics.observed import read_observed
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from reconciler.domain.measured.answers import Query
+from reconciler.domain.answers import Query
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.answers import grid_of
 from reconciler.metrics.engines.serving_engine import SELDOM

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.observed import Trace
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.observed import read_observed
 from tests.servers.traces import read_traces

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.metric_targets import (
     Backend,
     Generation,

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.measured.answers import Absence, NoAnswer
-from reconciler.domain.measured.loads import Load
-from reconciler.domain.measured.observed import Observed
+from reconciler.domain.answers import Absence, NoAnswer
+from reconciler.domain.observed import Load, Observed
 from reconciler.domain.settings import Settings
 from reconciler.metrics.observed import read_observed
 

@@ -10,8 +10,7 @@ import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement, Segment
-from reconciler.domain.solutions import Solution
+from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement, Segment, Solution
 from reconciler.optimizer.separable import transition_value
 
 NAMES = ("a", "b", "c", "d")

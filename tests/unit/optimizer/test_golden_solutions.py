@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.requirements import Problem
-from reconciler.domain.solutions import SolveStatus
+from reconciler.domain.requirements import Problem, SolveStatus
 from reconciler.domain.units import S_PER_MINUTE
 from reconciler.optimizer.separable import SeparableSolver
 

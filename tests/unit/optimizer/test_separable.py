@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.decision.solvers import SOLVERS
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.requirements import Bounds, Problem
-from reconciler.domain.solutions import SolveStatus
-from reconciler.optimizer import SOLVERS
+from reconciler.domain.requirements import Bounds, Problem, SolveStatus
 from reconciler.optimizer import separable as cover
 from reconciler.optimizer.separable import SeparableSolver
 

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.proposals import ProposedChange
-from reconciler.forge.local.pull_requests import Local
+from reconciler.forge.local import Local
 from reconciler.forge.marker import MarkerState, read_marker, write_marker
 from reconciler.forge.pull_requests import PullRequestState
 from reconciler.metrics.quantities import Name

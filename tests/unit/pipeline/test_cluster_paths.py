@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.errors import ConfigurationError
 from reconciler.metrics.quantities import Name
 from reconciler.pipeline.observe import read_files, refuse_several_clusters

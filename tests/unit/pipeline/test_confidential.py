@@ -6,9 +6,8 @@ import zipfile
 import pytest
 
 from reconciler.domain.recording import ManifestFile
-from reconciler.pipeline.confidential import find_confidential, warning_of
 from reconciler.pipeline.recording import read_recording
-from reconciler.pipeline.run import prepare
+from reconciler.pipeline.run import find_confidential, prepare, warning_of
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.document import plan_json
 from tests.servers.desk import QUIET, Desk

@@ -1,7 +1,7 @@
 """Every kind of hold has a cure, or is none to be cured."""
 
 from reconciler.domain.holds import HoldKind
-from reconciler.pipeline.doctor.cures import CURES
+from reconciler.pipeline.doctor_metrics import CURES
 
 
 def test_every_kind_of_hold_says_what_to_do_or_that_there_is_nothing() -> None:

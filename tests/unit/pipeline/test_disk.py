@@ -7,9 +7,9 @@ import pytest
 
 from reconciler.domain.identity import Severity
 from reconciler.errors import ConfigurationError
-from reconciler.pipeline.unread import MAX_READ_BYTES
-from reconciler.pipeline.validation import disk
-from reconciler.pipeline.validation.disk import find_root, read_disk
+from reconciler.pipeline import validate as disk
+from reconciler.pipeline.observe import MAX_READ_BYTES
+from reconciler.pipeline.validate import find_root, read_disk
 
 
 def write(folder: Path, *paths: str) -> None:

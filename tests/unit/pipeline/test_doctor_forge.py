@@ -5,10 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.domain.reported.checkup import Level
-from reconciler.forge.pull_requests import Forge
-from reconciler.forge.rights import Rights
-from reconciler.pipeline.doctor.forge import check_forge
+from reconciler.domain.reports import Level
+from reconciler.forge.pull_requests import Forge, Rights
+from reconciler.pipeline.doctor import check_forge
 
 ALL = Rights(allows_auto_merge=True)
 

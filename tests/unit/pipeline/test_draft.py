@@ -10,7 +10,7 @@ import yaml
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.proposals import MovedFile
 from reconciler.manifests.edits import EditRefused, SetScalar
-from reconciler.pipeline.drafting.open_documents import FileEdit, write_edits
+from reconciler.pipeline.edits import FileEdit, write_edits
 from reconciler.pipeline.run import Prepared
 from tests.servers.answers import Replica, answering
 from tests.servers.desk import BUSY, BUSY_TWICE, GRANITE, QUIET, QWEN, Desk, llama
@@ -156,7 +156,7 @@ def test_what_fits_no_file_beside_others_is_refused_and_they_go_on(desk: Desk, m
 
     desk.write(DEPLOYMENT, f"{LINES}---\n{LINES.replace('llama', 'other')}")
     others = add_other(desk)
-    monkeypatch.setattr("reconciler.pipeline.drafting.desk.write_edits", refuse_two)
+    monkeypatch.setattr("reconciler.pipeline.desk.write_edits", refuse_two)
     prepared = desk.plan(answering(*llama(110.0), *others, replace(GRANITE, per_s=12.0), QWEN))
     assert "clusters/prod/code/granite.yaml" in written(prepared)
     outcomes = {each.variant.name: each.outcome for each in prepared.plan.decisions}

@@ -10,7 +10,7 @@ from reconciler.config.learned_file import FIRST_LINE, render_learned
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import Repository, open_directory
-from reconciler.pipeline.profiles_file import ProfilesFile, find_profiles_file, is_extended, merge_profiles
+from reconciler.pipeline.work_tree import ProfilesFile, find_profiles_file, is_extended, merge_profiles
 from tests.servers.desk import Desk
 
 PATH = ".reconciler/profiles.yaml"

@@ -10,12 +10,8 @@ import yaml
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import check_settings
 from reconciler.errors import ConfigurationError
-from reconciler.pipeline.init.clusters import infer_clusters
-from reconciler.pipeline.init.generated import Fate, GeneratedFile
-from reconciler.pipeline.init.jobs import Wishes
-from reconciler.pipeline.init.looking import look
-from reconciler.pipeline.init.run import InitRequest, InitResult, init
-from reconciler.pipeline.stamps import is_untouched
+from reconciler.pipeline.init import Fate, GeneratedFile, InitRequest, InitResult, Wishes, infer_clusters, init, look
+from reconciler.pipeline.work_tree import is_untouched
 from tests.servers.desk import NOW_S, Desk
 
 ROOT = Path(__file__).parents[3]

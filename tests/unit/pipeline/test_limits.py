@@ -5,9 +5,9 @@ from itertools import cycle
 
 import pytest
 
-from reconciler.forge.local.pull_requests import Local
-from reconciler.forge.proposals import PUSHES
-from reconciler.http.limits import Clock
+from reconciler.forge.local import Local
+from reconciler.forge.marker import PUSHES
+from reconciler.http.messages import Clock
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Ask

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from reconciler.domain.proposals import Part
-from reconciler.forge.github.client import GitHubClient
-from reconciler.forge.github.pull_requests import GitHub
-from reconciler.forge.gitlab.client import GitLabClient
-from reconciler.forge.gitlab.merge_requests import GitLab
+from reconciler.forge.github import GitHub, GitHubClient
+from reconciler.forge.gitlab import GitLab, GitLabClient
 from reconciler.forge.marker import read_marker
 from reconciler.forge.pull_requests import Forge, PullRequest, PullRequestState, RepositoryAddress
-from reconciler.pipeline.group_states import Operation
+from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Ask
 from tests.servers.desk import BUSY, BUSY_TWICE, GRANITE, PEAK, QUIET, QWEN, Desk

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.measured.answers import Answer, Query
+from reconciler.domain.answers import Answer, Query
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import TransientError
-from reconciler.forge.local.pull_requests import Local
+from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import PullRequest
 from reconciler.metrics.quantities import (
     CLUSTER_LABEL,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.staging.branches import head_branch, undivided_branch
+from reconciler.decision.staged_plan import head_branch, undivided_branch
 from reconciler.domain.proposals import Part
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
-from reconciler.forge.local.pull_requests import Local
+from reconciler.forge.local import Local
 from reconciler.forge.marker import read_marker, withdrawn
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
 from reconciler.git.clone import clone_base

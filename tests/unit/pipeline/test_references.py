@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.config.environment import Flags
 from reconciler.domain.identity import Severity
-from reconciler.pipeline.validation.validate import validate_commit, validate_paths
+from reconciler.pipeline.validate import validate_commit, validate_paths
 from tests.servers.answers import answering
 from tests.servers.desk import Desk
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT

@@ -10,9 +10,9 @@ from reconciler.domain.proposals import ProposalState
 from reconciler.domain.settings import Settings
 from reconciler.errors import TransientError
 from reconciler.git.clone import Clone
-from reconciler.pipeline.group_states import Operation
+from reconciler.pipeline.base_history import note_reverts
 from reconciler.pipeline.observe import observe
-from reconciler.pipeline.reverts import note_reverts
+from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import RunResult
 from tests.servers.desk import BUSY, NOW_S, PEAK, QUIET, Desk
 from tests.servers.git_workshop import run_git

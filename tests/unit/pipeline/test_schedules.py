@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.repository import open_directory
-from reconciler.pipeline.doctor.schedules import find_pipeline_job, find_schedules, gap_s
+from reconciler.pipeline.doctor import find_pipeline_job, find_schedules, gap_s
 from tests.servers.git_workshop import open_workshop
 
 CRON_JOB = """\

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.errors import ConfigurationError
-from reconciler.forge.local.pull_requests import Local
+from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY
 from reconciler.git.clone import Clone
 from reconciler.pipeline.run import plan

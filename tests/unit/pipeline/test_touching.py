@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.proposals import ChangeSet, Part
-from reconciler.pipeline.drafting.touching import find_touching
+from reconciler.pipeline.draft import find_touching
 
 BASE = "".join(f"line {number}\n" for number in range(9)).encode()
 

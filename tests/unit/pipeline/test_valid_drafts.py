@@ -8,8 +8,9 @@ from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import Outcome
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.settings import ClusterSettings, Settings
-from reconciler.pipeline.drafting import checking, draft
-from reconciler.pipeline.drafting.checking import Checker
+from reconciler.pipeline import draft
+from reconciler.pipeline import draft as checking
+from reconciler.pipeline.draft import Checker
 from tests.servers.desk import BUSY, BUSY_TWICE, Desk
 
 DEPLOYMENT, GRANITE = "clusters/prod/chat/deployment.yaml", "clusters/prod/code/granite.yaml"

@@ -8,8 +8,11 @@ import pytest
 from reconciler.config.environment import Flags
 from reconciler.domain.identity import Severity
 from reconciler.errors import ConfigurationError
-from reconciler.pipeline.validation import disk, known_names, synced_configuration, validate
-from reconciler.pipeline.validation.validate import CheckedFiles, validate_commit, validate_paths
+from reconciler.pipeline import references as known_names
+from reconciler.pipeline import references as synced_configuration
+from reconciler.pipeline import validate
+from reconciler.pipeline import validate as disk
+from reconciler.pipeline.validate import CheckedFiles, validate_commit, validate_paths
 from reconciler.resources import objects as undecided
 from reconciler.snapshot import variants as cost_order
 from tests.servers.desk import Desk
@@ -225,7 +228,7 @@ def test_a_field_by_which_nothing_is_decided_is_a_note_that_fails_nothing(desk: 
         validate.CONFIGURATION,
         validate.UNREADABLE,
         disk.UNREAD,
-        synced_configuration.RULE,
+        synced_configuration.RULE_OF_SYNCED_CONFIGURATION,
         cost_order.RULE,
         undecided.RULE,
         known_names.RULE,

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.globs import path_matches
+from reconciler.domain.identity import path_matches
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.placement.fleet import Fleet, build_fleet
 from reconciler.placement.markers import read_markers
-from reconciler.placement.paths import is_kustomization
-from reconciler.placement.repository import ManifestRepository
+from reconciler.placement.repository import ManifestRepository, is_kustomization
 
 Build = Callable[..., Fleet]
 CASES = Path(__file__).parents[2] / "testdata" / "clusters"

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.identity import Place
 from reconciler.domain.workloads import DisruptionBudget
-from reconciler.placement.disruption import why_not_rolled
+from reconciler.placement.rollouts import why_not_rolled
 from tests.unit.placement.conftest import Build
 
 

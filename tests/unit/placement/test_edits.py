@@ -11,9 +11,8 @@ from reconciler.manifests.editing import edit_file
 from reconciler.manifests.edits import Edit, EditRefused, InsertBlock, SetEmbedded, SetScalar
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import helm_place
-from reconciler.placement.origins import ValueOrigin
-from reconciler.placement.overlays import overlay_insertion
-from reconciler.placement.places import EffectivePlace, effective_place
+from reconciler.placement.objects import ValueOrigin
+from reconciler.placement.places import EffectivePlace, effective_place, overlay_insertion
 
 Build = Callable[..., Fleet]
 REPLICAS = ("spec", "replicas")

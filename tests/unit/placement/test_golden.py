@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.manifests.composer import Value
-from reconciler.manifests.documents import parse_documents
+from reconciler.manifests.documents import Value, parse_documents
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import helm_place
 from reconciler.placement.ownership import owners_of

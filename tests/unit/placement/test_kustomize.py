@@ -7,9 +7,8 @@ import pytest
 from reconciler.domain.identity import ResourceKey
 from reconciler.manifests.documents import parse_documents
 from reconciler.placement.fleet import Fleet
-from reconciler.placement.kustomize.build import BuildBudget, Builder
-from reconciler.placement.objects import BuiltObject
-from reconciler.placement.origins import OriginKind
+from reconciler.placement.kustomize_build import BuildBudget, Builder
+from reconciler.placement.objects import BuiltObject, OriginKind
 from reconciler.placement.repository import ManifestRepository
 
 Build = Callable[..., Fleet]

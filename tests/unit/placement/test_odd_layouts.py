@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.placement.application_sets import may_be
+from reconciler.placement.deployers import may_be
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import helm_place
 from reconciler.placement.ownership import owners_of, possible_owners

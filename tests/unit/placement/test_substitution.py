@@ -6,8 +6,7 @@ from typing import cast
 
 import pytest
 
-from reconciler.placement.deployers import Deployer
-from reconciler.placement.substitution import substitute
+from reconciler.placement.deployers import Deployer, substitute
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.policy.cases import GivenSection, run_cases
+from reconciler.policy.files import read_policy
 from reconciler.policy.judging import RuleBook
-from reconciler.policy.reading.files import read_policy
 
 FOLDER = Path(__file__).parents[3] / "policies"
 PAGE = (FOLDER / "README.md").read_text().split("## Test them")[1].split("## Presets")[0]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.policy.expressions import BOOL, INT, VARIABLES, compiled
-from reconciler.policy.reading.files import read_policy
+from reconciler.policy.expression_rules import BOOL, INT, VARIABLES, compiled
+from reconciler.policy.files import read_policy
 
 PAGE = (Path(__file__).parents[3] / "policies" / "README.md").read_text()
 HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"

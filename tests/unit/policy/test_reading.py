@@ -26,7 +26,7 @@ from reconciler.domain.rules import (
     Window,
 )
 from reconciler.domain.settings import Settings
-from reconciler.policy.reading.files import ReadPolicy, join_policies, read_policy
+from reconciler.policy.files import ReadPolicy, join_policies, read_policy
 from reconciler.policy.registry import KINDS
 from reconciler.resources.validation import described_fields
 

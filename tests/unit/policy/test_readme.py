@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from reconciler.domain.rules import Scope
-from reconciler.policy.reading.files import read_policy
-from reconciler.policy.reading.scopes import ScopeSection
+from reconciler.policy.files import ScopeSection, read_policy
 from reconciler.policy.registry import KINDS
 
 FOLDER = Path(__file__).parents[3] / "policies"

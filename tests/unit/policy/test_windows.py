@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from reconciler.domain.rules import Window
-from reconciler.policy.windows import find_cron_flaw, open_until
+from reconciler.policy.values import find_cron_flaw, open_until
 
 BERLIN = "Europe/Berlin"
 

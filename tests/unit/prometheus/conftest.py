@@ -6,10 +6,10 @@ from typing import Protocol
 
 import pytest
 
-from reconciler.domain.measured.answers import Query
+from reconciler.domain.answers import Query
 from reconciler.domain.settings import PrometheusSettings, SecretRef
 from reconciler.errors import ConfigurationError
-from reconciler.http.limits import Limits
+from reconciler.http.messages import Limits
 from reconciler.prometheus.client import PrometheusClient
 from tests.servers.scripted import Respond, ScriptedServer, SteppedClock, reply, serve_script
 

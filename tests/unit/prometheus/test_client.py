@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.measured.answers import Answer, AnswerStatus, Query
+from reconciler.domain.answers import Answer, AnswerStatus, Query
 from reconciler.domain.settings import BasicAuth, PrometheusSettings, SecretRef, Tls
 from reconciler.errors import ConfigurationError
-from reconciler.http.limits import Limits
+from reconciler.http.messages import Limits
 from reconciler.prometheus.client import PrometheusClient
 from tests.servers.scripted import in_turn
 

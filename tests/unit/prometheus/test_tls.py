@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.domain.measured.answers import AnswerStatus, Query
+from reconciler.domain.answers import AnswerStatus, Query
 from reconciler.domain.settings import PrometheusSettings, SecretRef, Tls
-from reconciler.http.limits import Limits
+from reconciler.http.messages import Limits
 from reconciler.prometheus.client import PrometheusClient
 
 OPENSSL = shutil.which("openssl") or ""

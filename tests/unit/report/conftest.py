@@ -11,7 +11,7 @@ import pytest
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.measured.loads import ArrivalSource, Load, Performance
+from reconciler.domain.observed import ArrivalSource, Load, Performance
 from reconciler.domain.plan import (
     Decision,
     GroupPlan,
@@ -23,7 +23,7 @@ from reconciler.domain.plan import (
     Verdict,
     VerdictKind,
 )
-from reconciler.domain.solutions import SolveStatus
+from reconciler.domain.requirements import SolveStatus
 from reconciler.domain.variant_forms import StatusShape
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.pull_request import pull_request_view

@@ -1,7 +1,6 @@
 """Figures and queries as people read them."""
 
-from reconciler.domain.identity import Place
-from reconciler.domain.provenance import Figure, Source, SourceKind
+from reconciler.domain.identity import Figure, Place, Source, SourceKind
 from reconciler.report.explain import figure_json, figure_lines, query_lines, value_text
 
 THRESHOLD = Figure(

@@ -1,7 +1,7 @@
 """Checks as lines and as JSON."""
 
 from reconciler.domain.identity import Place
-from reconciler.domain.reported.checkup import Cause, Check, Level, warning, well
+from reconciler.domain.reports import Cause, Check, Level, warning, well
 from reconciler.report.findings import checkup_json, checkup_text
 
 CHECKS = (

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.plan import Plan, TotalCost
-from reconciler.domain.solutions import Sensitivity, SharedUse
+from reconciler.domain.requirements import Sensitivity, SharedUse
 from reconciler.report.explain import explain_text
 from reconciler.report.summary import fleet_lines, prices
 from reconciler.report.text import plan_text

@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.plan import Plan
-from reconciler.domain.reported.gauges import ForecastRatio, OpenPullRequest, OwnGauge, RunOutcome, Savings
-from reconciler.domain.reported.outcomes import ChangeOutcome, MergedOutcome
+from reconciler.domain.proposals import ChangeOutcome, MergedOutcome
+from reconciler.domain.reports import ForecastRatio, OpenPullRequest, OwnGauge, RunOutcome, Savings
 from reconciler.report.gauges import LAST_SUCCESS, gauges_of
 
 MONITORING = Path(__file__).parents[3] / "templates" / "monitoring"

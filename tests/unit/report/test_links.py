@@ -9,12 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.identity import Place
+from reconciler.domain.identity import Figure, Place
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.plan import Decision, Outcome, Plan, Step
+from reconciler.domain.plan import DOCUMENTATION, AskedPrometheus, Decision, Outcome, Pages, Plan, Step
 from reconciler.domain.proposals import MovedFile
-from reconciler.domain.provenance import Figure
-from reconciler.domain.reported.pages import DOCUMENTATION, AskedPrometheus, Pages
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.pull_request import pull_request_view
 from reconciler.report.summary import labels_for

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.plan import Decision, Plan
-from reconciler.domain.reported.pages import Pages
+from reconciler.domain.plan import Decision, Pages, Plan
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.pull_request import pull_request_view
 

@@ -2,8 +2,8 @@
 
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import TotalCost
-from reconciler.domain.reported.review import Review
-from reconciler.forge.review_marker import ReviewMarker, read_review_marker, write_review_marker
+from reconciler.domain.reports import Review
+from reconciler.forge.marker import ReviewMarker, read_review_marker, write_review_marker
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.review import comment_view, reductions
 

@@ -6,9 +6,9 @@ import pytest
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.measured.loads import ArrivalSource, Load, Performance
+from reconciler.domain.observed import ArrivalSource, Load, Performance
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection, Step, Verdict, VerdictKind
-from reconciler.domain.solutions import ModelCoverage, SolveStatus
+from reconciler.domain.requirements import ModelCoverage, SolveStatus
 from reconciler.report import summary
 from reconciler.report.pull_request import commit_view, plan_view, pull_request_view
 from reconciler.report.text import plan_text

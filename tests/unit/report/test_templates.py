@@ -16,10 +16,8 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
 from reconciler.domain.proposals import MovedFile
 from reconciler.domain.variant_forms import StatusShape
-from reconciler.pipeline.init.configuration import ConfigurationView
-from reconciler.pipeline.init.jobs import JobView
-from reconciler.rendering.filters import FILTERS
-from reconciler.rendering.renderer import Renderer, shipped_templates
+from reconciler.pipeline.init import ConfigurationView, JobView
+from reconciler.rendering.renderer import FILTERS, Renderer, shipped_templates
 from reconciler.report.entries import (
     EntriesView,
     FieldsView,

@@ -1,9 +1,8 @@
 from collections.abc import Callable
 
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity
+from reconciler.domain.identity import Figure, Finding, ModelKey, Place, ResourceKey, Severity
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
-from reconciler.domain.provenance import Figure
 from reconciler.report.explain import Chain, SettingRow, explain_json, explain_text
 from reconciler.report.formatting import display_width
 from reconciler.report.text import plan_text

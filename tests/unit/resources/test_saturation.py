@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from reconciler.domain.identity import ModelKey
-from reconciler.domain.provenance import SourceKind
+from reconciler.domain.identity import ModelKey, SourceKind
 from reconciler.domain.saturation_rules import AnalyzerSettings, LimiterSettings, SaturationRules, ZeroRules
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.llmd.saturation import SaturationEntry, entries_for, saturation_for, zero_for

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.identity import Place
-from reconciler.domain.service_classes import SloTarget
+from reconciler.domain.profiles import SloTarget
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import ListedClass
 

@@ -8,7 +8,7 @@ from reconciler.domain.identity import Place
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.manifests.documents import parse_documents
-from reconciler.pipeline.drafting.open_documents import sheet_of, write_edits
+from reconciler.pipeline.edits import sheet_of, write_edits
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.variants import build_catalogs, join_variants
 

@@ -9,11 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from reconciler.domain.units import S_PER_MINUTE, cost_per_hour_from_cents, seconds_from_ms
-from reconciler.sizing.queueing.analysis import analyze
-from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.laws import decode_only
-from reconciler.sizing.queueing.rates import RateLimits, largest_rate, rate_range
-from reconciler.sizing.queueing.targets import Binding, Targets, mean_limit_s
+from reconciler.sizing.queueing_chain import analyze
+from reconciler.sizing.queueing_laws import Binding, ServiceCurves, Targets, decode_only, mean_limit_s
+from reconciler.sizing.queueing_rates import RateLimits, largest_rate, rate_range
 from tests.tools.decode_only_sizes import Demand, Profiles, Sizes, Terms, size
 
 TESTDATA = Path(__file__).parents[2] / "testdata" / "inferno"

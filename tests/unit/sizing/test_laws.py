@@ -9,11 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.queueing.analysis import QueueState, analyze
-from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.laws import decode_only, prefill_decode
-from reconciler.sizing.queueing.rates import RateLimits, largest_rate, largest_throughput, rate_range
-from reconciler.sizing.queueing.targets import Binding, Targets
+from reconciler.sizing.queueing_chain import QueueState, analyze
+from reconciler.sizing.queueing_laws import Binding, ServiceCurves, Targets, decode_only, prefill_decode
+from reconciler.sizing.queueing_rates import RateLimits, largest_rate, largest_throughput, rate_range
 
 batches = st.integers(1, 300)
 prompts = st.one_of(st.just(0), st.integers(1, 12000))

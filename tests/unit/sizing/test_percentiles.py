@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from scipy.stats import erlang
 
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.laws import decode_only, prefill_decode
-from reconciler.sizing.queueing.percentiles import expect_percentiles
-from reconciler.sizing.queueing.rates import RateLimits, largest_rate
-from reconciler.sizing.queueing.targets import Binding, Targets
+from reconciler.sizing.queueing_chain import expect_percentiles
+from reconciler.sizing.queueing_laws import Binding, ServiceCurves, Targets, decode_only, prefill_decode
+from reconciler.sizing.queueing_rates import RateLimits, largest_rate
 
 percentiles = st.sampled_from([50.0, 90.0, 95.0, 99.0, 99.9])
 alphas_s = st.floats(0.002, 0.1)

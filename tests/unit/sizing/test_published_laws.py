@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from reconciler.sizing.queueing.analysis import QueueState, analyze
-from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.laws import decode_only, prefill_decode
-from reconciler.sizing.queueing.rates import RateLimits, largest_rate, largest_throughput, rate_range
-from reconciler.sizing.queueing.targets import Targets
+from reconciler.sizing.queueing_chain import QueueState, analyze
+from reconciler.sizing.queueing_laws import ServiceCurves, Targets, decode_only, prefill_decode
+from reconciler.sizing.queueing_rates import RateLimits, largest_rate, largest_throughput, rate_range
 from tests.tools.decode_only_sizes import Profiles, max_batch, replicas_for
 
 TESTDATA = Path(__file__).parents[2] / "testdata" / "inferno"

@@ -8,12 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.queueing.analysis import QueueState, analyze
-from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.head import _solve_by_beta_function, _solve_by_recursion, solve_tail
-from reconciler.sizing.queueing.laws import decode_only
-from reconciler.sizing.queueing.rates import largest_rate, rate_range
-from reconciler.sizing.queueing.targets import Binding, Targets, mean_limit_s
+from reconciler.sizing.queueing_chain import (
+    QueueState,
+    _solve_by_beta_function,
+    _solve_by_recursion,
+    analyze,
+    solve_tail,
+)
+from reconciler.sizing.queueing_laws import Binding, ServiceCurves, Targets, decode_only, mean_limit_s
+from reconciler.sizing.queueing_rates import largest_rate, rate_range
 
 batches = st.integers(1, 600)
 alphas_s = st.floats(1e-4, 1.0)

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.sizing.queueing.analysis import analyze
-from reconciler.sizing.queueing.laws import decode_only
-from reconciler.sizing.queueing.targets import Targets
+from reconciler.sizing.queueing_chain import analyze
+from reconciler.sizing.queueing_laws import Targets, decode_only
 from tests.tools.decode_only_sizes import Demand, Profiles, Sizes, Terms, max_batch, replicas_for, size
 
 

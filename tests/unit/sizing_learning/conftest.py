@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.observed import Trace
 from reconciler.domain.profiles import PerformanceProfile
 
 WINDOW_S = 60.0

@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.observed import Trace
 from reconciler.domain.profiles import SERIAL_PREFILL
-from reconciler.sizing.learning.fit import Fit
-from reconciler.sizing.learning.fitting import fit_profile
-from reconciler.sizing.learning.samples import EngineLimits, samples_of
-from reconciler.sizing.queueing.laws import serial_prefill
-from reconciler.sizing.queueing.rates import RateLimits, largest_rate
-from reconciler.sizing.queueing.targets import Binding, Targets
+from reconciler.sizing.learning import Fit, fit_profile
+from reconciler.sizing.learning_lines import EngineLimits, samples_of
+from reconciler.sizing.queueing_laws import Binding, Targets, serial_prefill
+from reconciler.sizing.queueing_rates import RateLimits, largest_rate
 from tests.servers.chunked_engine import WINDOW_S, ChunkedEngine, Requests, Series
 
 VARIANT = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.observed import Trace
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.learning.contradiction import (
+from reconciler.sizing.profile_checks import (
     Contradiction,
     Forecast,
     Measure,
@@ -16,11 +16,9 @@ from reconciler.sizing.learning.contradiction import (
     loads_beside,
     stretches_of,
 )
-from reconciler.sizing.queueing.analysis import analyze
-from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.laws import serial_prefill
-from reconciler.sizing.queueing.rates import largest_rate
-from reconciler.sizing.queueing.targets import Targets
+from reconciler.sizing.queueing_chain import analyze
+from reconciler.sizing.queueing_laws import ServiceCurves, Targets, serial_prefill
+from reconciler.sizing.queueing_rates import largest_rate
 from tests.servers.chunked_engine import WINDOW_S, ChunkedEngine, Requests, Series
 
 VARIANT = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama")

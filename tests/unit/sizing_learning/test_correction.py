@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.observed import Trace
 from reconciler.domain.profiles import Learning, PerformanceProfile
-from reconciler.sizing.learning.correction import correct
-from reconciler.sizing.learning.coverage import why_outside
+from reconciler.sizing.learning import why_outside
+from reconciler.sizing.profile_checks import correct
 
 Series = dict[str, tuple[float, ...]]
 TraceOf = Callable[..., Trace]

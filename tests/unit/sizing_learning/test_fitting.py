@@ -6,12 +6,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.observed import Trace
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.learning.fit import Fit, Unfit
-from reconciler.sizing.learning.fitting import fit_profile
-from reconciler.sizing.learning.samples import Samples, samples_of
+from reconciler.sizing.learning import Fit, Unfit, fit_profile
+from reconciler.sizing.learning_lines import Samples, samples_of
 
 Series = dict[str, tuple[float, ...]]
 Play = Callable[..., Series]

@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.replicas import Trace
+from reconciler.domain.observed import Trace
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.learning.correction import correct
-from reconciler.sizing.learning.fit import Fit, Unfit
-from reconciler.sizing.learning.fitting import fit_profile
-from reconciler.sizing.learning.samples import Samples, samples_of
+from reconciler.sizing.learning import Fit, Unfit, fit_profile
+from reconciler.sizing.learning_lines import Samples, samples_of
+from reconciler.sizing.profile_checks import correct
 
 NAMES = ("itl", "ttft", "wait", "running", "waiting", "input_tokens", "output_tokens")
 HOSTILE = [math.nan, math.inf, -math.inf, -1.0, -0.0, 0.0, 5e-324, 1e-12, 1.0, 64.0, 1e9, 1e300, 1.7e308]

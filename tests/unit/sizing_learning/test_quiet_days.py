@@ -12,14 +12,11 @@ import numpy as np
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.replicas import Trace
-from reconciler.sizing.learning.fit import Fit
-from reconciler.sizing.learning.fitting import fit_profile
-from reconciler.sizing.learning.samples import EngineLimits, samples_of
-from reconciler.sizing.queueing.curves import ServiceCurves
-from reconciler.sizing.queueing.laws import prefill_decode, serial_prefill
-from reconciler.sizing.queueing.rates import largest_rate
-from reconciler.sizing.queueing.targets import Targets
+from reconciler.domain.observed import Trace
+from reconciler.sizing.learning import Fit, fit_profile
+from reconciler.sizing.learning_lines import EngineLimits, samples_of
+from reconciler.sizing.queueing_laws import ServiceCurves, Targets, prefill_decode, serial_prefill
+from reconciler.sizing.queueing_rates import largest_rate
 from tests.servers.chunked_engine import WINDOW_S, ChunkedEngine, Requests, Series
 
 VARIANT = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama")

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.measured.replicas import ReplicaMetrics, Role
-from reconciler.sizing.saturation.variants import VariantFacts
-from reconciler.sizing.wva.ballot import Ballot, Signal
-from reconciler.sizing.wva.latency_windows import ThroughputSample
-from reconciler.sizing.wva.votes import UpstreamReadings
+from reconciler.domain.observed import ReplicaMetrics, Role
+from reconciler.sizing.saturation_readings import VariantFacts
+from reconciler.upstream.wva import UpstreamReadings
+from reconciler.upstream.wva_analyzers import Ballot, Signal
+from reconciler.upstream.wva_throughput import ThroughputSample
 
 
 def key_of(name: str, namespace: str = "chat") -> ResourceKey:

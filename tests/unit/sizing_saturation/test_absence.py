@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.domain.observed import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.workloads import LaunchSettings
-from reconciler.sizing.saturation.answer import ModelReadings, ZeroRule
-from reconciler.sizing.saturation.compute_bound import WorkloadKey
-from reconciler.sizing.saturation.engine import size_saturation
-from reconciler.sizing.saturation.variants import StoredCapacity, VariantFacts
+from reconciler.sizing.saturation import ModelReadings, ZeroRule, size_saturation
+from reconciler.sizing.saturation_readings import StoredCapacity, VariantFacts, WorkloadKey
 
 Variant = Callable[..., VariantFacts]
 Readings = Callable[..., ModelReadings]

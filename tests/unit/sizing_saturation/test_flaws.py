@@ -7,19 +7,14 @@ from typing import Any
 import pytest
 
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.measured.replicas import ReplicaMetrics, Role, Trace, UpstreamQueue
+from reconciler.domain.observed import ReplicaMetrics, Role, Trace, UpstreamQueue
 from reconciler.domain.requirements import Bounds, Candidate, Problem
 from reconciler.optimizer.separable import SeparableSolver
-from reconciler.sizing.saturation.answer import SaturationAnswer, ZeroRule
-from reconciler.sizing.saturation.compute_bound import WorkloadKey
-from reconciler.sizing.saturation.engine import size_saturation
-from reconciler.sizing.saturation.replay import replay_bounds
-from reconciler.sizing.saturation.thresholds import layer_thresholds
-from reconciler.sizing.saturation.variants import StoredCapacity, VariantFacts
-from reconciler.sizing.wva.budgets import DeviceBudget
-from reconciler.sizing.wva.quotas import Quota
-from reconciler.sizing.wva.reproduction import reproduce_percent, reproduce_tokens
-from reconciler.sizing.wva.votes import UpstreamReadings
+from reconciler.sizing.saturation import SaturationAnswer, ZeroRule, size_saturation
+from reconciler.sizing.saturation_memory import replay_bounds
+from reconciler.sizing.saturation_readings import StoredCapacity, VariantFacts, WorkloadKey, layer_thresholds
+from reconciler.upstream.wva import UpstreamReadings, reproduce_percent, reproduce_tokens
+from reconciler.upstream.wva_limits import DeviceBudget, Quota
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]

@@ -8,23 +8,21 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
-from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.identity import Source, SourceKind
+from reconciler.domain.observed import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.saturation_rules import AnalyzerSettings, ThresholdLayer
 from reconciler.domain.workloads import LaunchSettings
-from reconciler.sizing.saturation.answer import ZeroRule
-from reconciler.sizing.saturation.compute_bound import WorkloadKey
-from reconciler.sizing.saturation.engine import size_saturation
-from reconciler.sizing.saturation.thresholds import layer_thresholds
-from reconciler.sizing.saturation.variants import MOST_REPLICAS, StoredCapacity, VariantFacts
-from reconciler.sizing.wva.budgets import DeviceBudget
-from reconciler.sizing.wva.cost_aware import cost_aware
-from reconciler.sizing.wva.latency_windows import ThroughputSample
-from reconciler.sizing.wva.quotas import Quota
-from reconciler.sizing.wva.reproduction import reproduce_percent, reproduce_tokens
-from reconciler.sizing.wva.rescale import Claim, divide
-from reconciler.sizing.wva.throughput import ThroughputReadings, analyze_throughput
-from reconciler.sizing.wva.votes import UpstreamReadings
+from reconciler.sizing.saturation import ZeroRule, size_saturation
+from reconciler.sizing.saturation_readings import (
+    MOST_REPLICAS,
+    StoredCapacity,
+    VariantFacts,
+    WorkloadKey,
+    layer_thresholds,
+)
+from reconciler.upstream.wva import UpstreamReadings, reproduce_percent, reproduce_tokens
+from reconciler.upstream.wva_limits import Claim, DeviceBudget, Quota, cost_aware, divide
+from reconciler.upstream.wva_throughput import ThroughputReadings, ThroughputSample, analyze_throughput
 
 Variant = Callable[..., VariantFacts]
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from reconciler.domain.measured.replicas import ReplicaMetrics
-from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.identity import Source, SourceKind
+from reconciler.domain.observed import ReplicaMetrics
 from reconciler.domain.saturation_rules import ThresholdLayer
-from reconciler.sizing.saturation.engine import size_saturation
-from reconciler.sizing.saturation.thresholds import LayeredThresholds, layer_thresholds
-from reconciler.sizing.saturation.variants import VariantFacts
-from reconciler.sizing.wva.reproduction import reproduce_percent, reproduce_tokens
-from reconciler.sizing.wva.votes import UpstreamReadings
+from reconciler.sizing.saturation import size_saturation
+from reconciler.sizing.saturation_readings import LayeredThresholds, VariantFacts, layer_thresholds
+from reconciler.upstream.wva import UpstreamReadings, reproduce_percent, reproduce_tokens
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]

@@ -5,10 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.replicas import ReplicaMetrics
-from reconciler.sizing.saturation.thresholds import layer_thresholds
-from reconciler.sizing.saturation.variants import VariantFacts
-from reconciler.sizing.wva.percent import PercentAnalysis, TransitionTest, analyze_percent, percent_targets
+from reconciler.domain.observed import ReplicaMetrics
+from reconciler.sizing.saturation_readings import VariantFacts, layer_thresholds
+from reconciler.upstream.wva_analyzers import PercentAnalysis, TransitionTest, analyze_percent, percent_targets
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]

@@ -9,13 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.replicas import ReplicaMetrics, Trace
+from reconciler.domain.observed import ReplicaMetrics, Trace
 from reconciler.domain.workloads import LaunchSettings
-from reconciler.sizing.saturation.compute_bound import BoundHistory, Origin, WorkloadKey
-from reconciler.sizing.saturation.replay import replay_bounds, replay_capacities
-from reconciler.sizing.saturation.thresholds import layer_thresholds
-from reconciler.sizing.saturation.tokens import replica_tokens
-from reconciler.sizing.saturation.variants import StoredCapacity, VariantFacts
+from reconciler.sizing.saturation_memory import replay_bounds, replay_capacities
+from reconciler.sizing.saturation_readings import (
+    BoundHistory,
+    Origin,
+    StoredCapacity,
+    VariantFacts,
+    WorkloadKey,
+    layer_thresholds,
+    replica_tokens,
+)
 
 Variant = Callable[..., VariantFacts]
 Key = Callable[..., ResourceKey]

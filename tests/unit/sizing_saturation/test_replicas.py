@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.replicas import ReplicaMetrics, Role, role_of
+from reconciler.domain.observed import ReplicaMetrics, Role, role_of
 from reconciler.domain.workloads import LaunchSettings
-from reconciler.sizing.saturation.answer import ModelReadings
-from reconciler.sizing.saturation.engine import size_saturation
-from reconciler.sizing.saturation.replicas import screen
-from reconciler.sizing.saturation.variants import VariantFacts, obstacle_of
+from reconciler.sizing.saturation import ModelReadings, size_saturation
+from reconciler.sizing.saturation_readings import VariantFacts, obstacle_of, screen
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]

@@ -6,12 +6,20 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.measured.replicas import Role
-from reconciler.sizing.saturation.variants import VariantFacts
-from reconciler.sizing.wva.ballot import Ballot
-from reconciler.sizing.wva.budgets import DeviceBudget
-from reconciler.sizing.wva.fair_share import ModelBallots
-from reconciler.sizing.wva.rescale import Claim, devices_wanted, divide, fill, reclaim, rescale, split_roles
+from reconciler.domain.observed import Role
+from reconciler.sizing.saturation_readings import VariantFacts
+from reconciler.upstream.wva_analyzers import Ballot
+from reconciler.upstream.wva_limits import (
+    Claim,
+    DeviceBudget,
+    ModelBallots,
+    devices_wanted,
+    divide,
+    fill,
+    reclaim,
+    rescale,
+    split_roles,
+)
 
 Variant = Callable[..., VariantFacts]
 BallotOf = Callable[..., Ballot]

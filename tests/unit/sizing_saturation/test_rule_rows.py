@@ -6,15 +6,20 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.measured.replicas import Role
-from reconciler.sizing.saturation.answer import ZeroRule
-from reconciler.sizing.saturation.variants import VariantFacts
-from reconciler.sizing.wva.ballot import Ballot
-from reconciler.sizing.wva.budgets import DeviceBudget
-from reconciler.sizing.wva.cost_aware import cost_aware
-from reconciler.sizing.wva.fair_share import ModelBallots, fair_share
-from reconciler.sizing.wva.quotas import Quota, WantedReplicas, limit
-from reconciler.sizing.wva.reproduction import enforce
+from reconciler.domain.observed import Role
+from reconciler.sizing.saturation import ZeroRule
+from reconciler.sizing.saturation_readings import VariantFacts
+from reconciler.upstream.wva import enforce
+from reconciler.upstream.wva_analyzers import Ballot
+from reconciler.upstream.wva_limits import (
+    DeviceBudget,
+    ModelBallots,
+    Quota,
+    WantedReplicas,
+    cost_aware,
+    fair_share,
+    limit,
+)
 
 Variant = Callable[..., VariantFacts]
 BallotOf = Callable[..., Ballot]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.provenance import Source, SourceKind
+from reconciler.domain.identity import Source, SourceKind
 from reconciler.domain.saturation_rules import ThresholdLayer
-from reconciler.sizing.saturation.thresholds import layer_thresholds
+from reconciler.sizing.saturation_readings import layer_thresholds
 
 
 def layer(kind: SourceKind = SourceKind.CONFIG_MAP, **values: Any) -> ThresholdLayer:

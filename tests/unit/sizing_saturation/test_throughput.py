@@ -8,17 +8,22 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.domain.observed import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.saturation_rules import AnalyzerSettings
-from reconciler.sizing.saturation.variants import VariantFacts
-from reconciler.sizing.wva.ballot import Ballot, Signal
-from reconciler.sizing.wva.budgets import DeviceBudget
-from reconciler.sizing.wva.cost_aware import cost_aware
-from reconciler.sizing.wva.latency_line import Tier, fit_line
-from reconciler.sizing.wva.latency_windows import ThroughputSample, VariantThroughput, play_back
-from reconciler.sizing.wva.reproduction import reproduce_tokens
-from reconciler.sizing.wva.throughput import ThroughputAnalysis, ThroughputReadings, analyze_throughput
-from reconciler.sizing.wva.votes import UpstreamReadings
+from reconciler.sizing.saturation_readings import VariantFacts
+from reconciler.upstream.wva import UpstreamReadings, reproduce_tokens
+from reconciler.upstream.wva_analyzers import Ballot, Signal
+from reconciler.upstream.wva_limits import DeviceBudget, cost_aware
+from reconciler.upstream.wva_throughput import (
+    ThroughputAnalysis,
+    ThroughputReadings,
+    ThroughputSample,
+    Tier,
+    VariantThroughput,
+    analyze_throughput,
+    fit_line,
+    play_back,
+)
 
 Samples = Callable[..., tuple[ThroughputSample, ...]]
 Variant = Callable[..., VariantFacts]

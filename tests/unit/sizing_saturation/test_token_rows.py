@@ -7,14 +7,21 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.replicas import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.domain.observed import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.workloads import LaunchSettings
-from reconciler.sizing.saturation.capacities import mean_lengths, queued_tokens, variant_tokens
-from reconciler.sizing.saturation.compute_bound import Origin, derived_bound, workload_of
-from reconciler.sizing.saturation.thresholds import layer_thresholds
-from reconciler.sizing.saturation.tokens import ReplicaTokens, replica_tokens, waiting_tokens
-from reconciler.sizing.saturation.variants import StoredCapacity, VariantFacts
-from reconciler.sizing.wva.ballot import is_live, signal_of, token_ballot
+from reconciler.sizing.saturation import mean_lengths, queued_tokens, variant_tokens
+from reconciler.sizing.saturation_readings import (
+    Origin,
+    ReplicaTokens,
+    StoredCapacity,
+    VariantFacts,
+    derived_bound,
+    layer_thresholds,
+    replica_tokens,
+    waiting_tokens,
+    workload_of,
+)
+from reconciler.upstream.wva_analyzers import is_live, signal_of, token_ballot
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reconciler.domain.metric_targets import Backend, Behavior, MetricTarget, Panic, Policy, Rate
-from reconciler.sizing.tracking.history import History, PodHistory, Target
+from reconciler.sizing.tracking_loads import History, PodHistory, Target
 
 Rows: TypeAlias = list[dict[str, str]]
 

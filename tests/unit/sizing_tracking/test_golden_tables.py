@@ -13,14 +13,37 @@ import pytest
 from reconciler.domain.metric_targets import Backend, Behavior, MetricTarget, Panic, Policy, Rate, RatioRange, Select
 from reconciler.metrics.tracked_pods import percentile_since, references
 from reconciler.sizing.arrays import Floats
-from reconciler.sizing.tracking.correct import Past, UncorrectedReplicas, correct, stack_behaviors
-from reconciler.sizing.tracking.groups import aggregate_external, distribute, scaling_order
-from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, History, PodHistory, Target
-from reconciler.sizing.tracking.loads import stack_loads
-from reconciler.sizing.tracking.recommend import Aims, TickReadings, recommend
-from reconciler.sizing.tracking.replay import replay, stack_course
-from reconciler.sizing.tracking.roles import RoleBounds, RoleCounts, repair_exactly, repair_upstream
-from reconciler.sizing.tracking.windows import Best, Extreme, LineWindow, RecordWindow
+from reconciler.sizing.tracking_loads import (
+    KTHENA_V0,
+    KTHENA_V0_CORRECTED,
+    KTHENA_V1,
+    Aims,
+    Best,
+    Extreme,
+    History,
+    LineWindow,
+    PodHistory,
+    RecordWindow,
+    Target,
+    TickReadings,
+    aggregate_external,
+    distribute,
+    recommend,
+    scaling_order,
+    stack_loads,
+)
+from reconciler.sizing.tracking_replay import (
+    Past,
+    RoleBounds,
+    RoleCounts,
+    UncorrectedReplicas,
+    correct,
+    repair_exactly,
+    repair_upstream,
+    replay,
+    stack_behaviors,
+    stack_course,
+)
 
 Row: TypeAlias = dict[str, str]
 ReadGolden: TypeAlias = Callable[[str], list[Row]]

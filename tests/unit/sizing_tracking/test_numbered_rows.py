@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.measured.answers import Answer, AnswerStatus, HeldBody
 from reconciler.domain.metric_targets import (
     Backend,
     Behavior,
@@ -28,15 +28,40 @@ from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Sett
 from reconciler.metrics.tracked_histories import read_tracked
 from reconciler.metrics.tracked_pods import percentile_since, references
 from reconciler.metrics.tracked_queries import tracking_queries
-from reconciler.sizing.tracking.correct import Past, UncorrectedReplicas, correct, stack_behaviors
-from reconciler.sizing.tracking.groups import aggregate_external, distribute, is_share, scaling_order
-from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Target, TrackingRule
-from reconciler.sizing.tracking.loads import stack_loads
-from reconciler.sizing.tracking.recommend import Aims, TickReadings, recommend
-from reconciler.sizing.tracking.replay import RolePair, Tick, replay, stack_course
-from reconciler.sizing.tracking.roles import RoleBounds, repair_exactly, repair_upstream
-from reconciler.sizing.tracking.tracking import track
-from reconciler.sizing.tracking.windows import Best, Extreme, LineWindow, RecordWindow
+from reconciler.sizing.tracking import track
+from reconciler.sizing.tracking_loads import (
+    KTHENA_V0,
+    KTHENA_V0_CORRECTED,
+    KTHENA_V1,
+    TRACKING,
+    Aims,
+    Best,
+    Extreme,
+    LineWindow,
+    RecordWindow,
+    Target,
+    TickReadings,
+    TrackingRule,
+    aggregate_external,
+    distribute,
+    is_share,
+    recommend,
+    scaling_order,
+    stack_loads,
+)
+from reconciler.sizing.tracking_replay import (
+    Past,
+    RoleBounds,
+    RolePair,
+    Tick,
+    UncorrectedReplicas,
+    correct,
+    repair_exactly,
+    repair_upstream,
+    replay,
+    stack_behaviors,
+    stack_course,
+)
 
 NAN, INF = float("nan"), float("inf")
 MakeTarget = Callable[..., Target]

@@ -7,12 +7,27 @@ import numpy as np
 import pytest
 
 from reconciler.domain.metric_targets import DEFAULT_BEHAVIOR, Backend, Behavior, Panic, Rate, RatioRange
-from reconciler.sizing.tracking.groups import distribute, scaling_order
-from reconciler.sizing.tracking.history import KTHENA_V0, KTHENA_V0_CORRECTED, KTHENA_V1, TRACKING, Target, TrackingRule
-from reconciler.sizing.tracking.loads import stack_loads
-from reconciler.sizing.tracking.replay import RolePair, Tick, replay, stack_course
-from reconciler.sizing.tracking.roles import RoleBounds, repair_exactly, repair_upstream
-from reconciler.sizing.tracking.tracking import track
+from reconciler.sizing.tracking import track
+from reconciler.sizing.tracking_loads import (
+    KTHENA_V0,
+    KTHENA_V0_CORRECTED,
+    KTHENA_V1,
+    TRACKING,
+    Target,
+    TrackingRule,
+    distribute,
+    scaling_order,
+    stack_loads,
+)
+from reconciler.sizing.tracking_replay import (
+    RoleBounds,
+    RolePair,
+    Tick,
+    repair_exactly,
+    repair_upstream,
+    replay,
+    stack_course,
+)
 
 INF = float("inf")
 MakeTarget = Callable[..., Target]

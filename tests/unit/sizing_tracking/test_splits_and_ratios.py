@@ -7,11 +7,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from reconciler.domain.metric_targets import Backend, RatioRange
-from reconciler.sizing.tracking.groups import distribute, keep_at_least, scaling_order
-from reconciler.sizing.tracking.history import TRACKING, Target
-from reconciler.sizing.tracking.replay import RolePair
-from reconciler.sizing.tracking.roles import RoleBounds, repair_exactly
-from reconciler.sizing.tracking.tracking import track
+from reconciler.sizing.tracking import track
+from reconciler.sizing.tracking_loads import TRACKING, Target, distribute, keep_at_least, scaling_order
+from reconciler.sizing.tracking_replay import RoleBounds, RolePair, repair_exactly
 
 
 @st.composite

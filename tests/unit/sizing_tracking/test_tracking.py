@@ -18,7 +18,8 @@ from reconciler.domain.metric_targets import (
     RatioRange,
     Select,
 )
-from reconciler.sizing.tracking.history import (
+from reconciler.sizing.tracking import TrackedOutcome, track
+from reconciler.sizing.tracking_loads import (
     KTHENA_V0,
     KTHENA_V0_CORRECTED,
     KTHENA_V1,
@@ -27,9 +28,7 @@ from reconciler.sizing.tracking.history import (
     Target,
     TrackingRule,
 )
-from reconciler.sizing.tracking.outcome import TrackedOutcome
-from reconciler.sizing.tracking.replay import RolePair
-from reconciler.sizing.tracking.tracking import track
+from reconciler.sizing.tracking_replay import RolePair
 
 NAN, INF = float("nan"), float("inf")
 MakeTarget = Callable[..., Target]

@@ -7,10 +7,10 @@ from typing import Protocol
 
 import pytest
 
+from reconciler.decision.solvers import SOLVERS
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Problem
-from reconciler.optimizer import SOLVERS
 from reconciler.optimizer.device_use import violations
 
 

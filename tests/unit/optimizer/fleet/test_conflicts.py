@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from reconciler.domain.requirements import Bounds, Budget, ChangeLimit, Problem, Ratio
-from reconciler.domain.solutions import Solution
-from reconciler.optimizer import SOLVERS
+from reconciler.decision.solvers import SOLVERS
+from reconciler.domain.requirements import Bounds, Budget, ChangeLimit, Problem, Ratio, Solution
 
 Build = Callable[..., Any]
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
+from reconciler.decision.solvers import SOLVERS
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.requirements import Problem
-from reconciler.domain.solutions import Solution
-from reconciler.optimizer import SOLVERS
+from reconciler.domain.requirements import Problem, Solution
 from reconciler.optimizer import scarcity as levels
 from reconciler.optimizer.device_use import violations
 from reconciler.optimizer.formulation import Formulation

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from reconciler.decision.solvers import SOLVERS
 from reconciler.domain.requirements import Budget, Problem, Ratio
-from reconciler.optimizer import SOLVERS, mixed_integer, planning, pricing, rounding
 from reconciler.optimizer import fleet as solvers
+from reconciler.optimizer import mixed_integer, planning, pricing, rounding
 from reconciler.optimizer import pricing as regrets
 from reconciler.optimizer import rounding as choosing
 from reconciler.optimizer.device_use import violations

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.optimizer.inferno.servers import Grants, Offer, Server
+from reconciler.upstream.inferno import Grants, Offer, Server
 
 Listed = tuple[str, int, float]
 """An accelerator, replicas of it, and what they are worth."""

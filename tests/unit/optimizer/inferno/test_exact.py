@@ -5,11 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.solutions import SolveStatus
-from reconciler.optimizer.inferno import programme
-from reconciler.optimizer.inferno.exact import exact_optimum
-from reconciler.optimizer.inferno.greedy import priority_greedy
-from reconciler.optimizer.inferno.servers import Grants, Offer, Server
+from reconciler.domain.requirements import SolveStatus
+from reconciler.upstream import inferno as programme
+from reconciler.upstream.inferno import Grants, Offer, Server, exact_optimum, priority_greedy
 
 Make = Callable[..., Server]
 Short = Callable[[Grants], dict[str, str]]

@@ -12,14 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reconciler.domain.solutions import SolveStatus
+from reconciler.domain.requirements import SolveStatus
 from reconciler.domain.units import S_PER_MINUTE, seconds_from_ms
-from reconciler.optimizer.inferno.best_effort import SaturationPolicy
-from reconciler.optimizer.inferno.exact import exact_optimum
-from reconciler.optimizer.inferno.greedy import priority_greedy, unlimited, weighted_greedy
-from reconciler.optimizer.inferno.servers import Grants, Offer, Server
 from reconciler.optimizer.separable import transition_value
-from reconciler.sizing.queueing.targets import Targets, mean_limit_s
+from reconciler.sizing.queueing_laws import Targets, mean_limit_s
+from reconciler.upstream.inferno import (
+    Grants,
+    Offer,
+    SaturationPolicy,
+    Server,
+    exact_optimum,
+    priority_greedy,
+    unlimited,
+    weighted_greedy,
+)
 from tests.tools.decode_only_sizes import Demand, Profiles, Sizes, Terms, size
 
 TESTDATA = Path(__file__).parents[3] / "testdata" / "inferno"

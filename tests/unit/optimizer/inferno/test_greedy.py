@@ -4,9 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.optimizer.inferno.best_effort import SaturationPolicy
-from reconciler.optimizer.inferno.greedy import priority_greedy, unlimited, weighted_greedy
-from reconciler.optimizer.inferno.servers import Grants, Offer, Server
+from reconciler.upstream.inferno import (
+    Grants,
+    Offer,
+    SaturationPolicy,
+    Server,
+    priority_greedy,
+    unlimited,
+    weighted_greedy,
+)
 
 Make = Callable[..., Server]
 Short = Callable[[Grants], dict[str, str]]

@@ -8,11 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.solutions import SolveStatus
-from reconciler.optimizer.inferno.best_effort import SaturationPolicy
-from reconciler.optimizer.inferno.exact import exact_optimum
-from reconciler.optimizer.inferno.greedy import priority_greedy, unlimited, weighted_greedy
-from reconciler.optimizer.inferno.servers import Grants, Offer, Server, ServerGrant
+from reconciler.domain.requirements import SolveStatus
+from reconciler.upstream.inferno import (
+    Grants,
+    Offer,
+    SaturationPolicy,
+    Server,
+    ServerGrant,
+    exact_optimum,
+    priority_greedy,
+    unlimited,
+    weighted_greedy,
+)
 
 TYPES = ("A", "B")
 Capacities = Mapping[str, int]

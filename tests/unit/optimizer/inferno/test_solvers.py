@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from reconciler.decision.solvers import SOLVERS
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.requirements import Bounds, Candidate, Pool, Problem, Requirement, Segment
-from reconciler.domain.solutions import SolveStatus
-from reconciler.optimizer import SOLVERS
-from reconciler.optimizer.inferno.best_effort import SaturationPolicy
-from reconciler.optimizer.inferno.solvers import PriorityGreedySolver
+from reconciler.domain.requirements import Bounds, Candidate, Pool, Problem, Requirement, Segment, SolveStatus
+from reconciler.upstream.inferno import SaturationPolicy
+from reconciler.upstream.inferno_solvers import PriorityGreedySolver
 
 NAMES = ("inferno-weighted", "inferno-priority")
 Short = Callable[..., dict[str, str]]

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Place, ResourceKey, Sourced, SourceKind
 from reconciler.domain.places import DocumentRef
-from reconciler.domain.provenance import Sourced, SourceKind
 from reconciler.domain.workloads import Workload
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.inference.gateway import Inference, InferenceObjective, InferencePool, PoolRef

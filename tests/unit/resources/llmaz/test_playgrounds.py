@@ -7,7 +7,7 @@ import pytest
 from reconciler.domain.identity import Place
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.manifests.documents import parse_documents
-from reconciler.pipeline.drafting.open_documents import sheet_of, write_edits
+from reconciler.pipeline.edits import sheet_of, write_edits
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.llmaz.models import EnvVar, ModelRole, Playground
 

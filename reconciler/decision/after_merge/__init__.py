@@ -1,1 +1,0 @@
-"""PURE. After the merge: what a change promised, what came of it, and what follows where that was broken."""

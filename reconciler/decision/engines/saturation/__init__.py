@@ -1,1 +1,0 @@
-"""The engine `saturation`, and what its family is told of replicas."""

@@ -1,1 +1,0 @@
-"""The engine `tracking`, and what its family makes of metric targets."""

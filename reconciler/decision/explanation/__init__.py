@@ -1,1 +1,0 @@
-"""PURE. Decisions told: their numbers, verdicts, and the steps and figures behind them."""

@@ -1,0 +1,407 @@
+"""The passes that a plan goes through between the optimizer and its pull requests, in their order."""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from reconciler.decision.assessment import room_in_quotas
+from reconciler.decision.formulation import FormulatedProblem
+from reconciler.decision.independence import keep_serving, make_independent
+from reconciler.decision.load_variation import reach_of
+from reconciler.decision.needs import Allocations, written_minimum
+from reconciler.decision.staged_plan import Pass, Situation, StagedPlan
+from reconciler.decision.variant_states import VariantState
+from reconciler.decision.verdicts import give_verdicts, keep_to_limits, obey_rules
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
+from reconciler.domain.observed import Load
+from reconciler.domain.proposals import BrokenPromise, Proposal
+from reconciler.domain.requirements import Problem, Solution
+from reconciler.domain.snapshot import Variant
+from reconciler.optimizer.device_use import DeviceUse
+
+# --- was reconciler/decision/staging/growth.py:
+# Nothing is added to a model whose replicas do not all serve, nor beyond what the quotas of its namespace leave.
+
+
+def prove_growth(situation: Situation, staged: StagedPlan) -> StagedPlan:
+    """Leave models as they are that would grow without proof; before what waits for their new replicas."""
+    unproven = dict(_unproven(situation, staged))
+    as_now = {key: situation.current[key] for key in unproven}
+    staged = replace(staged, allocations={**staged.allocations, **as_now}, holds={**staged.holds, **unproven})
+    return _within_quotas(situation, staged)
+
+
+def _unproven(situation: Situation, staged: StagedPlan) -> Iterator[tuple[ResourceKey, Hold]]:
+    reasons: dict[ModelKey, Hold] = {}
+    for state in situation.states:
+        if state.unproven is not None:
+            reasons.setdefault(state.variant.model, state.unproven)
+    for model, hold in reasons.items():
+        members = [state.variant for state in situation.states if state.variant.model == model]
+        if any(_added(situation, staged, member) > 0 for member in members):
+            yield from ((key, hold) for key in _changed(situation, staged, members))
+
+
+def _within_quotas(situation: Situation, staged: StagedPlan) -> StagedPlan:
+    """Each variant is held against what quotas leave now: what others of its namespace would get is not there yet."""
+    allocations, holds, waiting = dict(staged.allocations), dict(staged.holds), dict(staged.waiting)
+    for state in situation.states:
+        variant = state.variant
+        added, workload = _added(situation, staged, variant), variant.workload
+        if added <= 0 or workload is None:
+            continue
+        room = room_in_quotas(situation.snapshot, workload.key, workload.devices)
+        if room is not None and room[0] < added:
+            admitted, quota = room
+            words = (
+                f"{added} more replicas of {variant.key.label} are needed, and quota {quota.name} of namespace "
+                f"{workload.key.namespace} leaves {quota.left:g} {quota.resource}, enough for {admitted}"
+            )
+            current = situation.current[variant.key]
+            allocations[variant.key] = replace(current, replicas=current.replicas + admitted)
+            (waiting if admitted else holds)[variant.key] = Hold(kind=HoldKind.GROWTH_UNPROVEN, words=words)
+    return replace(staged, allocations=allocations, holds=holds, waiting=waiting)
+
+
+def _changed(situation: Situation, staged: StagedPlan, members: Iterable[Variant]) -> Iterator[ResourceKey]:
+    for member in members:
+        if member.key not in staged.holds and staged.allocations[member.key] != situation.current[member.key]:
+            yield member.key
+
+
+def _added(situation: Situation, staged: StagedPlan, variant: Variant) -> int:
+    """Replicas that a variant would get beside those it has, where they stay what they are."""
+    if variant.key in staged.holds:
+        return 0
+    before, after = situation.current[variant.key], staged.allocations[variant.key]
+    return after.replicas - before.replicas if before.accelerator == after.accelerator else 0
+
+
+# --- was reconciler/decision/staging/keeping.py:
+# What only a doubt keeps, told: replicas that the load of now does not need, of a model that nobody is sure of.
+
+
+def tell_what_is_kept(situation: Situation, staged: StagedPlan) -> StagedPlan:
+    """Let what may not shrink say so, where it would have; after all passes that change allocations."""
+    kept = {
+        state.variant.key: state.kept
+        for state in situation.states
+        if state.kept is not None and _would_shrink(situation, staged, state)
+    }
+    return replace(staged, waiting={**kept, **staged.waiting})
+
+
+def _would_shrink(situation: Situation, staged: StagedPlan, state: VariantState) -> bool:
+    key, needs = state.variant.key, situation.formulated.needs
+    before, after = situation.current[key], staged.allocations[key]
+    model = needs.owner_of.get(key)
+    if key in staged.holds or after != before or model is None or before.replicas <= written_minimum(state.variant):
+        return False
+    each = (needs.carried(key, before) or 0.0) / before.replicas if before.replicas else 0.0
+    return before.replicas > 1 and needs.total(model, staged.allocations) - each >= needs.asked(model)
+
+
+# --- was reconciler/decision/staging/open_proposals.py:
+# Our open pull requests: one that still serves and costs nearly as little as the new optimum is kept as it is.
+
+KEEP_BELOW = 0.05
+"""A new plan must save this fraction of an open proposal's cost to replace it: load noise never pushes.
+
+Nor does it where one replica is more than that: see `_is_noise`."""
+
+
+def keep_open_proposals(situation: Situation, staged: StagedPlan) -> StagedPlan:
+    """Keep what an open pull request says of a model while it meets the model's need and costs nearly as little.
+
+    Before any pass that changes what the optimizer aims at: that is what the pull request is compared with.
+    """
+    formulated, optimum = situation.formulated, staged.allocations
+    allocations = dict(optimum)
+    kept: dict[ResourceKey, int] = {}
+    reasons: dict[ResourceKey, str] = {}
+    weights = _weights(formulated.problem)
+    for model, keys in formulated.needs.variants_of.items():
+        groups = {situation.group_of[key] for key in keys}
+        proposal = _proposal_of(situation, min(groups), keys) if len(groups) == 1 else None
+        if proposal is None:
+            continue
+        free = {key: situation.current[key] for key in keys if key not in formulated.problem.pinned}
+        proposed = proposal.merged(free)
+        merged = {**situation.current, **proposed}
+        if not _differs(proposed, optimum) or not _serves(model, merged, optimum, formulated):
+            continue
+        saving = _saving(proposed, optimum, weights)
+        is_noise = _is_noise(model, proposed, optimum, situation)
+        if saving is None or (saving >= KEEP_BELOW and not is_noise):
+            continue
+        allocations.update(proposed)
+        kept.update(dict.fromkeys(proposed, proposal.number))
+        reasons.update(dict.fromkeys(proposed, _words(proposal, proposed, saving)))
+    return replace(staged, allocations=allocations, kept=kept, reasons=reasons)
+
+
+def _proposal_of(situation: Situation, group: str, keys: Collection[ResourceKey]) -> Proposal | None:
+    """The group's open pull request that names one of the variants, else any: what noise adds is pushed to none."""
+    names = {str(key) for key in keys}
+    proposals = tuple(situation.open_proposals(group).values())
+    naming = (each for each in proposals if any(change.resource in names for change in each.changes))
+    return next(naming, proposals[0] if proposals else None)
+
+
+def _weights(problem: Problem) -> dict[CandidateKey, float]:
+    """What a replica of everything that may be chosen now weighs; without load replicas are counted."""
+    weights = {
+        variant.on(problem.current[variant].accelerator): 1.0
+        for requirement in problem.requirements
+        for variant in requirement.fixed or ()
+    }
+    first: dict[ResourceKey, int] = {}
+    for candidate in problem.candidates:
+        variant = candidate.key.variant
+        first[variant] = min(candidate.order, first.get(variant, candidate.order))
+    for candidate in problem.candidates:
+        variant = candidate.key.variant
+        if variant not in problem.in_order or candidate.order == first[variant]:
+            weights[candidate.key] = candidate.weight
+    return weights
+
+
+def _serves(model: ModelKey, allocations: Allocations, optimum: Allocations, formulated: FormulatedProblem) -> bool:
+    """Whether what is needed is met, or as much of it as the optimum meets, and every bound is kept."""
+    bounds = formulated.problem.bounds
+    bounded = (key for key in formulated.needs.variants_of[model] if key in bounds)
+    is_within = all(bounds[key].admits(allocations[key].replicas) for key in bounded)
+    return is_within and formulated.needs.is_met(model, allocations, formulated.least(model), like=optimum)
+
+
+def _is_noise(
+    model: ModelKey, proposed: Mapping[ResourceKey, Allocation], optimum: Allocations, situation: Situation
+) -> bool:
+    """Whether the optimum only lacks replicas each of which the load of now, as noisy as it is, may need again.
+
+    What was to grow and need not any more goes with its demand.
+    """
+    needs, reached = situation.formulated.needs, _reach(model, situation)
+    if needs.requirements[model].fixed is not None:
+        return False
+    differing = {key: each for key, each in proposed.items() if optimum[key] != each}
+    is_fewer = all(_is_fewer(optimum[key], each) for key, each in differing.items())
+    is_over = all(optimum[key] == situation.current[key] for key in differing)
+    merged = {**situation.current, **proposed}
+    return (
+        is_fewer
+        and not is_over
+        and all(
+            needs.total(model, {**merged, key: replace(each, replicas=each.replicas - 1)}) < reached
+            for key, each in differing.items()
+        )
+    )
+
+
+def _reach(model: ModelKey, situation: Situation) -> float:
+    """What noise may have the model need again, in the unit of its requirement; 0 where nobody knows."""
+    demand, load = situation.formulated.demands.get(model), situation.snapshot.observed.loads.get(model)
+    filling = situation.formulated.needs.fillings.get(model)
+    if demand is None or not isinstance(load, Load):
+        return 0.0 if filling is None else filling.reach
+    rate_per_s = demand.rate_per_s / (1 + demand.headroom)
+    return (1 + demand.headroom) * reach_of(rate_per_s, demand.variation, load.window_s)
+
+
+def _is_fewer(allocation: Allocation, than: Allocation) -> bool:
+    return allocation.accelerator == than.accelerator and allocation.replicas < than.replicas
+
+
+def _differs(proposed: Mapping[ResourceKey, Allocation], optimum: Allocations) -> bool:
+    return any(optimum[key] != allocation for key, allocation in proposed.items())
+
+
+def _words(proposal: Proposal, proposed: Mapping[ResourceKey, Allocation], saving: float) -> str:
+    told = {change.resource for change in proposal.changes}
+    stands = "as in" if any(str(variant) in told for variant in proposed) else "as now, beside"
+    why = f"under {KEEP_BELOW * 100:.0f} %" if saving < KEEP_BELOW else "which noise may need again"
+    return (
+        f"{stands} open pull request #{proposal.number}: the new optimum would save "
+        f"{max(saving, 0.0) * 100:.1f} %, {why}"
+    )
+
+
+def _saving(
+    proposed: Mapping[ResourceKey, Allocation], optimum: Allocations, weights: Mapping[CandidateKey, float]
+) -> float | None:
+    """What the optimum saves of the proposal, as a fraction of what decides between them; free replicas by count.
+
+    None when the proposal holds an accelerator that may not be chosen any more.
+    """
+    keys = {variant: _candidate_key(variant, allocation) for variant, allocation in proposed.items()}
+    if any(key not in weights for key in keys.values()):
+        return None
+    before = sum(weights[keys[variant]] * allocation.replicas for variant, allocation in proposed.items())
+    after = sum(weights[_candidate_key(variant, optimum[variant])] * optimum[variant].replicas for variant in proposed)
+    if before <= 0 and after <= 0:
+        before = sum(allocation.replicas for allocation in proposed.values())
+        after = sum(optimum[variant].replicas for variant in proposed)
+    return (before - after) / before if before > 0 else 0.0
+
+
+def _candidate_key(variant: ResourceKey, allocation: Allocation) -> CandidateKey:
+    return variant.on(allocation.accelerator)
+
+
+# --- was reconciler/decision/staging/plausible.py:
+# No count is proposed that no fleet could ever schedule: what asks for it is measured wrongly.
+
+MOST_REPLICAS = 1000
+"""Of one variant: with 8 devices each they fill a cluster of a thousand nodes. A pool that is counted limits sooner."""
+MOST_GROWTH = 10
+"""Whoever has more than a hundred may still grow so many times."""
+
+
+def hold_implausible(situation: Situation, staged: StagedPlan) -> StagedPlan:
+    """Keep every model as it is of which a variant would get more; before any pass that speaks of its changes."""
+    allocations, holds = dict(staged.allocations), dict(staged.holds)
+    for keys in situation.formulated.needs.variants_of.values():
+        found = _most_implausible(situation, staged, keys)
+        if found is None:
+            continue
+        replicas, most = allocations[found].replicas, _most(situation, found)
+        words = (
+            f"{found.label} would need {replicas} replicas, and more than {most} nobody schedules: "
+            "what is measured must be wrong"
+        )
+        for key in keys:
+            allocations[key] = situation.current[key]
+            holds.setdefault(key, Hold(kind=HoldKind.COUNT_IMPLAUSIBLE, words=words))
+    return replace(staged, allocations=allocations, holds=holds)
+
+
+def _most_implausible(situation: Situation, staged: StagedPlan, keys: Iterable[ResourceKey]) -> ResourceKey | None:
+    beyond = [key for key in keys if staged.allocations[key].replicas > _most(situation, key)]
+    return max(beyond, key=lambda key: (staged.allocations[key].replicas, key), default=None)
+
+
+def _most(situation: Situation, key: ResourceKey) -> int:
+    return max(MOST_REPLICAS, MOST_GROWTH * situation.current[key].replicas)
+
+
+# --- was reconciler/decision/staging/promises.py:
+# A change of ours that broke its promise is taken back, and one that was taken back does not return unchanged.
+
+MOST_NEEDED = 2.0
+"""A move is taken back with at most so many times the replicas that the load needs: texts may lie."""
+
+
+def keep_promises(situation: Situation, staged: StagedPlan) -> StagedPlan:
+    """Give variants whose merge broke its promise at least what they had before; keep what was taken back.
+
+    After open pull requests, which may say the opposite; before what judges, drains and waits for devices: what is
+    taken back is a change as any other.
+    """
+    for state in situation.states:
+        key, broken = state.variant.key, state.promise
+        hold = staged.holds.get(key)
+        if broken is None or (hold is not None and hold.kind is not HoldKind.PROFILE_CONTRADICTED):
+            continue
+        staged = (
+            _remember(situation, staged, key, broken) if broken.reverted_by else _revert(situation, staged, key, broken)
+        )
+    return staged
+
+
+def _revert(situation: Situation, staged: StagedPlan, key: ResourceKey, broken: BrokenPromise) -> StagedPlan:
+    now, aimed = situation.current[key], staged.allocations[key]
+    before = _before(situation, key, broken)
+    if before is None or before == now:
+        words = f"{broken.words}; what was before cannot be chosen now"
+        return replace(staged, waiting={key: _hold(words), **staged.waiting})
+    if aimed.accelerator != before.accelerator or aimed.replicas < before.replicas:
+        aimed = before
+    return replace(
+        staged,
+        allocations={**staged.allocations, key: aimed},
+        holds={other: hold for other, hold in staged.holds.items() if other != key},
+        kept={other: number for other, number in staged.kept.items() if other != key},
+        reasons={**staged.reasons, key: f"goes back to what it had: {broken.words}"},
+        reverts={**staged.reverts, key: broken.number},
+    )
+
+
+def _before(situation: Situation, key: ResourceKey, broken: BrokenPromise) -> Allocation | None:
+    """What a variant had, as far as its bounds admit it now; None where it may not go back."""
+    problem, needs = situation.formulated.problem, situation.formulated.needs
+    bounds, replicas = problem.bounds.get(key), broken.least
+    if bounds is None:
+        return None
+    if broken.is_move:
+        candidate = key.on(broken.before.accelerator)
+        requirement = needs.of_variant(key)
+        each = 0.0 if requirement is None else requirement.per_replica.get(candidate, 0.0)
+        if requirement is None or each <= 0 or all(offered.key != candidate for offered in problem.candidates):
+            return None
+        replicas = min(broken.before.replicas, math.ceil(MOST_NEEDED * requirement.amount / each))
+    return Allocation(accelerator=broken.before.accelerator, replicas=bounds.nearest(replicas))
+
+
+def _remember(situation: Situation, staged: StagedPlan, key: ResourceKey, broken: BrokenPromise) -> StagedPlan:
+    now, aimed = situation.current[key], staged.allocations[key]
+    kept = aimed
+    if broken.is_move and aimed.accelerator == broken.after.accelerator != now.accelerator:
+        kept = now
+    elif (
+        not broken.is_move and aimed.accelerator == now.accelerator and aimed.replicas < min(broken.least, now.replicas)
+    ):
+        kept = replace(now, replicas=broken.least)
+    allocations = {**staged.allocations, key: kept}
+    if kept == aimed or _is_in_the_way(situation, allocations, key):
+        return staged
+    return replace(
+        staged,
+        allocations=allocations,
+        waiting={**staged.waiting, key: _hold(broken.words)},
+    )
+
+
+def _is_in_the_way(situation: Situation, allocations: Allocations, key: ResourceKey) -> bool:
+    """Whether what is kept takes devices that something more urgent was to get."""
+    problem, needs = situation.formulated.problem, situation.formulated.needs
+    use = DeviceUse.of(problem)
+    taken, own = use.pools(allocations), use.devices(key, allocations[key].accelerator)
+    full = {pool.name for pool in problem.pools if pool.name in own and taken[pool.name] > pool.devices}
+    urgency = {each: 0 if (need := needs.of_variant(each)) is None else need.priority for each in allocations}
+    return any(
+        urgency[other] > urgency[key] and full & use.devices(other, after.accelerator).keys()
+        for other, after in (allocations.items() if full else ())
+        if after.replicas > situation.current[other].replicas
+        or after.accelerator != situation.current[other].accelerator
+    )
+
+
+def _hold(words: str) -> Hold:
+    return Hold(kind=HoldKind.PROMISE_BROKEN, words=words)
+
+
+# --- was reconciler/decision/staging/passes.py:
+# The passes that a plan goes through between the optimizer and its pull requests, in their order.
+
+PASSES: tuple[Pass, ...] = (
+    hold_implausible,
+    keep_open_proposals,
+    keep_promises,
+    keep_to_limits,
+    prove_growth,
+    keep_serving,
+    make_independent,
+    obey_rules,
+    tell_what_is_kept,
+    give_verdicts,
+)
+
+
+def stage(situation: Situation, solution: Solution) -> StagedPlan:
+    """What may be proposed of a solution."""
+    staged = StagedPlan.aimed_at(situation, solution)
+    for each in PASSES:
+        staged = each(situation, staged)
+    return staged

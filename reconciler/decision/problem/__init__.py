@@ -1,1 +1,0 @@
-"""PURE. From variants and what engines require to the optimizer's problem."""

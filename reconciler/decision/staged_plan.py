@@ -1,0 +1,186 @@
+"""A plan on its way to pull requests, the situation that it is in, and what a pass over it is."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from reconciler.decision.formulation import FormulatedProblem
+from reconciler.decision.needs import Allocations
+from reconciler.decision.variant_states import VariantState
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.inventory import Allocation
+from reconciler.domain.plan import Outcome, Verdict
+from reconciler.domain.proposals import Part, Proposal, ProposalState
+from reconciler.domain.requirements import Solution
+from reconciler.domain.settings import Settings
+from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.variant_settings import GROUP
+from reconciler.policy.port import Spoken
+
+# --- was reconciler/decision/staging/branches.py:
+# The head branches of a group's pull requests: found by its name and the part, never by what a body says.
+
+_SLUG_LIMIT = 60
+
+
+def head_branch(prefix: str, group: str, part: Part) -> str:
+    """`prefix` + the group's name made safe and cut at 60 + the part + 8 hex digits of sha256 over both."""
+    identity = "\0".join((group, part))
+    return f"{prefix}{_slug(group)}-{part}-{_digest(identity)}"
+
+
+def undivided_branch(prefix: str, group: str) -> str:
+    """The branch of a group from before it had parts; what is open there is the part that needs approval."""
+    return f"{prefix}{_slug(group)}-{_digest(group)}"
+
+
+def branches_of(prefix: str, group: str) -> tuple[str, ...]:
+    """Every branch that may be this group's."""
+    return (*(head_branch(prefix, group, part) for part in Part), undivided_branch(prefix, group))
+
+
+def _slug(group: str) -> str:
+    return re.sub(r"[^a-z0-9-]+", "-", group.lower())[:_SLUG_LIMIT]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+# --- was reconciler/decision/staging/staged_plan.py:
+# A plan on its way to pull requests, the situation that it is in, and what a pass over it is.
+
+
+def group_of_broken(key: ResourceKey, settings: Settings) -> str:
+    """The group that its key suggests, of a resource that could not be read."""
+    subject = {"cluster": key.cluster, "namespace": key.namespace}
+    return "/".join(subject.get(name, "none") for name in settings.pull_requests.group_by) or "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What no pass changes: the snapshot, its variants, the problem that was solved, and who is in which group.
+
+    `group_of` names the group of every resource, those among them that could not be read. `proposals` are our pull
+    requests by group, open and closed: found by head branch, for what a body says of its group anybody can edit.
+    """
+
+    snapshot: Snapshot
+    states: Sequence[VariantState]
+    formulated: FormulatedProblem
+    group_of: Mapping[ResourceKey, str]
+    proposals: Mapping[str, tuple[Proposal, ...]]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, states: Sequence[VariantState], formulated: FormulatedProblem) -> "Situation":
+        """The situation of these variants in `snapshot`."""
+        group_of = {broken.key: group_of_broken(broken.key, snapshot.settings) for broken in snapshot.broken}
+        group_of |= {state.variant.key: state.variant.settings[GROUP].value for state in states}
+        return cls(
+            snapshot=snapshot,
+            states=states,
+            formulated=formulated,
+            group_of=group_of,
+            proposals=_by_group(snapshot, set(group_of.values())),
+        )
+
+    @property
+    def current(self) -> Allocations:
+        """What every variant has now."""
+        return self.formulated.problem.current
+
+    def open_proposals(self, group: str) -> Mapping[Part, Proposal]:
+        """The open pull requests of a group that change something, in the order of parts.
+
+        One from before groups had parts needs approval until it is closed, unless that part has one of its own.
+        """
+        found = {each.head_branch: each for each in self.proposals[group] if each.state is ProposalState.OPEN}
+        by_part = {part: found.pop(self._branch(group, part), None) for part in Part}
+        undivided = next(iter(found.values()), None)
+        by_part[Part.APPROVAL] = by_part[Part.APPROVAL] or undivided
+        return {part: each for part, each in by_part.items() if each is not None and part is not Part.STATUS}
+
+    def head_branch(self, group: str, part: Part) -> str:
+        """Where a part of a group is proposed: on the branch of its open pull request, where there is one."""
+        proposal = self.open_proposals(group).get(part)
+        return self._branch(group, part) if proposal is None else proposal.head_branch
+
+    def proposed(self, group: str, current: Allocations) -> dict[ResourceKey, Allocation]:
+        """What variants of a group that have `current` would have, were all its open pull requests merged."""
+        merged = dict(current)
+        for proposal in self.open_proposals(group).values():
+            merged = proposal.merged(merged)
+        return merged
+
+    def _branch(self, group: str, part: Part) -> str:
+        return head_branch(self.snapshot.settings.git.branch_prefix, group, part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedPlan:
+    """What every variant gets, and why that is not what was aimed at.
+
+    `holds` keep a resource as it is; `waiting` is what must happen before the rest of a variant's change may be
+    proposed, `reasons` is what else made its allocation. `kept` numbers the open pull request whose values stand,
+    `reverts` the merged one that a change takes back. `said` is what every rule says of a change, the strictest first;
+    `clamped` what ended a change after the optimizer.
+    """
+
+    allocations: Allocations
+    holds: Mapping[ResourceKey, Hold]
+    waiting: Mapping[ResourceKey, Hold] = field(default_factory=dict)
+    reasons: Mapping[ResourceKey, str] = field(default_factory=dict)
+    kept: Mapping[ResourceKey, int] = field(default_factory=dict)
+    reverts: Mapping[ResourceKey, int] = field(default_factory=dict)
+    verdicts: Mapping[ResourceKey, Verdict] = field(default_factory=dict)
+    said: Mapping[ResourceKey, tuple[Spoken, ...]] = field(default_factory=dict)
+    clamped: Mapping[ResourceKey, Spoken] = field(default_factory=dict)
+
+    @classmethod
+    def aimed_at(cls, situation: Situation, solution: Solution) -> "StagedPlan":
+        """What the optimizer aims at, before any pass; where it is silent, what stands in Git."""
+        return cls(
+            allocations={key: solution.allocations.get(key, now) for key, now in situation.current.items()},
+            holds=dict(_holds(situation, solution)),
+        )
+
+    def outcome(self, situation: Situation, key: ResourceKey) -> Outcome:
+        """What the plan comes to for a resource."""
+        if key in self.holds:
+            return Outcome.HELD
+        return Outcome.UNCHANGED if self.allocations[key] == situation.current[key] else Outcome.CHANGE
+
+
+Pass: TypeAlias = Callable[[Situation, StagedPlan], StagedPlan]
+"""One thought about a whole plan before it is proposed; a later one sees what earlier ones changed."""
+
+
+def _by_group(snapshot: Snapshot, groups: Iterable[str]) -> dict[str, tuple[Proposal, ...]]:
+    by_branch: dict[str, list[Proposal]] = {}
+    for proposal in snapshot.proposals:
+        by_branch.setdefault(proposal.head_branch, []).append(proposal)
+    prefix = snapshot.settings.git.branch_prefix
+    return {
+        group: tuple(each for branch in branches_of(prefix, group) for each in by_branch.get(branch, ()))
+        for group in groups
+    }
+
+
+def _holds(situation: Situation, solution: Solution) -> Iterator[tuple[ResourceKey, Hold]]:
+    """What keeps resources as they are, the most telling of each last."""
+    formulated = situation.formulated
+    yield from ((broken.key, broken.hold) for broken in situation.snapshot.broken)
+    for key, words in solution.reasons.items() if solution.is_unsolved else ():
+        yield key, Hold(kind=HoldKind.SEARCH_UNFINISHED, words=words)
+    for conflict in solution.conflicts:
+        hold = Hold(kind=HoldKind.RULES_CONFLICT, words=conflict.reason)
+        yield from ((key, hold) for model in conflict.models for key in formulated.needs.variants_of.get(model, ()))
+    for state in situation.states:
+        key, now = state.variant.key, state.variant.current
+        if state.contradiction is not None and solution.allocations.get(key, now) == now:
+            yield key, state.contradiction
+    yield from formulated.holds.items()
+    yield from ((state.variant.key, state.hold) for state in situation.states if state.hold is not None)

@@ -1,1 +1,0 @@
-"""PURE. Passes over a staged plan: open proposals, draining, independence of pull requests, devices."""

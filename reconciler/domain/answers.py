@@ -1,0 +1,129 @@
+"""Queries to Prometheus and the raw answers, byte for byte; JSON of servers within a memory bound."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+# --- was reconciler/domain/json_text.py:
+# JSON of servers, read only when it cannot fill the memory: a megabyte of `[],[],[]` becomes 25 of empty lists.
+
+TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+BEFORE_VALUES = (b",", b"[", b"{")
+"""One of them stands before each value but the first."""
+
+
+def parse_json(body: bytes, *, most_values: int, parse_constant: Callable[[str], object] | None = None) -> object:
+    """What `body` says; ValueError when that is no JSON, nested too deep, or more than `most_values` values."""
+    if _holds_more(body, most_values):
+        raise ValueError(f"more than the {most_values} values that are read")
+    try:
+        content: object = json.loads(body, parse_constant=parse_constant)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    return content
+
+
+def _holds_more(body: bytes, most_values: int) -> bool:
+    """Whether more values stand in `body`; what its texts hold does not count, and is looked at only where it may."""
+    found = _count(body)
+    if found > most_values:
+        for texts, text in enumerate(TEXT.finditer(body)):
+            found -= _count(text[0])
+            if found <= most_values or texts > 2 * most_values:  # a value has a name at most beside it
+                break
+    return found > most_values
+
+
+def _count(text: bytes) -> int:
+    return sum(map(text.count, BEFORE_VALUES))
+
+
+# --- was reconciler/domain/measured/answers.py:
+# Questions to Prometheus and the raw answers, byte for byte.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Query:
+    """One request: an instant query when `step_s` is None (then start equals end), else a range query.
+
+    `quantity` is the canonical name of what is asked (`completions`), `text` the PromQL. Times are Unix seconds.
+    """
+
+    cluster: str
+    quantity: str
+    text: str
+    start_s: float
+    end_s: float
+    step_s: float | None = None
+
+
+class AnswerStatus(StrEnum):
+    """Whether bytes came back; what they mean is decided later, by a pure function."""
+
+    OK = "ok"
+    FAILED = "failed"
+    REFUSED = "refused"
+    """a credential or an address is wrong: asking again does not help"""
+
+
+class Body(Protocol):
+    """Bytes that are read when they are needed, so that one answer at a time is in memory."""
+
+    def read(self) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBody:
+    """A body that is in memory already."""
+
+    content: bytes = b""
+
+    def read(self) -> bytes:
+        """The bytes."""
+        return self.content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A query with what came back; `reason` says in a sentence why nothing did."""
+
+    query: Query
+    status: AnswerStatus
+    body: Body
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One series' value at a time, in the unit of its quantity."""
+
+    labels: Mapping[str, str]
+    time_s: float
+    value: float
+
+
+class Absence(StrEnum):
+    """The ways of having no answer. None of them is zero."""
+
+    MISSING = "missing"
+    STALE = "stale"
+    NAN = "NaN"
+    FAILED = "failed"
+    UNATTRIBUTED = "unattributed"
+    CONTRADICTORY = "contradictory"
+
+
+def no_prometheus(cluster: str) -> str:
+    """Why a cluster that no Prometheus is known of is not asked, and what to do about it."""
+    return f"cluster {cluster} has no Prometheus: give --prometheus, or clusters[].prometheus in reconciler.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoAnswer:
+    """Why there is no value, in words for a person: what, where, and what to do."""
+
+    absence: Absence
+    reason: str

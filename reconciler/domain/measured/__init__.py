@@ -1,1 +1,0 @@
-"""What is asked of Prometheus, what it answers, and what the answers mean."""

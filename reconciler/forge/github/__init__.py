@@ -1,1 +1,0 @@
-"""Pull requests of GitHub and GitHub Enterprise Server."""

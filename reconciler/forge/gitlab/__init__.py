@@ -1,1 +1,0 @@
-"""Merge requests of GitLab.com and self-managed GitLab, as pull requests."""

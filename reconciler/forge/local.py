@@ -1,0 +1,473 @@
+"""Pull requests as files in a bare repository on this machine, for trials and demonstrations."""
+
+import json
+import logging
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+
+from reconciler.domain.settings import Identity
+from reconciler.errors import ConfigurationError, TransientError
+from reconciler.forge.pull_requests import (
+    NEUTRAL_IDENTITY,
+    Comment,
+    CommitStatus,
+    MergeAnswer,
+    MergeState,
+    PullRequest,
+    PullRequestState,
+    Rights,
+    check_commit,
+    ours_among,
+    waiting,
+)
+from reconciler.http.messages import Clock
+
+# --- was reconciler/forge/local/files.py:
+# The text of one local pull request: YAML front matter, then the body. People edit it, so it is read with care.
+
+MAX_FILE_BYTES = 2 * 1024 * 1024
+MAX_FRONT_MATTER_LENGTH = 16_000
+
+FENCE = "---"
+
+
+def one_line(text: str) -> str:
+    """`text` as it fits into front matter: on one line, and without what YAML does not call printable."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
+def render_pull_request(pull_request: PullRequest) -> bytes:
+    """The file for a pull request. Texts are written as JSON, which is YAML that needs no knowledge of YAML."""
+    lines = [
+        FENCE,
+        f"number: {pull_request.number}",
+        f"state: {pull_request.state.value}",
+        f"head: {json.dumps(pull_request.head_branch)}",
+        f"base: {json.dumps(pull_request.base_branch)}",
+        f"title: {json.dumps(pull_request.title, ensure_ascii=False)}",
+        f"labels: {json.dumps(list(pull_request.labels), ensure_ascii=False)}",
+        *(["draft: true"] if pull_request.is_draft else []),
+        *([] if pull_request.opened_at_s is None else [f"opened: {_moment(pull_request.opened_at_s)}"]),
+        FENCE,
+        "",
+    ]
+    return ("\n".join(lines) + "\n" + pull_request.body).encode("utf-8", "replace")
+
+
+def parse_pull_request(content: bytes, path: Path) -> PullRequest:
+    """The pull request in a file; ConfigurationError says what a person has to correct in it."""
+    front_matter, body = _split(content, path)
+    fields = _load(front_matter, path)
+    number = _text(fields, "number", path)
+    if number != path.stem:
+        raise ConfigurationError(f"{path}: number: expected {path.stem}, as the file is named, found {number[:20]!r}")
+    labels = fields.get("labels") or []
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise ConfigurationError(f"{path}: labels: expected a list of texts")
+    return PullRequest(
+        number=int(path.stem),
+        state=_state(fields, path),
+        head_branch=_text(fields, "head", path),
+        base_branch=_text(fields, "base", path),
+        title=_text(fields, "title", path),
+        body=body,
+        labels=tuple(labels),
+        is_draft=fields.get("draft") == "true",
+        opened_at_s=_opened_at_s(fields, path),
+        url=path.absolute().as_uri(),
+    )
+
+
+def _split(content: bytes, path: Path) -> tuple[str, str]:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path}: expected text in UTF-8") from None
+    opening, _, rest = text.partition("\n")
+    end = -1 if opening.rstrip() != FENCE else _end_of_front_matter(rest)
+    if end < 0:
+        raise ConfigurationError(
+            f"{path}: expected front matter of at most {MAX_FRONT_MATTER_LENGTH} characters between two lines `---`"
+        )
+    body = rest[end:].partition("\n")[2]
+    blank, _, after_blank = body.partition("\n")
+    return rest[:end], body if blank.strip() else after_blank
+
+
+def _end_of_front_matter(text: str) -> int:
+    """Where the closing fence begins; -1 when there is none."""
+    position = 0
+    for line in text[:MAX_FRONT_MATTER_LENGTH].split("\n"):
+        if line.rstrip() == FENCE:
+            return position
+        position += len(line) + 1
+    return -1
+
+
+def _load(text: str, path: Path) -> dict[str, object]:
+    try:
+        # Every scalar stays text and no merge key is expanded, so nothing in it can grow.
+        fields = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 (constructs no objects)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 2
+        raise ConfigurationError(f"{path}:{line}: the front matter is not valid YAML") from None
+    if not isinstance(fields, dict):
+        raise ConfigurationError(f"{path}: the front matter is not a mapping")
+    return {str(name): value for name, value in fields.items()}
+
+
+def _state(fields: dict[str, object], path: Path) -> PullRequestState:
+    text = _text(fields, "state", path)
+    try:
+        return PullRequestState(text)
+    except ValueError:
+        known = ", ".join(PullRequestState)
+        raise ConfigurationError(f"{path}: state: expected one of {known}, found {text[:40]!r}") from None
+
+
+def _moment(time_s: float) -> str:
+    return datetime.fromtimestamp(int(time_s), UTC).isoformat().replace("+00:00", "Z")
+
+
+def _opened_at_s(fields: dict[str, object], path: Path) -> float | None:
+    """When it was opened, in Unix seconds; None where it does not say. One without a zone is UTC."""
+    if "opened" not in fields:
+        return None
+    text = _text(fields, "opened", path)
+    try:
+        moment = datetime.fromisoformat(text)
+        time_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        _moment(time_s)  # as it will be written again
+    except (ValueError, OverflowError):
+        raise ConfigurationError(f"{path}: opened: expected a time, found {text[:40]!r}") from None
+    return time_s
+
+
+def _text(fields: dict[str, object], name: str, path: Path) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or not value:
+        raise ConfigurationError(f"{path}: {name}: expected a text, found {type(value).__name__}")
+    return value
+
+
+# --- was reconciler/forge/local/writing.py:
+# Files of the local forge: written whole beside their place, then moved or linked there in one step.
+
+MAX_NUMBER_TRIES = 1000
+FILE_MODE = 0o644  # a temporary file is its owner's alone, and people are to read this one
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Put `content` in the place of what `path` holds."""
+    with _written(path.parent, content) as temporary:
+        temporary.replace(path)
+
+
+def claim_number(folder: Path, first: int, render: Callable[[int], bytes]) -> Path:
+    """Write `N.md` under the first free number from `first` on, and return its path.
+
+    A link appears complete or not at all, and never over another file.
+    """
+    for number in range(first, first + MAX_NUMBER_TRIES):
+        path = folder / f"{number}.md"
+        with _written(folder, render(number)) as temporary:
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                continue
+        return path
+    raise TransientError(f"{folder}: no free number near {first}")
+
+
+@contextmanager
+def _written(folder: Path, content: bytes) -> Iterator[Path]:
+    """A complete file, safe on the disk, to be moved or linked to its place; what is left of it is removed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=".writing-", dir=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                os.fchmod(descriptor, FILE_MODE)
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+            yield Path(name)
+            _sync(folder)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise TransientError(f"{folder}: cannot be written: {error.strerror}") from None
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# --- was reconciler/forge/local/reviews.py:
+# Comments and commit statuses of the local forge: files of text beside its pull requests.
+
+COMMENTS = Path("reconciler", "comments")
+STATUSES = Path("reconciler", "statuses")
+FILE_NAME = re.compile(r"([1-9][0-9]{0,8})\.md")
+
+
+class LocalReviews:
+    """What reviews leave in a bare repository; `directory` is its git directory.
+
+    A comment is `reconciler/comments/NUMBER/KEY.md`, the status of a commit `reconciler/statuses/COMMIT`.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def own_comments(self, number: int) -> tuple[Comment, ...]:
+        """All there are: who may write to the directory is one."""
+        folder = self._folder(number)
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        keys = sorted(int(match[1]) for name in names if (match := FILE_NAME.fullmatch(name)))
+        return tuple(
+            Comment(key=str(key), body=(folder / f"{key}.md").read_text(encoding="utf-8", errors="replace"))
+            for key in keys
+        )
+
+    def write_comment(self, number: int, body: str) -> None:
+        """Add one."""
+        claim_number(self._folder(number), 1, lambda _number: _bytes(body))
+
+    def edit_comment(self, number: int, key: str, body: str) -> None:
+        """Replace its text, if it is still there."""
+        path = self._folder(number) / f"{int(key)}.md"
+        if path.exists():
+            replace_file(path, _bytes(body))
+
+    def delete_comment(self, number: int, key: str) -> None:
+        """Delete it, if it is still there."""
+        (self._folder(number) / f"{int(key)}.md").unlink(missing_ok=True)
+
+    def set_status(self, commit: str, status: CommitStatus) -> None:
+        """Write it down, unless it stands there."""
+        check_commit(commit)
+        path = self._directory / STATUSES / commit
+        content = _bytes(f"{status.context}: {status.verdict}\n{one_line(status.words)}\n")
+        if not path.exists() or path.read_bytes() != content:
+            replace_file(path, content)
+
+    def _folder(self, number: int) -> Path:
+        return self._directory / COMMENTS / str(number)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+# --- was reconciler/forge/local/pull_requests.py:
+# Pull requests as files in a bare repository on this machine: for trying out, and for demonstrations. Pull request N
+# is `reconciler/pulls/N.md` inside the git directory. A person closes or merges one by editing `state`.
+
+logger = logging.getLogger(__name__)
+
+FOLDER = Path("reconciler", "pulls")
+
+
+class Local:
+    """The pull requests of one bare repository; `directory` is its git directory."""
+
+    name = "local"
+    body_limit = 250_000
+    draws_mermaid = False
+
+    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
+        self._directory = directory
+        self._clock = clock or Clock()
+        self._folder = directory / FOLDER
+        self.reviews = LocalReviews(directory)
+
+    def check_access(self) -> None:
+        """See that this is a bare repository that may be written to."""
+        if not all((self._directory / entry).exists() for entry in ("HEAD", "objects", "refs")):
+            raise ConfigurationError(
+                f"{self._directory}: not a bare repository; the local forge needs one (`git clone --bare`), "
+                "or set forge.kind"
+            )
+        if not os.access(self._directory, os.W_OK | os.X_OK):
+            raise ConfigurationError(f"{self._directory}: may not be written to by this user: check its owner")
+
+    def rights(self, *, base: str, head: str) -> Rights:
+        """All that there are: whoever may write to the directory may do everything."""
+        del base, head
+        return Rights()
+
+    def schedules(self) -> None:
+        """See `Forge`: a directory starts nothing."""
+
+    def commit_address(self, commit: str) -> str:
+        """None: a directory has no pages."""
+        del commit
+        return ""
+
+    def files_address(self, commit: str) -> str:
+        """None: a directory has no pages."""
+        del commit
+        return ""
+
+    def author(self) -> Identity:
+        """A neutral one: a directory has no credential."""
+        return NEUTRAL_IDENTITY
+
+    def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
+        """See `Forge`; a file counts as closed at the time of its last change."""
+        return ours_among(self._read_all(), head_prefix=head_prefix, base=base, closed_since_s=closed_since_s)
+
+    def create(
+        self,
+        *,
+        head: str,
+        base: str,
+        title: str,
+        body: str,
+        draft: bool = False,
+        labels: tuple[str, ...] = (),
+        reviewers: tuple[str, ...] = (),
+    ) -> PullRequest | None:
+        """See `Forge`; nobody can be asked for a review."""
+        if reviewers:
+            logger.debug("the local forge asks nobody for a review")
+        present = self._read_all()
+        for pull_request in present:
+            if pull_request.is_open and (pull_request.head_branch, pull_request.base_branch) == (head, base):
+                return self.update(pull_request.number, labels=labels)
+        wanted = PullRequest(
+            number=max((pull_request.number for pull_request in present), default=0) + 1,
+            state=PullRequestState.OPEN,
+            head_branch=head,
+            base_branch=base,
+            title=one_line(title),
+            body=body,
+            labels=tuple(one_line(label) for label in labels),
+            is_draft=draft,
+            opened_at_s=self._clock.now_s(),
+        )
+        return self._claim_number(wanted)
+
+    def update(
+        self,
+        number: int,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        close: bool = False,
+        labels: tuple[str, ...] = (),
+        unlabel: tuple[str, ...] = (),
+        reviewers: tuple[str, ...] = (),
+    ) -> PullRequest:
+        """See `Forge`; nobody can be asked for a review."""
+        del reviewers
+        gone = set(map(one_line, unlabel))
+        path = self._path(number)
+        current = self._read(path)
+        if not current.is_open:
+            logger.info("pull request %d is %s, left as it is", number, current.state.value)
+            return current
+        updated = replace(
+            current,
+            title=current.title if title is None else one_line(title),
+            body=current.body if body is None else body,
+            state=PullRequestState.CLOSED if close else current.state,
+            labels=tuple(
+                dict.fromkeys((*(each for each in current.labels if each not in gone), *map(one_line, labels)))
+            ),
+        )
+        return current if updated == current else self._rewrite(updated)
+
+    def amend_merged(self, number: int, *, body: str) -> None:
+        """See `Forge`; the time of the file's last change stays, for it is when it was merged."""
+        path = self._path(number)
+        current = self._read(path)
+        if current.state is PullRequestState.MERGED and current.body != body and current.closed_at_s is not None:
+            self._rewrite(replace(current, body=body))
+            os.utime(path, (current.closed_at_s, current.closed_at_s))
+
+    def note_merge(self, number: int) -> None:
+        """See `Forge`."""
+        current = self._read(self._path(number))
+        if current.is_open:
+            self._rewrite(replace(current, state=PullRequestState.MERGED))
+
+    def list_open(self, *, base: str) -> tuple[PullRequest, ...]:
+        """See `Forge`."""
+        return tuple(each for each in self._read_all() if each.is_open and each.base_branch == base)
+
+    def head_ref(self, pull_request: PullRequest) -> str:
+        """See `Forge`: there are no forks."""
+        return f"refs/heads/{pull_request.head_branch}"
+
+    def merge(self, number: int, *, head_commit: str, method: str = "") -> MergeAnswer:
+        """See `Forge`; files know nothing of commits, so git does it, with a merge commit."""
+        del head_commit, method
+        current = self._read(self._path(number))
+        if current.is_draft:
+            return waiting("it is a draft")
+        if current.state is PullRequestState.CLOSED:
+            return waiting("a person closed it")
+        return MergeAnswer(state=MergeState.LEFT_TO_GIT if current.is_open else MergeState.MERGED)
+
+    def unschedule(self, number: int) -> None:
+        """See `Forge`; nothing is ever scheduled here."""
+        del number
+
+    def _rewrite(self, pull_request: PullRequest) -> PullRequest:
+        path = self._path(pull_request.number)
+        replace_file(path, render_pull_request(pull_request))
+        return self._read(path)
+
+    def _claim_number(self, wanted: PullRequest) -> PullRequest:
+        """Write it under the first free number."""
+        return self._read(
+            claim_number(
+                self._folder, wanted.number, lambda number: render_pull_request(replace(wanted, number=number))
+            )
+        )
+
+    def _read_all(self) -> tuple[PullRequest, ...]:
+        numbers = sorted(int(match[1]) for name in self._names() if (match := FILE_NAME.fullmatch(name)))
+        return tuple(self._read(self._path(number)) for number in numbers)
+
+    def _names(self) -> Iterator[str]:
+        if self._folder.is_dir():
+            yield from (entry.name for entry in self._folder.iterdir())
+
+    def _read(self, path: Path) -> PullRequest:
+        try:
+            content, changed_at_s = _read_file(path)
+        except OSError as error:
+            raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+        pull_request = parse_pull_request(content, path)
+        return pull_request if pull_request.is_open else replace(pull_request, closed_at_s=changed_at_s)
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number}.md"
+
+
+def _read_file(path: Path) -> tuple[bytes, float]:
+    """Content and time of last change of a regular file; no symbolic link is followed."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigurationError(f"{path}: expected a file")
+        if status.st_size > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: expected at most {MAX_FILE_BYTES} bytes, found {status.st_size}")
+        return file.read(MAX_FILE_BYTES), status.st_mtime

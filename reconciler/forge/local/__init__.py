@@ -1,1 +1,0 @@
-"""Pull requests as files in a bare repository on this machine."""

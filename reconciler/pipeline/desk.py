@@ -1,0 +1,378 @@
+"""Where the edits of one plan are made: each touched file is parsed once, and problems are collected."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import yaml
+
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import Finding, Place, ResourceKey
+from reconciler.domain.places import DeliveryPlace, DocumentRef
+from reconciler.domain.plan import Decision, Plan
+from reconciler.domain.proposals import ChangeSet, MovedFile
+from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.variant_forms import StatusShape
+from reconciler.errors import InputError
+from reconciler.manifests.documents import OpenFile
+from reconciler.manifests.edits import AppendDocument
+from reconciler.pipeline.edits import Editor, FileEdit, OpenSheet, Sheet, sheet_of, write_edits
+from reconciler.pipeline.work_tree import is_untouched, stamp
+from reconciler.rendering.renderer import Renderer
+from reconciler.report.status import (
+    DeliveredStatus,
+    FluxDeliveryView,
+    ResourceEntryView,
+    StatusDeliveryView,
+    StatusOmission,
+    carrier_name,
+    delivered_status,
+    delivery_view,
+    rfc3339,
+    status_view,
+    unix_s,
+)
+
+# --- was reconciler/pipeline/drafting/delivery.py:
+# Manifests that bring a group's statuses into the cluster, drafted beside the change that they belong to.
+
+Omit = Callable[[Variant, str], object]
+"""Told why the status of a variant is not delivered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What one carrier takes: edits of files that are there, and files that are ours alone."""
+
+    place: DeliveryPlace
+    edits: tuple[FileEdit, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Deliverer:
+    """Drafts the carriers of a plan's groups; `files` are those of the base commit that were read."""
+
+    renderer: Renderer
+    files: Mapping[str, bytes]
+    variants: Mapping[ResourceKey, Variant]
+    open_sheet: OpenSheet
+    now_s: float
+    omit: Omit
+    _listed: Counter[str] = field(default_factory=Counter)
+    """How many entries each kustomization has got meanwhile."""
+
+    def deliver(self, group: str, decisions: Iterable[Decision], news: Container[ResourceKey]) -> Iterator[Delivery]:
+        """One carrier for each directory and namespace of a group, so that a stuck rollout blocks no other.
+
+        None for one that tells nothing of the variants in `news`.
+        """
+        self._listed.clear()  # each group is a change of its own to the base
+        carried: dict[tuple[str, str], list[DeliveredStatus]] = defaultdict(list)
+        places: dict[tuple[str, str], DeliveryPlace] = {}
+        changed: set[tuple[str, str]] = set()
+        for decision in decisions:
+            variant = self.variants.get(decision.variant)
+            if variant is None or variant.delivery is None:
+                continue
+            if variant.delivery.reason:
+                self.omit(variant, f"it cannot be brought to the cluster: {variant.delivery.reason}")
+                continue
+            status = self._status(decision, variant)
+            if status is not None:
+                key = variant.delivery.directory, variant.key.namespace
+                carried[key].append(status)
+                places[key] = variant.delivery
+                if decision.variant in news:
+                    changed.add(key)
+        for key, statuses in sorted(each for each in carried.items() if each[0] in changed):
+            view = delivery_view(group, *key, tuple(sorted(statuses, key=_name)), is_flux=places[key].is_flux)
+            yield self._draft(view, places[key])
+
+    def _status(self, decision: Decision, variant: Variant) -> DeliveredStatus | None:
+        """The status as in Git, but applied: the Job only runs once it is."""
+        sheet = self.open_sheet(variant.document)
+        written = sheet.find("status")
+        view = status_view(decision, now_s=self.now_s, previous=variant.conditions, written=written)
+        if isinstance(view, StatusOmission):
+            return None
+        status = yaml.safe_load(self.renderer.render(view.template, view))
+        moment = rfc3339(self.now_s)
+        has_times = variant.status_shape is StatusShape.FULL
+        times = {"lastAttemptTime": moment, "lastSuccessTime": moment} if has_times else {}
+        return delivered_status(
+            api_version=str(sheet.find("apiVersion")),
+            kind=str(sheet.find("kind")),
+            name=variant.key.name,
+            namespace=variant.key.namespace,
+            status={**status, "actuation": {"applied": True, **times}},
+        )
+
+    def delivered_s(self, group: str, variant: Variant) -> float:
+        """When the carrier of a variant was last made, by what it carries in the base commit; 0 where there is none."""
+        if variant.delivery is None or variant.delivery.reason:
+            return 0.0
+        place = variant.delivery
+        path = _path(carrier_name(group, place.directory, variant.key.namespace), place)
+        if path not in self.files:
+            return 0.0
+        try:
+            return _newest_s(self.open_sheet(DocumentRef(path=path, document=0)).find("data"))
+        except InputError:
+            return 0.0
+
+    def _draft(self, view: StatusDeliveryView, place: DeliveryPlace) -> Delivery:
+        body = self.renderer.render("delivery/status.yaml.j2", view).encode()
+        path = _path(view.name, place)
+        present = self.files.get(path)
+        if present is not None and not is_untouched(present):
+            return Delivery(place=place)  # somebody's own now
+        edits = self._flux(view, place) if place.is_flux else self._listing(view, place)
+        return Delivery(place=place, edits=tuple(edits), files={path: stamp(body) + body})
+
+    def _listing(self, view: StatusDeliveryView, place: DeliveryPlace) -> Iterator[FileEdit]:
+        name = f"{view.name}.yaml"
+        if name in place.resources or f"./{name}" in place.resources:
+            return
+        reference = DocumentRef(path=place.kustomization, document=place.kustomization_document)
+        sheet: Sheet = self.open_sheet(reference)
+        text = self.renderer.render("delivery/kustomize-resources.yaml.j2", ResourceEntryView(path=name))
+        if not place.resources:
+            yield sheet.insert(text, "resources")
+            return
+        yield sheet.append(text, len(place.resources) + self._listed[place.kustomization], "resources")
+        self._listed[place.kustomization] += 1
+
+    def _flux(self, view: StatusDeliveryView, place: DeliveryPlace) -> Iterator[FileEdit]:
+        """The Kustomization that waits for the one which deploys the objects, in the file of that one."""
+        if place.deployer is None or f'name: "{view.name}"'.encode() in self.files.get(place.deployer.path, b""):
+            return
+        flux = FluxDeliveryView(
+            name=view.name,
+            home_namespace=place.deployer_namespace,
+            path=f"./{_prefix(place)}{view.name}",
+            awaited=place.deployer_name,
+            source=place.source_name,
+        )
+        text = self.renderer.render("delivery/flux.yaml.j2", flux)
+        yield FileEdit(path=place.deployer.path, edit=AppendDocument(text=text))
+
+
+def _prefix(place: DeliveryPlace) -> str:
+    return f"{place.directory}/" if place.directory else ""
+
+
+def _path(name: str, place: DeliveryPlace) -> str:
+    return f"{_prefix(place)}{name}/status.yaml" if place.is_flux else f"{_prefix(place)}{name}.yaml"
+
+
+def _newest_s(carried: object) -> float:
+    """The newest time of a run in what a carrier holds; whatever is not as we write it says nothing."""
+    texts = carried.values() if isinstance(carried, Mapping) else ()
+    return max(map(_run_s, texts), default=0.0)
+
+
+def _run_s(text: object) -> float:
+    try:
+        return unix_s(json.loads(str(text))["status"]["desiredOptimizedAlloc"]["lastRunTime"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return 0.0
+
+
+def _name(status: DeliveredStatus) -> str:
+    return status.resource
+
+
+# --- was reconciler/pipeline/drafting/desk.py:
+# Where the edits of one plan are made: each touched file is parsed once, and what is in the way is collected.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantEdits:
+    """What a variant's change writes: the edits without which it is refused, and the status that rides along."""
+
+    needed: tuple[FileEdit, ...]
+    status: tuple[FileEdit, ...] = ()
+
+    @property
+    def all(self) -> tuple[FileEdit, ...]:
+        """Both, in this order."""
+        return (*self.needed, *self.status)
+
+
+@dataclass(slots=True, kw_only=True)
+class Desk:
+    """Where the edits of one plan are made: parses each touched file once, collects what was refused."""
+
+    snapshot: Snapshot
+    files: Mapping[str, bytes]
+    editor: Editor
+    refused: dict[ResourceKey, Hold] = field(default_factory=dict)
+    omissions: dict[ResourceKey, str] = field(default_factory=dict)
+    moved_in: dict[ResourceKey, tuple[MovedFile, ...]] = field(default_factory=dict)
+    variants: dict[ResourceKey, Variant] = field(default_factory=dict)
+    opened: dict[str, OpenFile] = field(default_factory=dict)
+    drawn: dict[str, Mapping[ResourceKey, VariantEdits]] = field(default_factory=dict)
+    """The edits of each pull request, by its head branch."""
+    carriers: dict[str, list[str]] = field(default_factory=dict)
+    """The head branches that write each carrier of statuses."""
+
+    def __post_init__(self) -> None:
+        self.variants = {variant.key: variant for variant in self.snapshot.variants}
+
+    def edits_of(self, decision: Decision) -> VariantEdits:
+        """The edits of one change; none, and a refusal, when something is in the way."""
+        variant = self.variants[decision.variant]
+        accelerator = self.snapshot.catalogs[variant.key.cluster].find(decision.desired.accelerator)
+        try:
+            counted = tuple(self.editor.count_edits(decision, variant, self._sheet))
+            moved = tuple(self.editor.move_edits(decision, variant, accelerator, self._sheet))
+        except InputError as error:
+            self.refused[variant.key] = refusal_of(error)
+            return VariantEdits(needed=())
+        if moved:
+            self.moved_in[variant.key] = tuple(self._files_of(moved, variant))
+        return VariantEdits(needed=(*counted, *moved), status=self.status_of(decision))
+
+    def _files_of(self, edits: Iterable[FileEdit], variant: Variant) -> Iterable[MovedFile]:
+        places = [] if variant.workload is None else [*variant.workload.moves.values()]
+        places += [] if variant.labels_at is None else [variant.labels_at]
+        ours = {place.patch.path for place in places if place.patch is not None}
+        for path in sorted({edit.path for edit in edits}):
+            yield MovedFile(path=path, is_patch=path in ours, is_new=path not in self.files)
+
+    def apply(self, edits: Mapping[ResourceKey, VariantEdits]) -> dict[str, bytes]:
+        """New bytes of every file; when a file refuses, variants are added one by one to tell who is to blame."""
+        try:
+            return self._write(edit for each in edits.values() for edit in each.all)
+        except InputError:
+            kept: list[FileEdit] = []
+            for variant, each in edits.items():
+                kept += self._tried(kept, variant, each)
+            return self._write(kept)
+
+    def written_alone(self, change_set: ChangeSet, path: str) -> Iterator[tuple[ResourceKey, bytes]]:
+        """What each variant of a change set that can be written makes of a file."""
+        for variant, each in self.drawn[change_set.head_branch].items():
+            edits = [edit for edit in (each.needed if variant in self.omissions else each.all) if edit.path == path]
+            if edits and variant not in self.refused:
+                yield variant, self._write_file(path, edits)
+
+    def _tried(self, kept: Sequence[FileEdit], variant: ResourceKey, edits: VariantEdits) -> tuple[FileEdit, ...]:
+        """What of one variant's edits can be written beside others: all, all but the status, or nothing."""
+        try:
+            self._write((*kept, *edits.needed))
+        except InputError as error:
+            self.refused[variant] = refusal_of(error)
+            return ()
+        try:
+            self._write((*kept, *edits.all))
+        except InputError as error:
+            self.omissions[variant] = _words(error)
+            return edits.needed
+        return edits.all
+
+    def _write(self, edits: Iterable[FileEdit]) -> dict[str, bytes]:
+        by_path: dict[str, list[FileEdit]] = {}
+        for edit in edits:
+            by_path.setdefault(edit.path, []).append(edit)
+        return {path: self._write_file(path, group) for path, group in sorted(by_path.items())}
+
+    def _write_file(self, path: str, edits: Iterable[FileEdit]) -> bytes:
+        if path not in self.files:
+            return write_edits(path, b"", edits)
+        return write_edits(path, self.files[path], edits, self._open(path))
+
+    def status_of(self, decision: Decision) -> tuple[FileEdit, ...]:
+        """The edit of a variant's status; none where there is nothing to say, or what is in the way is told instead."""
+        variant = self.variants.get(decision.variant)
+        is_off = self.snapshot.settings.status == "off"
+        if variant is None or is_off or variant.status_shape is StatusShape.NONE or is_left_alone(decision):
+            return ()
+        if variant.is_shared:
+            return self._omit(variant, f"{variant.document.path} is built into several objects")
+        try:
+            edit = self.editor.status_edit(decision, variant, self._sheet(variant.document), self.snapshot.now_s)
+        except InputError as error:
+            return self._omit(variant, str(error))
+        if isinstance(edit, str):
+            return self._omit(variant, edit)
+        return () if edit is None else (edit,)
+
+    @property
+    def deliverer(self) -> Deliverer:
+        """Who drafts the carriers of statuses."""
+        return Deliverer(
+            renderer=self.editor.renderer,
+            files=self.files,
+            variants=self.variants,
+            open_sheet=self._sheet,
+            now_s=self.snapshot.now_s,
+            omit=self._omit,
+        )
+
+    def deliver(
+        self,
+        group: str,
+        decisions: Iterable[Decision],
+        edits: dict[ResourceKey, VariantEdits],
+        news: Sequence[ResourceKey],
+    ) -> dict[str, bytes]:
+        """Files of ours that bring statuses of a group into the cluster, where they tell anything of those in `news`.
+
+        Edits of other files join the first one's.
+        """
+        drafted = self.deliverer.deliver(group, [each for each in decisions if not is_left_alone(each)], news)
+        delivered = [each for each in drafted if self._can_be_listed(news, each)]
+        riding = tuple(edit for each in delivered for edit in each.edits)
+        if riding:
+            edits[news[0]] = replace(edits[news[0]], status=(*edits[news[0]].status, *riding))
+        return {path: body for each in delivered for path, body in each.files.items()}
+
+    def _can_be_listed(self, news: Iterable[ResourceKey], delivery: Delivery) -> bool:
+        """Whether what is there takes its edits; a file that nothing lists would deliver nothing."""
+        try:
+            self._write(delivery.edits)
+        except InputError as error:
+            for variant in (self.variants[key] for key in news):
+                if variant.delivery == delivery.place:
+                    self._omit(variant, f"it cannot be brought to the cluster: {error}")
+            return False
+        return True
+
+    def find_carried_together(self, plan: Plan) -> Iterator[frozenset[ResourceKey]]:
+        """The changes of one group whose pull requests would write the same carrier."""
+        for branches in self.carriers.values():
+            if len(branches) > 1:
+                parts = (part for part in plan.groups if part.head_branch in branches)
+                yield frozenset(each.variant for part in parts for each in part.changes)
+
+    def _omit(self, variant: Variant, reason: str) -> tuple[FileEdit, ...]:
+        self.omissions[variant.key] = reason
+        return ()
+
+    def _sheet(self, reference: DocumentRef) -> Sheet:
+        return sheet_of(self._open(reference.path).documents_near(reference.document), reference)
+
+    def _open(self, path: str) -> OpenFile:
+        if path not in self.opened:
+            self.opened[path] = OpenFile(path, self.files[path])
+        return self.opened[path]
+
+
+def is_left_alone(decision: Decision) -> bool:
+    """Whether a person said that nothing may be written of a variant."""
+    return decision.hold is not None and decision.hold.kind is HoldKind.IGNORED
+
+
+def refusal_of(error: InputError | Finding) -> Hold:
+    """What keeps a change from being written, as the hold of its variant."""
+    if isinstance(error, Finding):
+        return Hold(kind=HoldKind.NOT_WRITABLE, words=f"would be refused: {error}", place=error.place)
+    place = Place(path=error.path, line=error.line, field=error.field)
+    return Hold(kind=HoldKind.NOT_WRITABLE, words=_words(error), place=place)
+
+
+def _words(error: InputError) -> str:
+    return f"cannot be written: {error}"

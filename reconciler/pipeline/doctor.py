@@ -1,0 +1,500 @@
+"""Doctor: checks everything that a run depends on: git, forge, settings, every Prometheus, every variant."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice, pairwise
+from typing import TypeGuard
+
+from cronsim import CronSim, CronSimError
+
+from reconciler.config.environment import Environment, Flags, SecretReader
+from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.plan import Plan
+from reconciler.domain.reports import Cause, Check, Level, warning, well
+from reconciler.domain.rules import AutoMergeRule
+from reconciler.domain.settings import ClusterSettings
+from reconciler.domain.snapshot import Snapshot
+from reconciler.errors import ConfigurationError, InputError, ReconcilerError
+from reconciler.forge.pull_requests import Forge, PipelineSchedule, Rights
+from reconciler.git.clone import Clone
+from reconciler.git.repository import EntryKind, Repository
+from reconciler.http.messages import Clock
+from reconciler.manifests.documents import Document, parse_readable
+from reconciler.metrics.queries import names_in
+from reconciler.metrics.survey import Survey, read_survey, survey_queries
+from reconciler.pipeline.doctor_metrics import (
+    Asked,
+    ExaminedPlan,
+    blinds,
+    check_prometheus,
+    check_variants,
+    oldest_s,
+    reporting,
+)
+from reconciler.pipeline.observe import Files, ObservedRun, is_manifest, observe
+from reconciler.pipeline.run import prepare
+from reconciler.pipeline.session import Doors, Progress, Session, open_forge, open_session
+from reconciler.report.formatting import duration
+from reconciler.resources.registry import KINDS
+
+# --- was reconciler/pipeline/doctor/failures.py:
+# Errors as checks that failed.
+
+
+def failed(subject: str, rule: str, words: str, cure: str = "", *, cause: Cause, place: Place | None = None) -> Check:
+    """What keeps us from working."""
+    return Check(level=Level.FAIL, subject=subject, rule=rule, words=words, cure=cure, place=place, cause=cause)
+
+
+def failed_by(subject: str, rule: str, error: ReconcilerError, cure: str = "") -> Check:
+    """An error, whose own words mostly say what to do."""
+    return failed(subject, rule, str(error), cure, cause=_cause_of(error))
+
+
+def _cause_of(error: ReconcilerError) -> Cause:
+    if isinstance(error, ConfigurationError):
+        return Cause.CONFIGURATION
+    return Cause.INPUT if isinstance(error, InputError) else Cause.OUTSIDE
+
+
+# --- was reconciler/pipeline/doctor/schedules.py:
+# How often `run` is started, as far as the repository says it: CronJobs and GitHub workflows that run us. On GitLab
+# the repository has the job alone, and the forge says when its pipeline is started.
+
+OURS = "reconciler"
+RUN = f"{OURS} run"
+WORKFLOWS = ".github/workflows/"
+PIPELINES = (".gitlab-ci.yml", ".gitlab/")
+"""Where GitLab's jobs stand: the root's file, and those that it includes, as `init` writes them."""
+LOOKED_AT = 200
+"""Starts: of a cron that rests at night or on weekends most are a day's."""
+ON = "true"
+"""The key `on`, as YAML reads it."""
+MACROS = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0"}
+_FROM = datetime(2024, 1, 1, tzinfo=UTC)
+"""Any day will do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A cron expression that starts us, and where it stands; `every_s` is its usual gap, None where it has none."""
+
+    text: str
+    place: Place
+    every_s: float | None
+
+
+def find_schedules(repository: Repository) -> tuple[Schedule, ...]:
+    """Every schedule of the commit that starts `reconciler run`, in the order of files."""
+    entries = [each for each in repository.list_files() if is_manifest(each.path) and each.kind is EntryKind.FILE]
+    bodies = repository.read_files(each.oid for each in entries)
+    return tuple(
+        schedule
+        for entry, (_, body) in zip(entries, bodies, strict=True)
+        if OURS.encode() in body and (b"CronJob" in body or entry.path.startswith(WORKFLOWS))
+        for schedule in _schedules_in(entry.path, body)
+    )
+
+
+def find_pipeline_job(repository: Repository) -> Place | None:
+    """The job of a GitLab pipeline that starts `reconciler run`; None where no file of the commit has one."""
+    entries = [
+        each for each in repository.list_files() if each.path.startswith(PIPELINES) and each.kind is EntryKind.FILE
+    ]
+    bodies = repository.read_files(each.oid for each in entries)
+    for entry, (_, body) in zip(entries, bodies, strict=True):
+        documents, _ = parse_readable(entry.path, body, kinds=None) if RUN.encode() in body else ((), ())
+        for document in documents:
+            for name, job in document.value.items() if _is_mapping(document.value) else ():
+                if RUN in _text(job):
+                    return Place(path=entry.path, line=document.line_of((name,)), field=str(name))
+    return None
+
+
+def gap_s(cron: str) -> float | None:
+    """The most frequent gap between two starts of a cron expression, in seconds; None for what is none."""
+    try:
+        starts = [start.timestamp() for start in islice(CronSim(MACROS.get(cron.strip(), cron), _FROM), LOOKED_AT)]
+    except CronSimError:
+        return None
+    gaps = Counter(later - earlier for earlier, later in pairwise(starts))
+    return gaps.most_common(1)[0][0] if gaps else None
+
+
+def _schedules_in(path: str, body: bytes) -> Iterator[Schedule]:
+    documents, _ = parse_readable(path, body, kinds=None)
+    for document in documents:
+        if _is_mapping(document.value):
+            found = _of_workflow if path.startswith(WORKFLOWS) else _of_cron_job
+            yield from found(document, document.value)
+
+
+def _of_cron_job(document: Document, value: Mapping[str, object]) -> Iterator[Schedule]:
+    spec = value.get("spec")
+    if value.get("kind") != "CronJob" or not _is_mapping(spec) or OURS not in _text(spec.get("jobTemplate")):
+        return
+    schedule = spec.get("schedule")
+    if isinstance(schedule, str):
+        yield _schedule(document, schedule, ("spec", "schedule"))
+
+
+def _of_workflow(document: Document, value: Mapping[str, object]) -> Iterator[Schedule]:
+    triggers = value.get(ON)
+    listed = triggers.get("schedule") if _is_mapping(triggers) else None
+    if not isinstance(listed, list) or not any(_starts_us(step) for step in _steps(value.get("jobs"))):
+        return
+    for index, entry in enumerate(listed):
+        cron = entry.get("cron") if _is_mapping(entry) else None
+        if isinstance(cron, str):
+            yield _schedule(document, cron, (ON, "schedule", index, "cron"))
+
+
+def _steps(jobs: object) -> Iterator[Mapping[str, object]]:
+    for job in jobs.values() if _is_mapping(jobs) else ():
+        steps = job.get("steps") if _is_mapping(job) else None
+        yield from (step for step in (steps if isinstance(steps, list) else ()) if _is_mapping(step))
+
+
+def _starts_us(step: Mapping[str, object]) -> bool:
+    given = step.get("with")
+    mode = given.get("mode") if _is_mapping(given) else None
+    return RUN in str(step.get("run", "")) or (OURS in str(step.get("uses", "")) and mode == "run")
+
+
+def _schedule(document: Document, text: str, field: tuple[str | int, ...]) -> Schedule:
+    place = Place(path=document.path, line=document.line_of(field), field=".".join(map(str, field)))
+    return Schedule(text=text, place=place, every_s=gap_s(text))
+
+
+def _text(value: object) -> str:
+    """Images, commands and arguments of a job, in one text."""
+    if _is_mapping(value):
+        return " ".join(map(_text, value.values()))
+    return " ".join(map(_text, value)) if isinstance(value, list) else str(value)
+
+
+def _is_mapping(value: object) -> TypeGuard[Mapping[str, object]]:
+    return isinstance(value, Mapping)
+
+
+# --- was reconciler/pipeline/doctor/forge.py:
+# Checks of the forge: whether it lets us in, what our credential may do there, and which rules stand in the way.
+
+FORGE = "forge"
+EXPIRES_SOON_S = 30 * 86_400.0
+TOKEN = "the token of RECONCILER_FORGE_TOKEN"  # noqa: S105 - words, not a token
+
+
+def check_forge(forge: Forge, *, base: str, prefix: str, merges: bool, now_s: float) -> Iterator[Check]:
+    """What a run needs of the forge; `prefix` begins the names of our head branches, `now_s` is Unix time.
+
+    `merges`: something is to merge by itself.
+    """
+    try:
+        forge.check_access()
+        rights = forge.rights(base=base, head=f"{prefix}doctor")
+    except ReconcilerError as error:
+        yield failed_by(FORGE, "forge-access", error)
+        return
+    merging = _merging(rights) if merges else ()
+    troubles = [*_missing(rights), *merging, *_rules(rights, base=base, prefix=prefix), *_expiry(rights, now_s)]
+    yield from troubles
+    if not troubles:
+        yield well(FORGE, "forge-rights", f"{forge.name}, {_allowed(rights)}")
+
+
+def _missing(rights: Rights) -> Iterator[Check]:
+    if rights.may_open is False:
+        yield failed(
+            FORGE,
+            "open-pull-requests",
+            "no pull request may be opened",
+            rights.cures.opening.replace("TOKEN", TOKEN),
+            cause=Cause.CONFIGURATION,
+        )
+    if rights.may_label is False:
+        yield warning(
+            FORGE,
+            "label-pull-requests",
+            "pull requests may not be labelled",
+            f"{rights.cures.labelling.replace('TOKEN', TOKEN)}, or take pullRequests.labels out of reconciler.yaml",
+        )
+
+
+def _merging(rights: Rights) -> Iterator[Check]:
+    """What keeps from merging what is to merge by itself."""
+    if rights.may_merge is False:
+        words = "rules let pull requests merge by themselves, which our credential may not do"
+        yield warning(FORGE, "merge-pull-requests", words, rights.cures.merging.replace("TOKEN", TOKEN))
+    elif rights.allows_auto_merge is False:
+        words = "auto-merge is switched off: what waits for rules of the base is merged by a later run"
+        yield warning(FORGE, "auto-merge", words, rights.cures.scheduling)
+
+
+def _rules(rights: Rights, *, base: str, prefix: str) -> Iterator[Check]:
+    if rights.refusals:
+        yield warning(
+            FORGE,
+            "branch-rules",
+            f"rules on branches {prefix}* would refuse what we push: {', '.join(rights.refusals)}",
+            f"{rights.cures.refusals}, or set git.branchPrefix in reconciler.yaml to one that is left alone",
+        )
+    if rights.drops_approvals:
+        yield warning(
+            FORGE,
+            "dropped-approvals",
+            f"{base} drops approvals on every push",
+            "lower pullRequests.limits.pushesPerHour in reconciler.yaml, merge soon after approving, or label what is "
+            "approved stop-updating: nothing is pushed to it then",
+        )
+    if rights.needs_signatures:
+        yield warning(
+            FORGE,
+            "signed-commits",
+            f"{base} takes signed commits only, and ours have no signature",
+            rights.cures.signatures,
+        )
+
+
+def _expiry(rights: Rights, now_s: float) -> Iterator[Check]:
+    """A job that nobody looks at ends silently when its credential does."""
+    if rights.expires_at_s is None or rights.expires_at_s - now_s > EXPIRES_SOON_S:
+        return
+    day = datetime.fromtimestamp(rights.expires_at_s, UTC).date()
+    yield warning(FORGE, "credential-expires", f"{TOKEN} ends on {day}", rights.cures.expiry.replace("TOKEN", "it"))
+
+
+def _allowed(rights: Rights) -> str:
+    told = {"open": rights.may_open, "label": rights.may_label, "merge": rights.may_merge}
+    may = " and ".join(filter(None, (", ".join(name for name, allowed in told.items() if allowed),)))
+    unknown = ", ".join(name for name, allowed in told.items() if allowed is None)
+    parts = [f"may {may} pull requests" if may else "", f"not told whether it may {unknown}" if unknown else ""]
+    if rights.allows_auto_merge is not None:
+        parts.append(f"auto-merge is {'allowed' if rights.allows_auto_merge else 'switched off'}")
+    return ", ".join(filter(None, parts))
+
+
+# --- was reconciler/pipeline/doctor/repository.py:
+# Checks of what Git holds: whether we may push, versions of APIs, what cannot be read, how often we are started.
+
+GIT = "git"
+SETTINGS = "settings"
+GONE = {
+    "autoscaling/v2beta1": ("autoscaling/v2", "1.25"),
+    "autoscaling/v2beta2": ("autoscaling/v2", "1.26"),
+    "extensions/v1beta1": ("apps/v1", "1.16"),
+    "apps/v1beta1": ("apps/v1", "1.16"),
+    "apps/v1beta2": ("apps/v1", "1.16"),
+    "batch/v1beta1": ("batch/v1", "1.25"),
+}
+"""Versions that Kubernetes does not serve any more, what to write instead, and since which release."""
+
+
+def check_git(repository: Repository, name: str, prefix: str) -> Iterator[Check]:
+    """Whether the base was read and head branches may be pushed; nothing is pushed."""
+    what = f"{name}, {repository.branch} at {repository.commit[:7]}"
+    if not isinstance(repository, Clone):
+        return
+    try:
+        repository.check_push(f"{prefix}doctor")
+    except ReconcilerError as error:
+        cure = f"let the credential write contents, and no rule keep it from creating {prefix}*"
+        yield failed_by(GIT, "push", error, cure)
+    else:
+        yield well(GIT, "push", f"{what}, may push {prefix}*")
+
+
+def check_versions(files: Files) -> Iterator[Check]:
+    """Whether every object that matters is of a version that clusters serve."""
+    seen: Counter[str] = Counter()
+    for reading in files.commit.readings.values():
+        for document in reading.documents:
+            value = document.value
+            kind, version = (value.get(key) for key in ("kind", "apiVersion")) if isinstance(value, dict) else ("", "")
+            if not isinstance(kind, str) or not isinstance(version, str):
+                continue
+            seen[kind] += kind in KINDS
+            if version in GONE and kind in KINDS:
+                newer, release = GONE[version]
+                place = Place(path=document.path, line=document.line_of(("apiVersion",)), field="apiVersion")
+                words = f"{kind} of {version}, which Kubernetes {release} and later do not serve"
+                yield warning(GIT, "api-version", words, f"write {newer}", place)
+    counted = ", ".join(f"{number} {kind}" for kind, number in seen.most_common() if number)
+    yield well(GIT, "api-version", f"{counted or 'no resources'}")
+
+
+def check_findings(findings: Iterable[Finding], subject: str = GIT) -> Iterator[Check]:
+    """What is wrong in files, as `validate` tells it; notes ask for nothing."""
+    for finding in sorted(findings):
+        words = ": ".join(filter(None, (finding.place.field, finding.message)))
+        rule = finding.rule or "resource"
+        if finding.severity is Severity.ERROR:
+            yield failed(subject, rule, words, "mend the file", cause=Cause.INPUT, place=finding.place)
+        elif finding.severity is Severity.WARNING:
+            yield warning(subject, rule, words, "mend the file, or see what validate says of it", finding.place)
+
+
+def check_schedule(
+    repository: Repository, run_interval_s: float, pipelines: Iterable[PipelineSchedule] | None
+) -> Iterator[Check]:
+    """Whether what starts us does so as often as `runInterval` says.
+
+    `pipelines` are what the forge starts by itself: they count where a job of its pipeline starts us; None: not told.
+    """
+    schedules, stated = find_schedules(repository), duration(run_interval_s)
+    job = None if pipelines is None else find_pipeline_job(repository)
+    if pipelines is not None and job is not None:
+        of_base = [each for each in pipelines if each.branch == repository.branch]
+        active = [each for each in of_base if each.is_active]
+        schedules = (*schedules, *(Schedule(text=each.cron, place=job, every_s=gap_s(each.cron)) for each in active))
+        if not schedules:
+            yield _never_started(job, repository.branch, [each.name or each.cron for each in of_base])
+            return
+    for schedule in schedules:
+        if schedule.every_s is None or schedule.every_s == run_interval_s:
+            continue
+        found = duration(schedule.every_s)
+        words = f'cron "{schedule.text}" starts a run every {found}, and runInterval is {stated}'
+        cure = f"set runInterval: {found} in reconciler.yaml, or another schedule here"
+        yield warning(SETTINGS, "run-interval", words, cure, schedule.place)
+    if not schedules:
+        yield well(SETTINGS, "run-interval", f"runInterval {stated}; nothing in the repository says who starts a run")
+    elif all(schedule.every_s in (None, run_interval_s) for schedule in schedules):
+        crons = ", ".join(f'"{schedule.text}"' for schedule in schedules)
+        yield well(SETTINGS, "run-interval", f"a run is started every {stated} (cron {crons})")
+
+
+def _never_started(job: Place, branch: str, paused: Sequence[str]) -> Check:
+    """A job that no pipeline schedule starts; those of the branch that are switched off could."""
+    if paused:
+        words = f"{job.field} is never started: pipeline schedule {paused[0]} is not active"
+        return warning(SETTINGS, "run-interval", words, "activate it (Build, Pipeline schedules)", job)
+    words = f"{job.field} is never started: no pipeline schedule of {branch}"
+    return warning(SETTINGS, "run-interval", words, "make one (Build, Pipeline schedules): */10 * * * *", job)
+
+
+# --- was reconciler/pipeline/doctor/doctor.py:
+# Everything that a run depends on, looked at in one go: git, forge, settings, every Prometheus, every variant.
+
+
+def examine(flags: Flags, environment: Environment, now: Callable[[], float], progress: Progress) -> Iterator[Check]:
+    """Every check, in the order that things depend on each other; `now` tells the time in Unix seconds.
+
+    A thing that fails is a check that says so, and whatever does not depend on it is looked at all the same.
+    """
+    try:
+        with open_session(flags, environment, writes=True, with_forge=False, progress=progress) as session:
+            yield from _Doctor(session, environment, now).examine()
+    except ReconcilerError as error:
+        yield failed_by(SETTINGS if ": error: " in str(error) else GIT, "base", error)
+
+
+class _Doctor:
+    """One visit: what one look found out is used by the next."""
+
+    def __init__(self, session: Session, environment: Environment, now: Callable[[], float]) -> None:
+        self._session = session
+        self._environment = environment
+        self._now = now
+        self._settings = session.settings
+        self._opened: Forge | None = None
+
+    def examine(self) -> Iterator[Check]:
+        """Every check but those that keep a session from being opened."""
+        doors, prefix = self._session.doors, self._settings.git.branch_prefix
+        yield from check_git(doors.repository, self._session.repository, prefix)
+        yield from self._forge(doors)
+        yield from self._paused()
+        yield from check_findings(self._session.findings, SETTINGS)
+        yield from check_schedule(doors.repository, self._session.run_interval_s, self._pipelines())
+        yield from self._observed(doors)
+
+    def _forge(self, doors: Doors) -> Iterator[Check]:
+        try:
+            secrets = SecretReader(environment=self._environment)
+            forge, _ = open_forge(self._session.repository, self._settings, secrets, writes=True)
+        except ReconcilerError as error:
+            yield failed_by(FORGE, "forge-access", error)
+            return
+        self._opened = forge
+        if forge is not None:
+            prefix = self._settings.git.branch_prefix
+            settings, base = self._settings, doors.repository.branch
+            merges = settings.pull_requests.auto_merge
+            if merges is None:
+                merges = any(isinstance(rule.asks, AutoMergeRule) for rule in settings.rules)
+            yield from check_forge(forge, base=base, prefix=prefix, merges=merges, now_s=self._now())
+
+    def _pipelines(self) -> tuple[PipelineSchedule, ...] | None:
+        try:
+            return None if self._opened is None else self._opened.schedules()
+        except ReconcilerError:  # what keeps it from answering is told by its own checks, or passes
+            return None
+
+    def _paused(self) -> Iterator[Check]:
+        if self._session.paused:
+            cure = "take that away when it should propose again"
+            yield warning(SETTINGS, "paused", f"paused by {self._session.paused}: a run writes nothing", cure)
+
+    def _observed(self, doors: Doors) -> Iterator[Check]:
+        now_s = self._now()
+        try:
+            plain = replace(doors, forge=None, needs_forge=False)
+            observed = observe(plain, self._settings, now_s, self._session.repository)
+        except ReconcilerError as error:  # several clusters behind one Prometheus that nobody told apart
+            yield failed_by(self._settings.clusters[0].name, "prometheus", error)
+            return
+        prepared = prepare(observed.recording, doors.renderer, observed.declaration)
+        yield from check_versions(observed.files)
+        yield from check_findings(prepared.plan.findings)
+        broken = {words.partition(": ")[0] for words in (*prepared.plan.refusals, *prepared.plan.failures)}
+        yield from _failures(prepared.plan)
+        surveys: dict[str, Survey] = {}
+        blind: set[str] = set()
+        for cluster in self._settings.clusters:
+            if cluster.name not in broken and cluster.prometheus is not None:
+                asked = self._ask(doors, cluster, observed, prepared.snapshot)
+                surveys[cluster.name] = asked.survey
+                checks = tuple(check_prometheus(asked))
+                blind |= {cluster.name for check in checks if blinds(check)}
+                yield from checks
+        yield from check_variants(
+            ExaminedPlan(
+                snapshot=prepared.snapshot,
+                plan=prepared.plan,
+                surveys=surveys,
+                today=datetime.fromtimestamp(now_s, UTC).date(),
+                broken=frozenset(broken),
+                blind=frozenset(blind),
+            )
+        )
+
+    def _ask(self, doors: Doors, cluster: ClusterSettings, observed: ObservedRun, snapshot: Snapshot) -> Asked:
+        now_s, begun_s = self._now(), Clock().monotonic()
+        time = self._session.ask_time(cluster)
+        took_s = Clock().monotonic() - begun_s
+        answers = tuple(each for each in observed.recording.answers if each.query.cluster == cluster.name)
+        queries = survey_queries(cluster, now_s, oldest_s(answers, now_s))
+        survey = read_survey(doors.ask(cluster, queries), names_in(self._settings, cluster.name))
+        seen, variants = reporting(snapshot, cluster.name)
+        return Asked(
+            cluster=cluster,
+            now_s=now_s,
+            took_s=took_s,
+            time=time,
+            answers=answers,
+            survey=survey,
+            retention="" if survey.reaches_back else self._session.ask_retention(cluster),
+            variants=variants,
+            reporting=seen,
+        )
+
+
+def _failures(plan: Plan) -> Iterator[Check]:
+    """Every Prometheus that cannot be asked, or did not answer."""
+    for sentences, cause in ((plan.refusals, Cause.CONFIGURATION), (plan.failures, Cause.OUTSIDE)):
+        for sentence in sentences:
+            cluster, _, words = sentence.partition(": ")
+            yield failed(cluster, "prometheus", words, cause=cause)

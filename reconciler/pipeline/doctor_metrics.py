@@ -1,0 +1,476 @@
+"""What doctor checks of a cluster: its Prometheus and every variant."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from reconciler.domain.answers import Answer, NoAnswer
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import Place, Severity
+from reconciler.domain.plan import Decision, Plan
+from reconciler.domain.reports import Check, Level, warning, well
+from reconciler.domain.settings import ClusterSettings
+from reconciler.domain.snapshot import Option, Snapshot, Variant
+from reconciler.metrics.answers import UnexpectedError, decode, document_of, result_of
+from reconciler.metrics.engines import ENGINES
+from reconciler.metrics.quantities import LIVE_REPLICAS, Name
+from reconciler.metrics.queries import label_names
+from reconciler.metrics.readings import served_by
+from reconciler.metrics.replicas import STALE_AFTER_S
+from reconciler.metrics.survey import ESSENTIAL, NODES, REQUESTS, Survey, metrics_in, metrics_of, owner_metrics
+from reconciler.report.formatting import count, duration, labels_of
+
+# --- was reconciler/pipeline/doctor/cures.py:
+# What to do about each kind of hold, and how grave it is; None: nothing, it is a choice or passes by itself.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cure:
+    """What to do; `is_in_settings` says that it is done in reconciler.yaml rather than at the place of the cause."""
+
+    words: str
+    level: Level = Level.WARN
+    is_in_settings: bool = False
+
+
+def _must(words: str) -> Cure:
+    return Cure(words=words, level=Level.FAIL)
+
+
+def _set(words: str) -> Cure:
+    return Cure(words=f"{words} in reconciler.yaml", is_in_settings=True)
+
+
+CURES: Mapping[HoldKind, Cure | None] = {
+    HoldKind.IGNORED: None,
+    HoldKind.DECLINED: None,
+    HoldKind.PUT_BACK: None,
+    HoldKind.RULE: None,
+    HoldKind.REFUSED: None,
+    HoldKind.WAITING_FOR_REPLICAS: None,
+    HoldKind.WAITING_FOR_MERGE: None,
+    HoldKind.WAITING_FOR_DEVICES: None,
+    HoldKind.RULE_UNREADABLE: _must("mend the rule here: `reconciler validate` says what is wrong with it"),
+    HoldKind.RESOURCE_UNREADABLE: _must(
+        "mend the resource here; `reconciler validate` shows all that is wrong with it"
+    ),
+    HoldKind.RESOURCE_UNSUPPORTED: Cure(words="annotate it reconciler.io/ignore, or use what is supported"),
+    HoldKind.REFERENCE_MISSING: _must("commit what it names, or correct the name here"),
+    HoldKind.SCALE_TARGET_MISSING: _must(
+        "commit it, correct scaleTargetRef here, or set helmValues in reconciler.yaml"
+    ),
+    HoldKind.SCALE_TARGET_UNREADABLE: _must("mend the scale target here"),
+    HoldKind.REPLICAS_UNWRITTEN: Cure(words="write the number that runs now as spec.replicas here"),
+    HoldKind.REPLICAS_CONTESTED: _must("delete all resources for it but one"),
+    HoldKind.OWNED_BY_ANOTHER: Cure(
+        words="delete the owner in the commit that writes the live count into Git, or set whenAutoscaled: bounds in "
+        "reconciler.yaml"
+    ),
+    HoldKind.NOT_WRITABLE: Cure(
+        words="give the number a place of its own: `replicas:` of the overlay's kustomization, or a marker comment "
+        "`# reconciler.io/replicas` behind it"
+    ),
+    HoldKind.DRIFTED: Cure(
+        words="find who writes them (kubectl get deployment -o yaml --show-managed-fields), end that, and write the "
+        "live count into Git here"
+    ),
+    HoldKind.PROMISE_BROKEN: Cure(words="find out why the change it names missed its target; it returns by itself"),
+    HoldKind.SETTINGS_CONFLICT: _must("change one of the two"),
+    HoldKind.RULES_CONFLICT: _must("relax one of the rules it names"),
+    HoldKind.SERVICE_CLASS_MISSING: Cure(words="define it, or correct its name here"),
+    HoldKind.SLO_UNATTAINABLE: _set(
+        "relax its service class, or give a faster accelerator a profile under models[].profiles"
+    ),
+    HoldKind.PROFILE_MISSING: _set(
+        "write what `reconciler fit` learns to .reconciler/profiles.yaml (--write), and name that file under extends"
+    ),
+    HoldKind.PROFILE_CONTRADICTED: _set(
+        "learn it again: reconciler fit --write .reconciler/profiles.yaml, and take the old one out of "
+        "models[].profiles"
+    ),
+    HoldKind.PRICE_MISSING: _set("set accelerators[].costPerHour"),
+    HoldKind.ACCELERATOR_UNKNOWN: Cure(
+        words="write a node selector such as nvidia.com/gpu.product into the pod template, or the label "
+        "inference.optimization/acceleratorName on the resource"
+    ),
+    HoldKind.ACCELERATOR_UNAVAILABLE: _set(
+        "set the pool's devices under clusters[].pools, or allow another accelerator"
+    ),
+    HoldKind.METRICS_MISSING: Cure(words="let Prometheus scrape its pods (PodMonitor), or set models[].servedNames"),
+    HoldKind.METRICS_STALE: Cure(words="look at the scrape of its pods, and at remote write that lags"),
+    HoldKind.METRICS_NAN: Cure(words="restart the replica that it names, and update its engine"),
+    HoldKind.METRICS_FAILED: Cure(words="see what is said of its Prometheus"),
+    HoldKind.METRICS_UNATTRIBUTED: Cure(
+        words="matchLabels stand in reconciler.yaml, the label in the pod template "
+        "(kube-state-metrics tells it with --metric-labels-allowlist=pods=[llm-d.ai/variant])"
+    ),
+    HoldKind.METRICS_CONTRADICTORY: Cure(
+        words="set matchLabels under clusters[].prometheus where a server holds several clusters; else wait until the "
+        "deployment ended"
+    ),
+    HoldKind.LOAD_PARTIAL: Cure(words="let Prometheus scrape every replica"),
+    HoldKind.HISTORY_MISSING: Cure(words="wait, or let Prometheus keep more (--storage.tsdb.retention.time)"),
+    HoldKind.LENGTHS_CHANGED: Cure(words="look at what its replicas answer; after a day it is the rule"),
+    HoldKind.GAUGES_CONTRADICT: Cure(words="update the engine: its metrics cannot both be true"),
+    HoldKind.COUNT_IMPLAUSIBLE: Cure(words="look at who counts its requests, and how often they are scraped"),
+    HoldKind.PROMPTS_UNKNOWN: Cure(
+        words="keep the histogram of prompt tokens in the scrape, or give a profile without gamma"
+    ),
+    HoldKind.CAPACITY_UNKNOWN: Cure(words="mend the variant that it names"),
+    HoldKind.METRIC_TARGETS_MISSING: Cure(
+        words="give its policy metrics, or set another sizing.engine in reconciler.yaml"
+    ),
+    HoldKind.METRIC_TARGETS_UNDECIDED: Cure(words="let Prometheus have what its metric targets name"),
+    HoldKind.SEARCH_UNFINISHED: Cure(words="plan fewer variants at once: --cluster NAME, one run each"),
+    HoldKind.GROWTH_UNPROVEN: Cure(words="look at its pending pods and at quotas, or at what of it is not scraped"),
+}
+
+
+# --- was reconciler/pipeline/doctor/metrics.py:
+# Checks of a cluster's Prometheus: reach, time, age, which quantities exist, labels, and how far back it goes.
+
+AGE, LABEL, ENGINES_SEEN = "sample-age", "scrape-label", "engines"
+UNIT_S = {"y": 31_536_000.0, "w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+SPAN = re.compile(r"(?:[0-9]{1,9}(?:ms|[ywdhms]))+")
+SKEW_S = 30.0
+"""More than two clocks that are kept right differ, and more than a question takes."""
+SEEN_AGE_S = 120.0
+"""Older than two scrapes a minute apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One cluster with all that its Prometheus was asked: the run's own questions, the survey, and what time it is.
+
+    `time` was answered at `now_s` (Unix seconds) within `took_s`. `retention` is for how long it keeps samples, in its
+    own words, where that matters; empty where it does not say.
+    """
+
+    cluster: ClusterSettings
+    now_s: float
+    took_s: float
+    time: Answer
+    answers: Sequence[Answer]
+    survey: Survey
+    variants: int
+    reporting: int
+    retention: str = ""
+
+
+def check_prometheus(asked: Asked) -> Iterator[Check]:
+    """Everything about one Prometheus that answers."""
+    old = tuple(_age(asked))
+    troubles = [*_clock(asked), *old]
+    if not old:  # what is not there now is only late then
+        troubles += [*_labels(asked), *_engines(asked), *_kubernetes(asked), *_retention(asked)]
+    name = asked.cluster.name
+    url = asked.cluster.prometheus.url if asked.cluster.prometheus else ""
+    seen = f"series for {asked.reporting} of {asked.variants} variants"
+    yield well(name, "prometheus", f"{url}, {duration(asked.took_s)}; {seen}")
+    yield from troubles
+    engines = [engine for engine in ENGINES if _told(engine, asked.survey)]
+    if engines and not any(check.rule == "quantity" for check in troubles):
+        yield well(name, "quantity", "; ".join(_spelled(engine, asked.survey) for engine in engines))
+
+
+def blinds(check: Check) -> bool:
+    """Whether a check says why no variant of its cluster has metrics."""
+    return check.level is not Level.OK and check.rule in (AGE, LABEL, ENGINES_SEEN)
+
+
+def server_time_s(answer: Answer) -> float | None:
+    """What time it is at a Prometheus, in Unix seconds; None where it did not say."""
+    try:
+        found = result_of(document_of(answer.body.read()), "scalar")
+        return float(str(found[1]))
+    except (UnexpectedError, ValueError, IndexError):
+        return None
+
+
+def _clock(asked: Asked) -> Iterator[Check]:
+    server_s = server_time_s(asked.time)
+    skew_s = 0.0 if server_s is None else server_s - asked.now_s
+    if not math.isfinite(skew_s) or abs(skew_s) <= SKEW_S + asked.took_s:
+        return
+    words = f"our clock is {duration(abs(skew_s))} {'behind' if skew_s > 0 else 'ahead of'} the server's"
+    cure = "set both by NTP: samples look older or newer than they are, and fresh ones may count as stale"
+    yield warning(asked.cluster.name, "clock-skew", words, cure)
+
+
+def _age(asked: Asked) -> Iterator[Check]:
+    newest = [
+        sample.value
+        for answer in asked.answers
+        if answer.query.quantity == Name.LAST_SEEN and not isinstance(decoded := decode(answer), NoAnswer)
+        for sample in decoded
+        if math.isfinite(sample.value)
+    ]
+    if not newest or asked.now_s - max(newest) <= SEEN_AGE_S:
+        return
+    age_s = asked.now_s - max(newest)
+    words = f"the newest sample of a replica is {duration(age_s)} old, stale is {duration(STALE_AFTER_S)}"
+    cure = "look at the scrape of the replicas (up == 0?), or at remote write that lags"
+    yield warning(asked.cluster.name, AGE, words, cure)
+
+
+def _labels(asked: Asked) -> Iterator[Check]:
+    settings = asked.cluster.prometheus
+    if settings is None:
+        return
+    names = label_names(settings)
+    for key, label in (("namespace", names.namespace), ("pod", names.pod), ("model", names.model)):
+        exported = f"exported_{label}"
+        if asked.survey.exported.get(exported):
+            words = f"{asked.survey.exported[exported]} series of replicas have a label {exported} beside {label}"
+            cure = f"set labelNames: {{{key}: {exported}}} under clusters[].prometheus, or honorLabels in the scrape"
+            yield warning(asked.cluster.name, LABEL, words, cure, asked.cluster.place)
+        elif asked.survey.lacking.get(label):
+            words = f"{asked.survey.lacking[label]} series of replicas have no label {label}"
+            named = f"set labelNames: {{{key}: ...}} under clusters[].prometheus"
+            cure = f"add it in the scrape (a PodMonitor does), or {named}"
+            yield warning(asked.cluster.name, LABEL, words, cure, asked.cluster.place)
+
+
+def _engines(asked: Asked) -> Iterator[Check]:
+    told = {engine: _told(engine, asked.survey) for engine in ENGINES}
+    if not any(told.values()):
+        expected = ", ".join(engine.running[0].metric for engine in ENGINES.values() if engine.running)
+        words = f"no replica reports: none of {expected}"
+        labels = asked.cluster.prometheus.match_labels if asked.cluster.prometheus else {}
+        spelled = ", ".join(f"{label}: {value}" for label, value in labels.items())
+        beside = f", and correct matchLabels {{{spelled}}} in reconciler.yaml" if labels else ""
+        yield warning(asked.cluster.name, ENGINES_SEEN, words, f"scrape the replicas by a PodMonitor{beside}")
+        return
+    for engine, names in told.items():
+        for quantity, candidates in metrics_of(ENGINES[engine]).items() if names else ():
+            if quantity not in names:
+                words = f"{engine} replicas tell no {quantity}: expected {' or '.join(candidates)}"
+                lost = (
+                    "nothing is decided without it" if quantity in ESSENTIAL else "decisions are less sure without it"
+                )
+                cure = f"keep it in the scrape (metricRelabelings?), or update the engine: {lost}"
+                yield warning(asked.cluster.name, "quantity", words, cure)
+
+
+def _kubernetes(asked: Asked) -> Iterator[Check]:
+    wanted: Mapping[str, Sequence[str]] = {
+        "whose a pod is": owner_metrics()[1:],
+        "who else sets replicas": metrics_in(LIVE_REPLICAS)[:1],
+        "how many devices there are, and who holds them": (NODES, REQUESTS),
+    }
+    present = asked.survey.metrics
+    lost = {what: [name for name in names if name not in present] for what, names in wanted.items()}
+    name = asked.cluster.name
+    if not any(metric.startswith("kube_") for metric in present):
+        words = f"kube-state-metrics is not scraped: nobody says {'; '.join(wanted)}"
+        yield warning(name, "kube-state-metrics", words, "install it, or let this Prometheus scrape it")
+        return
+    for what, missing in lost.items():
+        if missing:
+            words = f"kube-state-metrics does not tell {' and '.join(missing)}: nobody says {what}"
+            yield warning(name, "kube-state-metrics", words, "add them to its --metric-allowlist and --resources")
+
+
+def _retention(asked: Asked) -> Iterator[Check]:
+    if asked.survey.reaches_back or not asked.survey.metrics:
+        return
+    span_s = asked.now_s - oldest_s(asked.answers, asked.now_s)
+    if kept_s(asked.retention) >= span_s:
+        words = (
+            f"it is young: a run asks for the last {duration(span_s)}, and it keeps {asked.retention} once it has them"
+        )
+        yield well(asked.cluster.name, "retention", words)
+        return
+    words = f"a run asks for the last {duration(span_s)}, and nothing is that old"
+    days = math.ceil(span_s / 86_400)
+    cure = (
+        f"keep at least {days}d (--storage.tsdb.retention.time), or wait until it has that much: nothing shrinks before"
+    )
+    yield warning(asked.cluster.name, "retention", words, cure)
+
+
+def kept_s(retention: str) -> float:
+    """Seconds of a retention in Prometheus' own words; 0 where a size may end it before, or nothing is told."""
+    if not retention or not SPAN.fullmatch(retention):
+        return 0.0
+    return sum(float(count) * UNIT_S[unit] for count, unit in re.findall(r"([0-9]+)([a-z]+)", retention))
+
+
+def oldest_s(answers: Iterable[Answer], now_s: float) -> float:
+    """As far back as was asked, in Unix seconds."""
+    starts = (answer.query.start_s for answer in answers)
+    return min((start for start in starts if math.isfinite(start)), default=now_s)
+
+
+def _told(engine: str, survey: Survey) -> Mapping[str, str]:
+    """Quantity -> the first metric that this Prometheus has of it; nothing of an engine whose replicas do not run."""
+    found = {
+        quantity: next((name for name in candidates if name in survey.metrics), "")
+        for quantity, candidates in metrics_of(ENGINES[engine]).items()
+    }
+    told = {quantity: name for quantity, name in found.items() if name}
+    return told if any(gauge.metric in survey.metrics for gauge in ENGINES[engine].running) else {}
+
+
+def _spelled(engine: str, survey: Survey) -> str:
+    told = _told(engine, survey)
+    return f"{engine}: {', '.join(f'{quantity} ({name})' for quantity, name in told.items())}"
+
+
+# --- was reconciler/pipeline/doctor/variants.py:
+# Checks of each variant: what holds it, and what is not known of it although it could be.
+
+REPOSITORY_FILE = Place(path="reconciler.yaml")
+OLD_PROFILE_DAYS = 90
+"""Engines, drivers and prompts are other ones by then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExaminedPlan:
+    """A plan with what it was decided from.
+
+    `broken` are clusters whose Prometheus is said to fail already, `blind` those that are said to see no replicas.
+    """
+
+    snapshot: Snapshot
+    plan: Plan
+    surveys: Mapping[str, Survey]
+    today: date
+    broken: frozenset[str] = frozenset()
+    blind: frozenset[str] = frozenset()
+
+
+def check_variants(examined: ExaminedPlan) -> Iterator[Check]:
+    """Everything about every variant, in the plan's order; what is the same of several is told once."""
+    found: dict[Check, list[str]] = {}
+    for label, check in _check_each(examined):
+        found.setdefault(check, []).append(label)
+    for check, labels in found.items():
+        others = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+        yield replace(check, words=f"{labels[0]}{others}: {check.words}")
+    yield from _prices(examined)
+
+
+def _check_each(examined: ExaminedPlan) -> Iterator[tuple[str, Check]]:
+    labels = labels_of(decision.variant for decision in examined.plan.decisions)
+    variants = {variant.key: variant for variant in examined.snapshot.variants}
+    told = {finding.place.path for finding in examined.plan.findings if finding.severity is Severity.ERROR}
+    for decision in examined.plan.decisions:
+        label = labels[decision.variant].removeprefix(f"{decision.variant.cluster}/")
+        variant = variants.get(decision.variant)
+        if decision.hold is not None and not _is_told(decision.hold, examined, decision, told):
+            yield from ((label, check) for check in _held(decision, decision.hold, examined, variant))
+        if variant is not None and variant.workload is not None and not variant.is_held_by(HoldKind.IGNORED):
+            yield from ((label, check) for check in _unknown(variant, decision, examined))
+
+
+def _is_told(hold: Hold, examined: ExaminedPlan, decision: Decision, told: set[str]) -> bool:
+    """Whether another line says the same: of the file that is broken, or of a Prometheus that fails."""
+    if hold.kind is HoldKind.RESOURCE_UNREADABLE or hold.kind is HoldKind.SCALE_TARGET_UNREADABLE:
+        return _path_of(hold, decision) in told
+    if hold.kind in (HoldKind.METRICS_MISSING, HoldKind.METRICS_STALE) and decision.variant.cluster in examined.blind:
+        return True
+    return decision.variant.cluster in examined.broken and hold.kind.is_missing_data
+
+
+def _path_of(hold: Hold, decision: Decision) -> str:
+    return hold.place.path if hold.place else decision.place.partition(":")[0]
+
+
+def _held(decision: Decision, hold: Hold, examined: ExaminedPlan, variant: Variant | None) -> Iterator[Check]:
+    cure = CURES[hold.kind]
+    if cure is None:
+        return
+    place = hold.place or (REPOSITORY_FILE if cure.is_in_settings else _written_at(decision))
+    words, cured = hold.words, cure.words
+    if hold.kind is HoldKind.METRICS_MISSING and variant is not None:
+        others = _other_names(variant, examined)
+        if others:
+            words = f'no series for model "{served_by(variant)[0].model}", its namespace reports {others}'
+            cured, place = f"set models[].servedNames of {variant.model.model_id} to it", REPOSITORY_FILE
+    yield Check(
+        level=cure.level,
+        subject=decision.variant.cluster,
+        rule=str(hold.kind),
+        words=words,
+        cure=cured,
+        place=place,
+    )
+
+
+def _other_names(variant: Variant, examined: ExaminedPlan) -> str:
+    """Names that replicas of its namespace report and no variant in Git is known by."""
+    survey = examined.surveys.get(variant.key.cluster, Survey())
+    mine = [each for each in examined.snapshot.variants if each.key.cluster == variant.key.cluster]
+    known = {served for each in mine for served in served_by(each)}
+    names = sorted(
+        served.model for served in survey.models - known if served.namespace == variant.model.namespace and served.model
+    )
+    return " or ".join(f'"{name}"' for name in names)
+
+
+def _unknown(variant: Variant, decision: Decision, examined: ExaminedPlan) -> Iterator[Check]:
+    """What a decision would be better with; what a hold says already is left out."""
+    cluster = variant.key.cluster
+    if not variant.current.accelerator and not variant.is_held_by(HoldKind.ACCELERATOR_UNKNOWN):
+        cure = CURES[HoldKind.ACCELERATOR_UNKNOWN]
+        words = "its accelerator is not known, so it is kept"
+        yield warning(
+            cluster, str(HoldKind.ACCELERATOR_UNKNOWN), words, cure.words if cure else "", _written_at(decision)
+        )
+    if variant.tracked_by is not None:
+        return
+    if variant.service_class is None and not variant.is_held_by(HoldKind.SERVICE_CLASS_MISSING):
+        words = "no service class says how fast it must be, so it is sized by saturation"
+        cure_words = "set serviceClass under defaults or models[] in reconciler.yaml"
+        yield warning(cluster, "service-class-none", words, cure_words, REPOSITORY_FILE)
+    elif variant.service_class is not None and variant.current.accelerator:
+        yield from _profile(variant, examined)
+
+
+def _profile(variant: Variant, examined: ExaminedPlan) -> Iterator[Check]:
+    option = next((each for each in variant.options if each.accelerator == variant.current.accelerator), None)
+    cluster = variant.key.cluster
+    if option is None:
+        words = f"nobody said or learned how fast {variant.model.model_id} is on {variant.current.accelerator}"
+        cure = CURES[HoldKind.PROFILE_MISSING]
+        if not variant.is_held_by(HoldKind.PROFILE_MISSING):
+            yield warning(cluster, str(HoldKind.PROFILE_MISSING), words, cure.words if cure else "", REPOSITORY_FILE)
+        return
+    age = _age_days(option, examined.today)
+    if age > OLD_PROFILE_DAYS:
+        words = f"its profile on {option.accelerator} was learned {age} days ago"
+        cure_words = f'learn it again: reconciler fit "{variant.model.model_id}" --write FILE'
+        yield warning(cluster, "profile-old", words, cure_words, option.profile.place)
+
+
+def _age_days(option: Option, today: date) -> int:
+    learning = option.profile.learning
+    return (today - date.fromisoformat(learning.on)).days if learning is not None else 0
+
+
+def _prices(examined: ExaminedPlan) -> Iterator[Check]:
+    """One line for each accelerator without a price, however many run on it."""
+    unpriced: dict[tuple[str, str], int] = {}
+    for variant in examined.snapshot.variants:
+        if variant.current_cost_per_hour is None and variant.current.accelerator:
+            key = (variant.key.cluster, variant.current.accelerator)
+            unpriced[key] = unpriced.get(key, 0) + 1
+    for (cluster, accelerator), number in sorted(unpriced.items()):
+        words = f"the price of {accelerator} is not known: the cost of {count(number, 'variant')} is shown as ?"
+        cure = f"set accelerators[] {{name: {accelerator}, costPerHour: ...}} in reconciler.yaml"
+        yield warning(cluster, "price-missing", words, cure, REPOSITORY_FILE)
+
+
+def _written_at(decision: Decision) -> Place:
+    path, _, line = decision.place.partition(":")
+    return Place(path=path, line=int(line) if line.isdigit() else 0)
+
+
+def reporting(snapshot: Snapshot, cluster: str) -> tuple[int, int]:
+    """How many variants of a cluster have series that can be trusted, and how many there are."""
+    keys = [variant.key for variant in snapshot.variants if variant.key.cluster == cluster]
+    seen = (snapshot.observed.observations.get(key) for key in keys)
+    return sum(each is not None and each.absence is None for each in seen), len(keys)

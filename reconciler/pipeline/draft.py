@@ -1,0 +1,424 @@
+"""Draft: the plan becomes proven edits and texts; a change that cannot be written goes back to decide."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from itertools import groupby, takewhile
+from typing import NamedTuple
+
+from reconciler.decision.decide import solve
+from reconciler.decision.limits import within_limits
+from reconciler.decision.outcomes import promise_of
+from reconciler.decision.staged_plan import head_branch
+from reconciler.domain.holds import Hold
+from reconciler.domain.identity import Finding, ResourceKey, Severity
+from reconciler.domain.plan import Decision, GroupPlan, Outcome, Pages, Plan, flips_fingerprint
+from reconciler.domain.proposals import ChangeSet, ConditionFlip, Draft, Edited, Part
+from reconciler.domain.recording import ManifestFile, Recording
+from reconciler.domain.settings import DELIVER_CONDITIONS
+from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.forge.marker import Marker, write_marker
+from reconciler.manifests.documents import parse_readable
+from reconciler.pipeline.desk import Desk, VariantEdits, is_left_alone, refusal_of
+from reconciler.pipeline.edits import Editor
+from reconciler.rendering.renderer import Renderer
+from reconciler.report.formatting import one_line
+from reconciler.report.pull_request import (
+    PLAIN,
+    commit_view,
+    conditions_commit_view,
+    conditions_view,
+    fewer_rows,
+    pull_request_view,
+    reductions,
+)
+from reconciler.report.status import CARRIER, StatusOmission, flips, status_view
+from reconciler.report.summary import LABELS_OF_KINDS, labels_for
+from reconciler.snapshot.declarations import read_declaration
+
+# --- was reconciler/pipeline/drafting/sameness.py:
+# Whether two versions of a file say the same but for what each run tells anew: statuses, and what delivers them.
+
+
+def says_the_same(path: str, one: bytes, other: bytes) -> bool:
+    """Whether nothing else differs; of what cannot be read nobody knows."""
+    if one == other:
+        return True
+    (mine, my_errors), (theirs, their_errors) = (parse_readable(path, each) for each in (one, other))
+    if my_errors or their_errors:
+        return False
+    return [_kept(each.value) for each in mine] == [_kept(each.value) for each in theirs]
+
+
+def _kept(value: object) -> object:
+    """A document without its status; of the carrier of statuses without what it carries, of its Job without a name."""
+    if not isinstance(value, Mapping):
+        return value
+    kept = {key: each for key, each in value.items() if key != "status"}
+    metadata, kind = kept.get("metadata"), kept.get("kind")
+    if not isinstance(metadata, Mapping) or not str(metadata.get("name", "")).startswith(CARRIER):
+        return kept
+    if kind == "ConfigMap":
+        kept.pop("data", None)
+    if kind == "Job":
+        kept["metadata"] = {key: each for key, each in metadata.items() if key != "name"}
+    return kept
+
+
+# --- was reconciler/pipeline/drafting/checking.py:
+# What a plan would write, read as `validate` reads it: nothing is proposed that our own rules refuse.
+
+_COUNTED_FREELY = frozenset({"Deployment", "StatefulSet", "LeaderWorkerSet"})
+"""Kinds that take any number of replicas: reading their files again would cost a tenth of a large plan for nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checker:
+    """Finds the errors that new files would bring to the commit of a recording."""
+
+    recording: Recording
+
+    def find_errors(self, files: Mapping[str, bytes]) -> tuple[Finding, ...]:
+        """The errors that `validate` would find after these files are written, and not before."""
+        errors = self._errors(files)
+        known = {_complaint(error) for error in self._errors({})} if errors else set()
+        return tuple(error for error in errors if _complaint(error) not in known)
+
+    def _errors(self, files: Mapping[str, bytes]) -> list[Finding]:
+        recording = self.recording
+        bodies = {manifest.path: manifest.body for manifest in recording.manifests} | dict(files)
+        manifests = tuple(ManifestFile(path=path, body=body) for path, body in sorted(bodies.items()))
+        paths = {*recording.paths, *files}
+        found = read_declaration(
+            manifests, recording.withheld, recording.settings, paths, recording.repository
+        ).findings
+        return [each for each in found if each.severity is Severity.ERROR]
+
+
+def has_rules(variant: Variant) -> bool:
+    """Whether what holds a variant's count may refuse a number."""
+    workload = variant.workload
+    return workload is not None and (bool(workload.bounds_of) or workload.key.kind not in _COUNTED_FREELY)
+
+
+def _complaint(finding: Finding) -> tuple[str, str, str]:
+    """What is wrong and where; what is inserted above moves its line."""
+    return finding.place.path, finding.place.field, finding.message
+
+
+# --- was reconciler/pipeline/drafting/conditions.py:
+# Conditions that flip although nothing changes: a pull request of their own, at most once a day a group.
+
+DAY_S = 86_400.0
+
+
+def draft_conditions(plan: Plan, desk: Desk) -> Iterator[ChangeSet]:
+    """What every group without a change tells the cluster of, where that is asked for and due.
+
+    Conditions that flip ride along with a change, so a group with one has none to tell by themselves.
+    """
+    if desk.snapshot.settings.status != DELIVER_CONDITIONS:
+        return
+    for name, parts in groupby(plan.groups, key=lambda group: group.name):
+        members = list(parts)
+        decisions = [each for part in members for each in part.decisions if not is_left_alone(each)]
+        if not any(part.changes for part in members) and _is_due(name, decisions, desk):
+            yield from _draft(name, decisions, desk)
+
+
+def _is_due(group: str, decisions: Sequence[Decision], desk: Desk) -> bool:
+    """Whether a day has passed since any carrier of the group was made."""
+    variants = (desk.variants[each.variant] for each in decisions if each.variant in desk.variants)
+    last_s = max((desk.deliverer.delivered_s(group, each) for each in variants), default=0.0)
+    return desk.snapshot.now_s - last_s >= DAY_S
+
+
+def _draft(group: str, decisions: Sequence[Decision], desk: Desk) -> Iterator[ChangeSet]:
+    """One part, where there is a flip that can be written and delivered."""
+    found = {each.variant: told for each in decisions if (told := tuple(_flips(each, desk)))}
+    statuses = {each.variant: desk.status_of(each) for each in decisions if each.variant in found}
+    edits = {key: VariantEdits(needed=(), status=status) for key, status in statuses.items() if status}
+    files = _files(group, decisions, edits, desk)
+    if not files:
+        return
+    told = tuple(sorted(flip for key in edits for flip in found[key]))
+    yield ChangeSet(
+        group=group,
+        part=Part.STATUS,
+        head_branch=head_branch(desk.snapshot.settings.git.branch_prefix, group, Part.STATUS),
+        decision=flips_fingerprint(told),
+        files=files,
+        changes=(),
+        flips=told,
+    )
+
+
+def _flips(decision: Decision, desk: Desk) -> Iterator[ConditionFlip]:
+    variant = desk.variants.get(decision.variant)
+    if variant is None or variant.delivery is None or variant.delivery.reason:
+        return
+    view = status_view(decision, now_s=desk.snapshot.now_s, previous=variant.conditions)
+    for before, after in () if isinstance(view, StatusOmission) else flips(view, variant.conditions):
+        yield ConditionFlip(
+            variant=variant.key,
+            type=after.type,
+            before=one_line(before.status),
+            after=after.status,
+            reason=f"{after.reason}: {after.message}",
+        )
+
+
+def _files(
+    group: str, decisions: Sequence[Decision], edits: dict[ResourceKey, VariantEdits], desk: Desk
+) -> Mapping[str, bytes]:
+    """The statuses in Git and the carriers of those that flipped; none where no carrier can be written."""
+    carriers = desk.deliver(group, decisions, edits, news=list(edits)) if edits else {}
+    return {**desk.apply(edits), **carriers} if carriers else {}
+
+
+# --- was reconciler/pipeline/drafting/touching.py:
+# Which changes cannot be merged apart: their edits touch each other in a file, so the second would conflict.
+
+Bodies = Callable[[ChangeSet, str], Iterable[tuple[ResourceKey, bytes]]]
+"""What each variant of a change set makes of a file by itself."""
+
+
+class _Hunk(NamedTuple):
+    """Lines of a file before the change, `end` excluded, with whose change it is."""
+
+    start: int
+    end: int
+    variant: ResourceKey
+    head_branch: str
+
+
+def find_touching(
+    change_sets: Iterable[ChangeSet], bodies: Bodies, files: Mapping[str, bytes]
+) -> Iterator[frozenset[ResourceKey]]:
+    """The variants of one group whose edits touch across its pull requests."""
+    groups: dict[tuple[str, str], list[ChangeSet]] = {}
+    for each in change_sets:
+        for path in each.files:
+            groups.setdefault((each.group, path), []).append(each)
+    for (_, path), sharing in groups.items():
+        if len(sharing) > 1:
+            hunks = (hunk for each in sharing for hunk in _hunks(each, path, bodies, files.get(path, b"")))
+            yield from _meeting(sorted(hunks))
+
+
+def _hunks(change_set: ChangeSet, path: str, bodies: Bodies, before: bytes) -> Iterator[_Hunk]:
+    old = before.splitlines()
+    for variant, body in bodies(change_set, path):
+        for start, end in _changed(old, body.splitlines()):
+            yield _Hunk(start, end, variant, change_set.head_branch)
+
+
+def _changed(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """The lines of `old` that differ; what both begin and end with is not looked at twice, for files are long."""
+    head = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+    rest = min(len(old), len(new)) - head
+    ends = zip(reversed(old), reversed(new), strict=False)
+    tail = min(rest, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends)))
+    matcher = SequenceMatcher(None, old[head : len(old) - tail], new[head : len(new) - tail], autojunk=False)
+    yield from ((head + a, head + b) for kind, a, b, _, _ in matcher.get_opcodes() if kind != "equal")
+
+
+def _meeting(hunks: Iterable[_Hunk]) -> Iterator[frozenset[ResourceKey]]:
+    """The variants of hunks without a line between them, where these are of several pull requests."""
+    cluster: list[_Hunk] = []
+    for hunk in (*hunks, None):
+        if hunk is not None and cluster and hunk.start <= max(each.end for each in cluster):
+            cluster.append(hunk)
+            continue
+        if len({each.head_branch for each in cluster}) > 1:
+            yield frozenset(each.variant for each in cluster)
+        cluster = [] if hunk is None else [hunk]
+
+
+# --- was reconciler/pipeline/drafting/draft.py:
+# Draft: the plan becomes proven edits and texts; what cannot be written goes back to decide.
+
+
+def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> tuple[Plan, Edited]:
+    """The plan and its edits, decided again until every change that is shown can be written, and is valid then.
+
+    Each round pins or binds at least one more variant, so it ends; nearly always the first round is the last.
+    """
+    files = {manifest.path: manifest.body for manifest in recording.manifests}
+    checker = Checker(recording=recording)
+    refused: dict[ResourceKey, Hold] = {}
+    bonds: set[frozenset[ResourceKey]] = set()
+    solved = solve(snapshot, refused)
+    while True:
+        plan = solved.plan_of(solved.staged, bonds)
+        edited = _edit(plan, snapshot, files, renderer, checker)
+        if not edited.refused and edited.bonds <= bonds:
+            told = _tell_files(plan, edited)
+            return replace(told, groups=within_limits(solved.situation, told.groups)), edited
+        if edited.refused:  # who is only bound to others gets what was decided
+            refused.update(edited.refused)
+            solved = solve(snapshot, refused)
+        bonds |= edited.bonds
+
+
+def _tell_files(plan: Plan, edited: Edited) -> Plan:
+    """The plan, whose moves say in which files they are written, and whose changes which status is not.
+
+    Behind the parts of a group stands the one that tells of conditions alone, if there is any.
+    """
+    groups: Iterable[GroupPlan] = plan.groups
+    if edited.moved_in or edited.omissions:
+        groups = (_tell_group(group, edited) for group in groups)
+    flipped = [
+        GroupPlan(name=each.group, part=each.part, head_branch=each.head_branch, decisions=(), flips=each.flips)
+        for each in edited.change_sets
+        if each.flips
+    ]
+    return replace(plan, groups=tuple(sorted((*groups, *flipped), key=lambda group: group.name)))
+
+
+def _tell_group(group: GroupPlan, edited: Edited) -> GroupPlan:
+    decisions = (
+        replace(
+            each,
+            moved_in=edited.moved_in.get(each.variant, ()),
+            status_omitted=edited.omissions.get(each.variant, ""),
+        )
+        for each in group.decisions
+    )
+    return replace(group, decisions=tuple(decisions))
+
+
+def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: Renderer, checker: Checker) -> Edited:
+    desk = Desk(snapshot=snapshot, files=files, editor=Editor(renderer=renderer))
+    change_sets = tuple(_change_set(group, plan, desk) for group in plan.groups if group.changes)
+    if not desk.refused:
+        _refuse_invalid(change_sets, desk, checker)
+    return Edited(
+        change_sets=(*change_sets, *draft_conditions(plan, desk)),
+        refused=desk.refused,
+        bonds=frozenset((*find_touching(change_sets, desk.written_alone, files), *desk.find_carried_together(plan))),
+        omissions=desk.omissions,
+        moved_in=desk.moved_in,
+    )
+
+
+def _change_set(group: GroupPlan, plan: Plan, desk: Desk) -> ChangeSet:
+    edits = {decision.variant: desk.edits_of(decision) for decision in group.changes}
+    riding = ((each.variant, desk.status_of(each)) for each in group.decisions if each.outcome is not Outcome.CHANGE)
+    edits |= {variant: VariantEdits(needed=(), status=status) for variant, status in riding if status}
+    beside = [each for part in plan.groups if part.name == group.name for each in part.decisions]
+    told = (*group.changes, *(each for each in beside if each.outcome is not Outcome.CHANGE))
+    files = desk.deliver(group.name, told, edits, [each.variant for each in group.changes])
+    for path in files:
+        desk.carriers.setdefault(path, []).append(group.head_branch)
+    desk.drawn[group.head_branch] = edits
+    return ChangeSet(
+        group=group.name,
+        part=group.part,
+        head_branch=group.head_branch,
+        decision=group.fingerprint,
+        files={**desk.apply(edits), **files},
+        changes=tuple(sorted(decision.change.proposed for decision in group.changes)),
+    )
+
+
+def _refuse_invalid(change_sets: Sequence[ChangeSet], desk: Desk, checker: Checker) -> None:
+    """Refuse the changes that our own validation refuses; each change set is valid by itself."""
+    ruled = [each for each in change_sets if any(has_rules(desk.variants[key]) for key in desk.drawn[each.head_branch])]
+    writers = Counter(path for each in ruled for path in each.files)
+    together = {path: body for each in ruled for path, body in each.files.items()}
+    is_wrong = bool(together and checker.find_errors(together))
+    for change_set in ruled:
+        if is_wrong or any(writers[path] > 1 for path in change_set.files):
+            _refuse_of(change_set, desk, checker)
+
+
+def _refuse_of(change_set: ChangeSet, desk: Desk, checker: Checker) -> None:
+    """One variant after the other: refused is what makes an error with those before it."""
+    drawn = desk.drawn[change_set.head_branch]
+    found = checker.find_errors(change_set.files)
+    paths = {error.place.path for error in found}
+    kept: dict[ResourceKey, VariantEdits] = {}
+    for key, edits in sorted(drawn.items()) if found else ():
+        if not edits.needed or paths.isdisjoint(edit.path for edit in edits.all):
+            continue
+        errors = checker.find_errors(desk.apply({**kept, key: edits}))
+        if errors:
+            desk.refused[key] = refusal_of(errors[0])
+        else:
+            kept[key] = edits
+    if found and desk.refused.keys().isdisjoint(drawn):  # the rule that is broken stands in another file
+        changing = (key for key, edits in drawn.items() if edits.needed)
+        desk.refused.update(dict.fromkeys(changing, refusal_of(found[0])))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How texts are written: for which forge, with which labels (None: ours), and signed off by whom.
+
+    `labels_of_rules` are all that rules may give.
+    """
+
+    body_limit: int
+    pages: Pages = PLAIN
+    labels: tuple[str, ...] | None = None
+    labels_of_rules: tuple[str, ...] = ()
+    sign_off: str = ""
+
+
+def write_texts(plan: Plan, edited: Edited, renderer: Renderer, style: Style) -> tuple[Draft, ...]:
+    """The drafts: each change set with its commit message, title, labels and a body that keeps to the limit."""
+    groups = {group.head_branch: group for group in plan.groups}
+    return tuple(
+        _drafted(plan, groups[change_set.head_branch], change_set, renderer, style) for change_set in edited.change_sets
+    )
+
+
+def _drafted(plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Renderer, style: Style) -> Draft:
+    marker = write_marker(
+        Marker(
+            group=group.name,
+            part=group.part,
+            decision=change_set.decision,
+            changes=change_set.changes,
+            promises=tuple(map(promise_of, group.changes)),
+            merges=group.merges is not None,
+        )
+    )
+    if group.flips:
+        return _draft_of_flips(plan, group, change_set, renderer, style, marker)
+    view = pull_request_view(plan, group, pages=style.pages, marker=marker)
+    body = renderer.render_within("pull_request/body.md.j2", reductions(view), limit=style.body_limit, marker=marker)
+    given = [change.labels for change in group.changes]
+    labels = _joined(labels_for(group.changes) if style.labels is None else style.labels, *given)
+    of_ours = (*(LABELS_OF_KINDS if style.labels is None else ()), *style.labels_of_rules)
+    return Draft(
+        change_set=change_set,
+        commit_message=renderer.render("commit/message.j2", commit_view(group, sign_off=style.sign_off)),
+        title=renderer.render("pull_request/title.j2", view).strip(),
+        body=body,
+        labels=labels,
+        unfit_labels=tuple(label for label in of_ours if label not in labels),
+        reviewers=_joined(*(change.reviewers for change in group.changes)),
+        merges=group.merges is not None,
+    )
+
+
+def _draft_of_flips(
+    plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Renderer, style: Style, marker: str
+) -> Draft:
+    view = conditions_view(plan, group, pages=style.pages, marker=marker)
+    template, limit = "pull_request/conditions.md.j2", style.body_limit
+    return Draft(
+        change_set=change_set,
+        commit_message=renderer.render("commit/message.j2", conditions_commit_view(group, sign_off=style.sign_off)),
+        title=renderer.render("pull_request/title.j2", view).strip(),
+        body=renderer.render_within(template, fewer_rows(view), limit=limit, marker=marker),
+        labels=labels_for(()) if style.labels is None else style.labels,
+    )
+
+
+def _joined(*texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for each in texts for text in each))

@@ -1,0 +1,600 @@
+"""Init: looks at a repository, writes the configuration that it infers and the files that run the job."""
+
+import re
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from reconciler import __version__
+from reconciler.config.environment import Environment, Flags
+from reconciler.config.files import REPOSITORY_FILE
+from reconciler.config.loading import DEFAULT_CLUSTER
+from reconciler.domain.plan import HOME
+from reconciler.domain.settings import ClusterSettings, Settings
+from reconciler.domain.snapshot import Snapshot
+from reconciler.errors import ConfigurationError, InputError
+from reconciler.forge.pull_requests import parse_remote
+from reconciler.git.repository import open_directory, origin_url
+from reconciler.http.addresses import origin_of
+from reconciler.manifests.documents import Document, parse_readable
+from reconciler.metrics.answers import clusters_seen
+from reconciler.pipeline.observe import read_files
+from reconciler.pipeline.run import Prepared, plan
+from reconciler.pipeline.session import Progress, no_progress, open_session
+from reconciler.pipeline.work_tree import find_work_tree, is_untouched, read_content, refuse_links, stamp, write_content
+from reconciler.placement.deployers import ARGO_GROUP, FLUX_GROUP, try_read
+from reconciler.placement.kustomize_build import objects_in
+from reconciler.placement.objects import ObjectIdentity, SourceField, identify
+from reconciler.placement.repository import GENERATOR_GROUP, GROUP, ManifestRepository, directory_of, is_kustomization
+from reconciler.rendering.renderer import Renderer, shipped_manifests
+from reconciler.report.formatting import count
+
+# --- was reconciler/pipeline/init/looking.py:
+# What a repository says of itself: who deploys which of its directories, and where kustomizations stand.
+
+_WORDS = frozenset(group.encode() for group in (ARGO_GROUP, FLUX_GROUP, GROUP, GENERATOR_GROUP))
+APPLICATION_SET = "ApplicationSet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """One directory that somebody deploys: by which object, written in which file, to which cluster (Argo CD)."""
+
+    kind: str
+    name: str
+    namespace: str
+    path: str
+    directory: str
+    destination: str = ""
+    source_name: str = ""
+    """What Flux calls this repository."""
+
+    @property
+    def is_flux(self) -> bool:
+        """Whether it is a Flux Kustomization."""
+        return self.kind == "Kustomization"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFiles:
+    """What was found in a commit: deployments of its directories, ApplicationSets (by file), kustomizations' places."""
+
+    paths: tuple[str, ...] = ()
+    deployments: tuple[Deployment, ...] = ()
+    application_sets: tuple[str, ...] = ()
+    overlays: tuple[str, ...] = ()
+
+    @property
+    def applications(self) -> tuple[Deployment, ...]:
+        """Those of Argo CD."""
+        return tuple(each for each in self.deployments if not each.is_flux)
+
+    @property
+    def flux(self) -> tuple[Deployment, ...]:
+        """Those of Flux."""
+        return tuple(each for each in self.deployments if each.is_flux)
+
+
+def look(files: Mapping[str, bytes], remote: str = "") -> FoundFiles:
+    """Look at all manifests of a commit; `remote` is the repository's address, as far as it is known."""
+    parsed = {path: _parse(path, body) for path, body in files.items()}
+    repository = ManifestRepository(files=parsed, remote=remote)
+    objects = [(path, identity, source) for path in repository.paths for identity, source in _objects(parsed[path])]
+    return FoundFiles(
+        paths=tuple(repository.paths),
+        deployments=tuple(
+            each for path, identity, source in objects for each in _deployments(repository, path, identity, source)
+        ),
+        application_sets=tuple(path for path, identity, _ in objects if identity.kind == APPLICATION_SET),
+        overlays=tuple(sorted(directory_of(path) or "." for path in repository.paths if is_kustomization(path))),
+    )
+
+
+def _parse(path: str, body: bytes) -> tuple[Document, ...]:
+    return parse_readable(path, body, kinds=_WORDS)[0]
+
+
+def _objects(documents: Iterable[Document]) -> Iterator[tuple[ObjectIdentity, SourceField]]:
+    for document in documents:
+        try:
+            sources = list(objects_in(SourceField(document)))
+        except InputError:
+            continue
+        for source in sources:
+            yield identify(source.value if isinstance(source.value, dict) else {}), source
+
+
+def _deployments(
+    repository: ManifestRepository, path: str, identity: ObjectIdentity, source: SourceField
+) -> Iterator[Deployment]:
+    for deployer in try_read(repository, identity, source)[0]:
+        yield Deployment(
+            kind=identity.kind,
+            name=identity.name,
+            namespace=identity.namespace,
+            path=path,
+            directory=deployer.directory,
+            destination=_text(deployer.spec, "destination", "name") or _text(deployer.spec, "destination", "server"),
+            source_name=_text(deployer.spec, "sourceRef", "name"),
+        )
+
+
+def _text(source: SourceField, *keys: str) -> str:
+    value = source.value
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+# --- was reconciler/pipeline/init/clusters.py:
+# Which clusters a repository describes, and by which files, with the reason for each answer.
+
+FOLDER = "clusters"
+IN_CLUSTER = "https://kubernetes.default.svc"
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncludedPath:
+    """Files that describe a cluster, as a glob, and why."""
+
+    glob: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferredCluster:
+    """A cluster, why it is one, and which files describe it: without `include` all."""
+
+    name: str
+    reason: str
+    include: tuple[IncludedPath, ...] = ()
+
+
+def infer_clusters(found: FoundFiles, wanted: str = "") -> tuple[InferredCluster, ...]:
+    """The clusters of a repository; `wanted` is how somebody called the only one."""
+    folders = sorted({path.split("/")[1] for path in found.paths if _is_below_folder(path)})
+    if len(folders) > 1:
+        return tuple(_by_folder(found, name) for name in folders)
+    destinations = _by_destination(found)
+    if len(destinations) > 1:
+        return tuple(_of_destination(name, each) for name, each in sorted(destinations.items()))
+    if wanted:
+        return (InferredCluster(name=wanted, reason="as --cluster says"),)
+    if folders:
+        return (InferredCluster(name=_name(folders[0]), reason=f"the only directory in {FOLDER}/"),)
+    named = [each for each in destinations if each not in ("", IN_CLUSTER)]
+    if named:
+        return (InferredCluster(name=_name(named[0]), reason="where Argo CD deploys to"),)
+    return (InferredCluster(name=DEFAULT_CLUSTER, reason="nothing here names a cluster: call it what you call it"),)
+
+
+def _is_below_folder(path: str) -> bool:
+    return path.startswith(f"{FOLDER}/") and path.count("/") > 1
+
+
+def _by_folder(found: FoundFiles, folder: str) -> InferredCluster:
+    own = f"{FOLDER}/{folder}/"
+    include = [IncludedPath(glob=f"{own}**", reason="its own directory")]
+    include += _reached(found, own)
+    return InferredCluster(name=_name(folder), reason=f"a directory in {FOLDER}/", include=tuple(include))
+
+
+def _reached(found: FoundFiles, own: str) -> Iterator[IncludedPath]:
+    """Directories outside that are deployed by what lies in a cluster's own."""
+    seen: set[str] = set()
+    for each in found.deployments:
+        is_outside = each.directory and not f"{each.directory}/".startswith(own)
+        if each.path.startswith(own) and is_outside and each.directory not in seen:
+            seen.add(each.directory)
+            yield IncludedPath(glob=f"{each.directory}/**", reason=f"{each.kind} {each.name} deploys it ({each.path})")
+
+
+def _by_destination(found: FoundFiles) -> dict[str, list[Deployment]]:
+    grouped: dict[str, list[Deployment]] = defaultdict(list)
+    for each in found.applications:
+        if each.directory:
+            grouped[each.destination].append(each)
+    return grouped
+
+
+def _of_destination(destination: str, deployments: list[Deployment]) -> InferredCluster:
+    host = "in-cluster" if destination == IN_CLUSTER else destination.partition("://")[2] or destination
+    first = {each.directory: each for each in reversed(deployments)}
+    return InferredCluster(
+        name=_name(host),
+        reason="Argo CD deploys to it",
+        include=tuple(
+            IncludedPath(glob=f"{directory}/**", reason=f"{each.kind} {each.name} deploys it ({each.path})")
+            for directory, each in sorted(first.items())
+        ),
+    )
+
+
+def _name(text: str) -> str:
+    return _NO_NAME.sub("-", text).strip("-._")[:63] or DEFAULT_CLUSTER
+
+
+# --- was reconciler/pipeline/init/configuration.py:
+# The configuration that init infers, as its template prints it: every line with its reason.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """A cluster with its Prometheus: empty texts where there is none, or where its series need no label."""
+
+    name: str
+    reason: str
+    include: tuple[IncludedPath, ...] = ()
+    url: str = ""
+    url_reason: str = ""
+    label: str = ""
+    has_token: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorView:
+    """An accelerator and what is known of it."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurationView:
+    """What the template of `reconciler.yaml` prints."""
+
+    clusters: tuple[ClusterView, ...]
+    priced: tuple[AcceleratorView, ...] = ()
+    unpriced: tuple[AcceleratorView, ...] = ()
+    without_target: str = ""
+    default_class: str = ""
+
+
+def draft_view(
+    clusters: tuple[InferredCluster, ...], url: str, *, has_token: bool, labels: tuple[str, ...] = ()
+) -> ConfigurationView:
+    """What is known before anything is asked: clusters, and the one Prometheus that was named for them.
+
+    `labels` are the clusters that its series name: a cluster of that name is told apart by it.
+    """
+    return ConfigurationView(
+        clusters=tuple(
+            ClusterView(
+                name=each.name,
+                reason=each.reason,
+                include=each.include,
+                url=url,
+                url_reason="as --prometheus said",
+                label=each.name if each.name in labels else "",
+                has_token=has_token and bool(url),
+            )
+            for each in clusters
+        )
+    )
+
+
+def complete_view(draft: ConfigurationView, snapshot: Snapshot) -> ConfigurationView:
+    """With what the repository tells, and what it does not."""
+    entries = list(_accelerators(snapshot))
+    models = {each.model for each in snapshot.variants}
+    lacking = {each.model for each in snapshot.variants if each.service_class is None}
+    classes = sorted({each.service_class.value.name for each in snapshot.variants if each.service_class is not None})
+    return replace(
+        draft,
+        priced=tuple(view for view, is_priced in entries if is_priced),
+        unpriced=tuple(view for view, is_priced in entries if not is_priced),
+        without_target=_without_target(len(lacking), len(models)),
+        default_class=classes[0] if len(classes) == 1 else "",
+    )
+
+
+def _without_target(lacking: int, models: int) -> str:
+    if not lacking:
+        return ""
+    which = "No model has" if lacking == models else f"{lacking} of {models} models have no"
+    target = "a latency target" if lacking == models else "latency target"
+    return f"{which} {target}: they are sized by how full their replicas are. To give them one:"
+
+
+def _accelerators(snapshot: Snapshot) -> Iterator[tuple[AcceleratorView, bool]]:
+    """Every accelerator that something runs on or may run on, and whether its price is known."""
+    running = Counter(each.current.accelerator for each in snapshot.variants if each.current.accelerator)
+    optional = {option.accelerator for each in snapshot.variants for option in each.options}
+    for name in sorted({*running, *optional}):
+        found = [each for catalog in snapshot.catalogs.values() if (each := catalog.find(name)) is not None]
+        priced = next((each for each in found if each.cost_per_hour is not None), None)
+        used = f"{count(running[name], 'variant')} on it" if running[name] else "a profile names it"
+        if priced is None:
+            yield AcceleratorView(name=name, reason=used), False
+        else:
+            place = priced.cost_place or priced.place
+            reason = f"{priced.cost_per_hour:g} an hour ({place}), {used}"
+            yield AcceleratorView(name=name, reason=reason), True
+
+
+# --- was reconciler/pipeline/init/generated.py:
+# Files that init makes: replaced while nobody has changed them, which their first line can prove.
+
+
+class Fate(StrEnum):
+    """What becomes of a file."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedFile:
+    """A file of the work tree: its path from the root, and the text that init wants in it, without its first line.
+
+    What is `started` is a person's as soon as it is there: its first line proves nothing.
+    """
+
+    path: str
+    text: str
+    is_started: bool = False
+
+    @property
+    def content(self) -> bytes:
+        """The whole file."""
+        body = self.text.encode()
+        return body if self.is_started else stamp(body, "reconciler init") + body
+
+    def fate_in(self, root: Path) -> Fate:
+        """What becomes of it in a work tree, or would."""
+        refuse_links(root, self.path, f"init: {self.path}")
+        present = read_content(root, self.path)
+        if present is None:
+            return Fate.CREATED
+        if present == self.content:
+            return Fate.UNCHANGED
+        return Fate.UPDATED if is_untouched(present) else Fate.KEPT
+
+    def write(self, root: Path) -> Fate:
+        """Write it, unless a person has changed what is there."""
+        fate = self.fate_in(root)
+        if fate in (Fate.CREATED, Fate.UPDATED):
+            write_content(root, self.path, self.content, f"init: {self.path}")
+        return fate
+
+
+# --- was reconciler/pipeline/init/jobs.py:
+# The files that run the job: a workflow, a pipeline, or a CronJob that Argo CD or Flux keeps.
+
+IMAGE = f"ghcr.io/{HOME}"
+JOB_FOLDER = "reconciler"
+WORKFLOW = ".github/workflows/reconciler.yml"
+PIPELINE = ".gitlab/reconciler.yml"
+HTTP_PORT, HTTPS_PORT = 80, 443
+PROMETHEUS_PORT = 9090
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """Which files somebody asked for."""
+
+    github_action: bool = False
+    gitlab_ci: bool = False
+    cronjob: bool = False
+    argocd: bool = False
+    flux: bool = False
+
+    def check(self) -> None:
+        """Raise ConfigurationError for wishes that do not go together."""
+        if self.argocd and self.flux:
+            raise ConfigurationError("--argocd, --flux: expected one of them: who shall keep the job?")
+        if (self.argocd or self.flux) and not self.cronjob:
+            raise ConfigurationError("--argocd, --flux: they say who keeps the job of --cronjob: give it too")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """What the templates of jobs print.
+
+    `repository` is the https address of the repository, `source` what Flux calls it; `prometheus_ports` are those that
+    the network policy must open beside 443 and 9090, and `origins` those that a token for Prometheus may go to.
+    """
+
+    repository: str
+    branch: str
+    path: str = JOB_FOLDER
+    home: str = HOME
+    image: str = IMAGE
+    version: str = __version__
+    home_namespace: str = ""
+    project: str = "default"
+    source: str = "flux-system"
+    prometheus_ports: tuple[int, ...] = ()
+    origins: str = ""
+
+
+def job_files(
+    wishes: Wishes, renderer: Renderer, found: FoundFiles, *, remote: str, branch: str, urls: tuple[str, ...]
+) -> Iterator[GeneratedFile]:
+    """The files that were asked for; ConfigurationError where a job could not reach the repository."""
+    wishes.check()
+    view = JobView(
+        repository=remote,
+        branch=branch,
+        prometheus_ports=tuple(sorted(set(_ports(urls)))),
+        origins=",".join(dict.fromkeys(map(origin_of, urls))),
+    )
+    if wishes.github_action:
+        yield GeneratedFile(path=WORKFLOW, text=renderer.render("init/github-action.yml.j2", view))
+    if wishes.gitlab_ci:
+        yield GeneratedFile(path=PIPELINE, text=renderer.render("init/gitlab-ci.yml.j2", view))
+    if wishes.cronjob:
+        yield from _cron_job(wishes, renderer, found, view)
+
+
+def _cron_job(wishes: Wishes, renderer: Renderer, found: FoundFiles, view: JobView) -> Iterator[GeneratedFile]:
+    view = replace(view, repository=_https_address(view.repository))
+    for name, text in shipped_manifests("deploy/base").items():
+        yield GeneratedFile(path=f"{JOB_FOLDER}/base/{name}", text=text)
+    yield _overlay(renderer, "kustomization.yaml", "kustomization", view)
+    if wishes.argocd:
+        namespace = next((each.namespace for each in found.applications if each.namespace), "argocd")
+        yield _overlay(renderer, "argocd/reconciler.yaml", "argocd", replace(view, home_namespace=namespace))
+    if wishes.flux:
+        known = next((each for each in found.flux if each.source_name), None)
+        view = replace(view, source=view.source if known is None else known.source_name)
+        namespace = known.namespace if known is not None and known.namespace else "flux-system"
+        yield _overlay(renderer, "flux/reconciler.yaml", "flux", replace(view, home_namespace=namespace))
+
+
+def _overlay(renderer: Renderer, path: str, template: str, view: JobView) -> GeneratedFile:
+    text = renderer.render(f"deploy/overlays/{template}.yaml.j2", view)
+    return GeneratedFile(path=f"{JOB_FOLDER}/{path}", text=text)
+
+
+def _https_address(remote: str) -> str:
+    """The address that a job with a token reaches the repository by."""
+    if remote.startswith(("https://", "http://")):
+        return remote
+    address = parse_remote(remote)
+    if address is None:
+        raise ConfigurationError("--cronjob: expected a remote `origin` that a job can reach by https: add it first")
+    return f"https://{address.host}/{address.full_name}.git"
+
+
+def _ports(urls: tuple[str, ...]) -> Iterator[int]:
+    """What the network policy of the base does not open yet."""
+    for url in urls:
+        parts = urlsplit(url)
+        port = parts.port or (HTTPS_PORT if parts.scheme == "https" else HTTP_PORT)
+        if port not in (HTTPS_PORT, PROMETHEUS_PORT):
+            yield port
+
+
+# --- was reconciler/pipeline/init/run.py:
+# Init: looks, infers, asks, writes what nobody has written yet, and plans for the first time.
+
+TEMPLATE = "init/reconciler.yaml.j2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitRequest:
+    """What somebody asked of init; with `checks` nothing is written."""
+
+    flags: Flags
+    environment: Environment
+    wishes: Wishes
+    now_s: float
+    checks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitResult:
+    """What was found, what became of each file (or would), and the first plan.
+
+    `clusters` are empty where a configuration says already which there are.
+    """
+
+    found: FoundFiles
+    prepared: Prepared
+    files: tuple[tuple[GeneratedFile, Fate], ...]
+    clusters: tuple[InferredCluster, ...] = ()
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether any cluster has a Prometheus to ask."""
+        return any(each.prometheus is not None for each in self.prepared.recording.settings.clusters)
+
+    @property
+    def changes(self) -> bool:
+        """Whether any file is written, or would be."""
+        return any(fate in (Fate.CREATED, Fate.UPDATED) for _, fate in self.files)
+
+
+def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
+    """Look, infer, write and plan; ConfigurationError for a repository without a work tree or a first commit."""
+    request.wishes.check()
+    root = find_work_tree(request.flags.repo, "init")
+    remote = origin_url(root) or ""
+    repository = open_directory(root, base=request.flags.base or None)
+    listed = read_files(repository, Settings(clusters=(ClusterSettings(name=DEFAULT_CLUSTER),)), remote)
+    found = look({each.path: each.body for each in listed.commit.manifests}, remote)
+    found = replace(found, paths=listed.paths)
+    clusters = () if _is_configured(root) else infer_clusters(found, _only(request.flags.clusters))
+    renderer = Renderer()
+    draft, prepared = _plan(request, root, clusters, renderer, progress)
+    files = []
+    if draft is not None:
+        text = renderer.render(TEMPLATE, complete_view(draft, prepared.snapshot))
+        files.append(GeneratedFile(path=REPOSITORY_FILE, text=text, is_started=True))
+    settings = prepared.recording.settings
+    urls = tuple(each.prometheus.url for each in settings.clusters if each.prometheus is not None)
+    branch = settings.git.base_branch or repository.branch
+    files += job_files(request.wishes, renderer, found, remote=remote, branch=branch, urls=urls)
+    fates = [(each, each.fate_in(root)) for each in files]  # all are looked at before the first is written
+    if not request.checks:
+        fates = [(each, each.write(root)) for each in files]
+    return InitResult(found=found, prepared=prepared, files=tuple(fates), clusters=clusters)
+
+
+def _is_configured(root: Path) -> bool:
+    return read_content(root, REPOSITORY_FILE) is not None
+
+
+def _only(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else ""
+
+
+def _plan(
+    request: InitRequest, root: Path, clusters: tuple[InferredCluster, ...], renderer: Renderer, progress: Progress
+) -> tuple[ConfigurationView | None, Prepared]:
+    """The plan by the configuration that is there, else by what can be inferred without asking."""
+    if not clusters:
+        return None, _plan_by(request, _with_uncommitted(request.flags, root), progress)
+    url = request.flags.prometheus
+    has_token = request.environment.prometheus_token is not None
+    draft = draft_view(clusters, url, has_token=has_token)
+    prepared = _plan_draft(request, draft, renderer, progress)
+    seen = tuple(filter(None, clusters_seen(prepared.recording.answers)))
+    if len(seen) > 1:
+        unknown = [each.name for each in clusters if each.name not in seen]
+        if unknown:
+            raise ConfigurationError(
+                f"this Prometheus holds several clusters ({', '.join(seen)}), and none of them is called "
+                f"{unknown[0]}: name yours with --cluster"
+            )
+        draft = draft_view(clusters, url, has_token=has_token, labels=seen)
+        prepared = _plan_draft(request, draft, renderer, progress)
+    return draft, prepared
+
+
+def _with_uncommitted(flags: Flags, root: Path) -> Flags:
+    """A configuration that is not committed yet counts all the same: whoever runs init wrote it just now."""
+    repository = open_directory(root, base=flags.base or None)
+    if repository.read_file_at(repository.commit, REPOSITORY_FILE) is not None:
+        return flags
+    return replace(flags, config_files=(root / REPOSITORY_FILE, *flags.config_files))
+
+
+def _plan_draft(request: InitRequest, draft: ConfigurationView, renderer: Renderer, progress: Progress) -> Prepared:
+    flags = request.flags
+    is_several = len(draft.clusters) > 1
+    with _operator_file(renderer.render(TEMPLATE, draft)) as file:
+        flags = replace(flags, config_files=(file, *flags.config_files))
+        return _plan_by(request, replace(flags, prometheus="" if is_several else flags.prometheus), progress)
+
+
+@contextmanager
+def _operator_file(text: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="reconciler-") as directory:
+        file = Path(directory) / REPOSITORY_FILE
+        file.write_text(text, encoding="utf-8")
+        yield file
+
+
+def _plan_by(request: InitRequest, flags: Flags, progress: Progress) -> Prepared:
+    with open_session(flags, request.environment, writes=False, with_forge=False, progress=progress) as session:
+        return plan(session.doors, session.settings, request.now_s, repository=session.repository)

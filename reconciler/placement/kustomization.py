@@ -1,0 +1,417 @@
+"""One kustomization file as rules, and which objects its selectors match."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from reconciler.errors import InputError
+from reconciler.manifests.documents import Document
+from reconciler.manifests.wording import describe, quote
+from reconciler.placement.objects import ObjectDraft, ObjectIdentity, OriginKind, SourceField, split_version
+from reconciler.placement.repository import ManifestRepository, directory_of
+
+# --- was reconciler/placement/kustomize/selectors.py:
+# Which objects a patch targets: anchored patterns on names, and label selectors as the API server reads them.
+
+_LONGEST_PATTERN: Final = 256
+_MAX_QUANTIFIERS: Final = 3
+# A person's pattern runs against every name of a cluster: literals, classes, alternatives and a few quantifiers on
+# single characters, so that no hostile one can drive a backtracking matcher.
+_TAME: Final = re.compile(r"(?:(?:[A-Za-z0-9_/-]|\\[.-]|\.|\[[A-Za-z0-9._-]+\])[*+?]?|[|^$]|\((?:\?:)?|\)(?![*+?]))*")
+_SET_TERM: Final = re.compile(r"\s*([^\s,!=()]+)\s+(in|notin)\s*\(([^()]*)\)\s*")
+_EQUALITY_TERM: Final = re.compile(r"\s*([^\s,!=()]+)\s*(==?|!=)\s*([^\s,!=()]*)\s*")
+_EXISTS_TERM: Final = re.compile(r"\s*(!?)\s*([^\s,!=()]+)\s*")
+
+
+class Unclear(Exception):  # noqa: N818 - not an error: whether something is meant cannot be told
+    """Raised when a pattern cannot be matched safely, or not be read."""
+
+
+@lru_cache(maxsize=4096)
+def _compile(pattern: str) -> re.Pattern[str]:
+    is_tame = len(pattern) <= _LONGEST_PATTERN and _TAME.fullmatch(pattern)
+    if not is_tame or sum(map(pattern.count, "*+?")) - pattern.count("(?:") > _MAX_QUANTIFIERS:
+        raise Unclear(f"the pattern {quote(pattern)} is not followed")
+    try:
+        return re.compile(f"^(?:{pattern})$", re.ASCII)
+    except re.error as error:
+        raise Unclear(f"the pattern {quote(pattern)} cannot be read: {error}") from error
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether the whole of a text fits a pattern; an empty one fits all. Raises Unclear."""
+    if not pattern or pattern == text:
+        return True
+    return _compile(pattern).match(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """A target: all that is given must fit. Group, version, kind, name and namespace are patterns."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    labels: str = ""
+    annotations: str = ""
+
+    @classmethod
+    def read(cls, source: SourceField) -> "Selector":
+        """The selector that stands at a `target`."""
+        return cls(
+            group=source.text("group"),
+            version=source.text("version"),
+            kind=source.text("kind"),
+            name=source.text("name"),
+            namespace=source.text("namespace"),
+            labels=source.text("labelSelector"),
+            annotations=source.text("annotationSelector"),
+        )
+
+    def selects(self, draft: ObjectDraft) -> bool:
+        """Whether an object is meant, by its first or its present name. Raises Unclear."""
+        # Asked of every object for every patch: what is not given costs nothing.
+        first, now = draft.original, draft.identity
+        return (
+            (not self.kind or matches(self.kind, now.kind))
+            and (not self.name or matches(self.name, first.name) or (now is not first and matches(self.name, now.name)))
+            and (not self.group or matches(self.group, now.group))
+            and (not self.version or matches(self.version, now.version))
+            and (not self.namespace or self._fits_namespace(first, now))
+            and (not self.labels or match_labels(self.labels, _labels_of(draft, "labels")))
+            and (not self.annotations or match_labels(self.annotations, _labels_of(draft, "annotations")))
+        )
+
+    def _fits_namespace(self, first: ObjectIdentity, now: ObjectIdentity) -> bool:
+        namespaces = (first.effective.namespace, now.effective.namespace)
+        return any(matches(self.namespace, namespace) for namespace in namespaces)
+
+
+def _labels_of(draft: ObjectDraft, name: str) -> Mapping[str, str]:
+    found = draft.value_at("metadata", name)
+    return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def match_labels(selector: str, labels: Mapping[str, str]) -> bool:
+    """Whether labels fit a selector such as `app=x,tier in (a, b),!old`. Raises Unclear when it cannot be read."""
+    position = 0
+    while position < len(selector):
+        fits, position = _match_term(selector, position, labels)
+        if not fits:
+            return False
+        if position < len(selector):
+            if selector[position] != ",":
+                raise Unclear(f"the selector {quote(selector)} cannot be read")
+            position += 1
+    return True
+
+
+def _match_term(selector: str, position: int, labels: Mapping[str, str]) -> tuple[bool, int]:
+    if term := _SET_TERM.match(selector, position):
+        key, operator, listed = term.groups()
+        is_listed = key in labels and labels[key] in {each.strip() for each in listed.split(",")}
+        return is_listed is (operator == "in"), term.end()
+    if term := _EQUALITY_TERM.match(selector, position):
+        key, operator, value = term.groups()
+        return (labels.get(key) == value) is (operator != "!="), term.end()
+    if term := _EXISTS_TERM.match(selector, position):
+        negation, key = term.groups()
+        return (key in labels) is not bool(negation), term.end()
+    raise Unclear(f"the selector {quote(selector)} cannot be read")
+
+
+# --- was reconciler/placement/kustomize/kustomization.py:
+# One kustomization file as rules: what it gathers, in which order it changes it, and what in it is not followed.
+
+COMPONENT: Final = "Component"
+_KINDS: Final = ("Kustomization", COMPONENT)
+_FIELDS: Final = frozenset(
+    {"apiVersion", "kind", "metadata", "resources", "bases", "components", "namespace", "namePrefix", "nameSuffix"}
+    | {"commonLabels", "labels", "commonAnnotations", "images", "replicas", "patches", "patchesStrategicMerge"}
+    | {"patchesJson6902", "configMapGenerator", "secretGenerator", "generatorOptions", "generators", "transformers"}
+    | {"validators", "replacements", "configurations", "openapi", "vars", "crds", "helmCharts", "helmGlobals"}
+    | {"helmChartInflationGenerator", "inventory", "buildMetadata", "sortOptions"}
+)
+_HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
+_GROUP: Final = "kustomize.config.k8s.io"
+# What touches every object that a kustomization gathers, in a way that only the tool itself knows.
+_OPAQUE: Final[Mapping[str, str]] = {
+    "transformers": "a transformer plugin changes objects in a way that is not followed",
+}
+_GENERATORS: Final = {"configMapGenerator": "ConfigMap", "secretGenerator": "Secret"}
+# What makes objects that nobody can name without running it.
+_HIDDEN: Final[Mapping[str, str]] = {
+    "generators": "what a generator plugin makes is not read",
+    "helmCharts": "what a chart makes is not read: no chart is rendered",
+    "helmChartInflationGenerator": "what a chart makes is not read: no chart is rendered",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelRule:
+    """Labels to set, and how far they reach."""
+
+    labels: Mapping[str, SourceField]
+    in_selectors: bool = False
+    in_templates: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRule:
+    """An entry of `replicas`: every workload that is or was called `name`."""
+
+    name: str
+    count: SourceField
+
+    @property
+    def number(self) -> int:
+        """The count that is set: none written is zero, as in Kustomize."""
+        value = self.count.value
+        return int(value) if isinstance(value, int | str) else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRule:
+    """An entry of `images`."""
+
+    name: str
+    new_name: str
+    new_tag: str
+    digest: str
+    source: SourceField
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchRule:
+    """One patch: its text (`inline`) or its file, and what it is for.
+
+    With `target` it changes all that the selector fits, else the object that a strategic merge patch itself names.
+    """
+
+    source: SourceField
+    directory: str
+    inline: SourceField | None = None
+    path: str = ""
+    target: Selector | None = None
+    keeps_name: bool = True
+    keeps_kind: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kustomization:
+    """The rules of one kustomization; `source` is its document's root, `directory` what its paths start from.
+
+    `implied` are paths from the repository's root that nobody listed: those of a directory without a kustomization.
+    `generators` are entries with the kind that they make, `schema` is what decides how its patches merge lists.
+    """
+
+    source: SourceField
+    directory: str
+    is_component: bool = False
+    resources: tuple[SourceField, ...] = ()
+    implied: tuple[str, ...] = ()
+    components: tuple[SourceField, ...] = ()
+    configurations: tuple[SourceField, ...] = ()
+    replacements: tuple[SourceField, ...] = ()
+    namespace: SourceField | None = None
+    name_prefix: str = ""
+    name_suffix: str = ""
+    labels: tuple[LabelRule, ...] = ()
+    annotations: Mapping[str, SourceField] | None = None
+    images: tuple[ImageRule, ...] = ()
+    replicas: tuple[ReplicaRule, ...] = ()
+    strategic_patches: tuple[PatchRule, ...] = ()
+    patches: tuple[PatchRule, ...] = ()
+    json_patches: tuple[PatchRule, ...] = ()
+    generators: tuple[tuple[str, SourceField], ...] = ()
+    variables: tuple[str, ...] = ()
+    schema: SourceField | None = None
+    opaque: tuple[tuple[SourceField, str], ...] = ()
+    hidden: tuple[tuple[SourceField, str], ...] = ()
+
+
+def read_kustomization(repository: ManifestRepository, directory: str) -> Kustomization:
+    """The kustomization of a directory; InputError where Kustomize would fail to read it."""
+    found = repository.kustomizations_in(directory)
+    if len(found) != 1:
+        message = "expected a kustomization.yaml" if not found else f"expected one kustomization, got {len(found)}"
+        raise InputError(directory or ".", 0, "", message)
+    documents = [document for document in repository.read(found[0]) if document.value is not None]
+    if len(documents) != 1:
+        raise InputError(found[0], 0, "", f"expected one document, got {len(documents)}")
+    return read_document(documents[0])
+
+
+def read_document(document: Document) -> Kustomization:
+    """The rules in one document."""
+    source = SourceField(document, (), OriginKind.PLAIN)
+    unknown = next((key for key in source.mapping() if key not in _FIELDS), None)
+    if unknown is not None:
+        raise source.below(unknown).error(f"unknown field {quote(unknown)}: Kustomize refuses to build it")
+    if not set(source.mapping()) - _HEAD:
+        raise source.error("it is empty: Kustomize refuses to build it")
+    kind = source.text("kind") or "Kustomization"
+    group, _ = split_version(source.text("apiVersion") or f"{_GROUP}/v1beta1")
+    if kind not in _KINDS or group != _GROUP:
+        raise source.below("kind").error(f"expected a Kustomization of {_GROUP}, got {quote(f'{kind} of {group}')}")
+    is_component = kind == COMPONENT
+    directory = directory_of(document.path)
+    sourced = _sourced(source, is_component=is_component)
+    return Kustomization(
+        source=sourced,
+        directory=directory,
+        is_component=is_component,
+        resources=(*_entries(sourced, "resources"), *_entries(sourced, "bases")),
+        components=tuple(_entries(sourced, "components")),
+        configurations=tuple(_entries(sourced, "configurations")),
+        replacements=tuple(sourced.items("replacements")),
+        namespace=sourced.get("namespace"),
+        name_prefix=sourced.text("namePrefix"),
+        name_suffix=sourced.text("nameSuffix"),
+        labels=tuple(_read_labels(sourced)),
+        annotations=_leaves(sourced, "commonAnnotations"),
+        images=tuple(_read_images(sourced)),
+        replicas=tuple(read_replicas(sourced, OriginKind.COMPONENT if is_component else OriginKind.REPLICAS)),
+        strategic_patches=tuple(_read_strategic(sourced, directory)),
+        patches=tuple(read_patches(sourced, directory)),
+        json_patches=tuple(_read_json(sourced, directory)),
+        generators=tuple((kind, entry) for key, kind in _GENERATORS.items() for entry in sourced.items(key)),
+        variables=tuple(each.text("name") for each in sourced.items("vars")),
+        schema=sourced.get("openapi"),
+        opaque=tuple(_named(sourced, _OPAQUE)),
+        hidden=tuple(_named(sourced, _HIDDEN)),
+    )
+
+
+def _sourced(source: SourceField, *, is_component: bool) -> SourceField:
+    """The place as an origin: of a component, or else of a patch."""
+    return source.of_kind(OriginKind.COMPONENT if is_component else OriginKind.PATCH)
+
+
+def _entries(source: SourceField, key: str) -> Iterator[SourceField]:
+    for entry in source.items(key):
+        entry.as_text()
+        yield entry
+
+
+def _leaves(source: SourceField, key: str) -> Mapping[str, SourceField]:
+    member = source.get(key)
+    return {} if member is None else {name: member.below(name) for name in source.texts(key)}
+
+
+def _read_labels(source: SourceField) -> Iterator[LabelRule]:
+    for entry in source.items("labels"):
+        yield LabelRule(
+            labels=_leaves(entry, "pairs"),
+            in_selectors=entry.flag("includeSelectors"),
+            in_templates=entry.flag("includeTemplates"),
+        )
+    common = _leaves(source, "commonLabels")
+    if common:
+        yield LabelRule(labels=common, in_selectors=True)
+
+
+def _read_images(source: SourceField) -> Iterator[ImageRule]:
+    for entry in source.items("images"):
+        yield ImageRule(
+            name=entry.text("name"),
+            new_name=entry.text("newName"),
+            new_tag=_loose_text(entry, "newTag"),
+            digest=entry.text("digest"),
+            source=entry,
+        )
+
+
+def _loose_text(entry: SourceField, key: str) -> str:
+    member = entry.get(key)
+    return "" if member is None else member.as_label()
+
+
+def read_replicas(source: SourceField, kind: OriginKind) -> Iterator[ReplicaRule]:
+    """The entries of `replicas`."""
+    for entry in source.items("replicas"):
+        count = entry.below("count").of_kind(kind)
+        value = count.value
+        # Argo CD takes a number in quotes, Kustomize does not.
+        is_quoted = kind is OriginKind.DEPLOYER and isinstance(value, str) and value.isascii() and value.isdigit()
+        if value is not None and not is_quoted and (isinstance(value, bool) or not isinstance(value, int)):
+            raise count.error(f"expected an integer, got {describe(value)}")
+        yield ReplicaRule(name=entry.text("name"), count=count)
+
+
+def _read_strategic(source: SourceField, directory: str) -> Iterator[PatchRule]:
+    for entry in source.items("patchesStrategicMerge"):
+        text = entry.as_text()
+        if "\n" in text.strip() or ": " in text or text.lstrip().startswith("{"):
+            yield PatchRule(source=entry, directory=directory, inline=entry)
+        else:
+            yield PatchRule(source=entry, directory=directory, path=text)
+
+
+def read_patches(source: SourceField, directory: str) -> Iterator[PatchRule]:
+    """The entries of `patches`."""
+    for entry in source.items("patches"):
+        if not isinstance(entry.value, dict):
+            raise entry.error(f"expected a mapping with a path or a patch, got {describe(entry.value)}")
+        target, options = entry.get("target"), entry.get("options")
+        yield PatchRule(
+            source=entry,
+            directory=directory,
+            inline=entry.get("patch"),
+            path=entry.text("path"),
+            target=None if target is None else Selector.read(target),
+            keeps_name=options is None or not options.flag("allowNameChange"),
+            keeps_kind=options is None or not options.flag("allowKindChange"),
+        )
+
+
+def _read_json(source: SourceField, directory: str) -> Iterator[PatchRule]:
+    for entry in source.items("patchesJson6902"):
+        target = entry.get("target")
+        if target is None:
+            raise entry.error("expected a target")
+        yield PatchRule(
+            source=entry,
+            directory=directory,
+            inline=entry.get("patch"),
+            path=entry.text("path"),
+            target=Selector.read(target),
+        )
+
+
+def _named(source: SourceField, words: Mapping[str, str]) -> Iterator[tuple[SourceField, str]]:
+    for key, reason in words.items():
+        member = source.get(key)
+        if member is not None and member.value not in ([], {}):
+            yield member, reason
+
+
+def with_rules(
+    kustomization: Kustomization,
+    *,
+    namespace: SourceField | None = None,
+    name_prefix: str = "",
+    name_suffix: str = "",
+    labels: tuple[LabelRule, ...] = (),
+    annotations: Mapping[str, SourceField] | None = None,
+    replicas: tuple[ReplicaRule, ...] = (),
+    patches: tuple[PatchRule, ...] = (),
+    components: tuple[SourceField, ...] = (),
+) -> Kustomization:
+    """A kustomization into which a deployer wrote rules of its own, as `kustomize edit set` does."""
+    renamed = {rule.name for rule in replicas}
+    return replace(
+        kustomization,
+        namespace=namespace or kustomization.namespace,
+        name_prefix=name_prefix or kustomization.name_prefix,
+        name_suffix=name_suffix or kustomization.name_suffix,
+        labels=(*kustomization.labels, *labels),
+        annotations={**(kustomization.annotations or {}), **(annotations or {})},
+        replicas=(*(rule for rule in kustomization.replicas if rule.name not in renamed), *replicas),
+        patches=(*kustomization.patches, *patches),
+        components=(*kustomization.components, *components),
+    )

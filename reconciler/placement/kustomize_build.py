@@ -1,0 +1,603 @@
+"""Builds what kustomizations mean without running anything, and finds where builds begin."""
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from reconciler.domain.identity import Finding, Severity
+from reconciler.errors import InputError
+from reconciler.manifests.documents import Value
+from reconciler.manifests.wording import quote
+from reconciler.placement.kustomization import Kustomization, PatchRule, read_kustomization
+from reconciler.placement.kustomize_patches import MissingTargetError, apply_patch, obstruct_replaced, select
+from reconciler.placement.kustomize_transformers import (
+    Configuration,
+    affix_names,
+    fix_references,
+    generate,
+    index_names,
+    read_configurations,
+    set_annotations,
+    set_images,
+    set_labels,
+    set_namespace,
+    set_replicas,
+)
+from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle, OriginKind, SourceField, texts_in
+from reconciler.placement.repository import (
+    CHART_NAME,
+    KUSTOMIZATION_NAMES,
+    ManifestRepository,
+    OwnAddress,
+    directory_of,
+    is_address,
+    is_yaml,
+    name_of,
+    resolve,
+)
+
+# --- was reconciler/placement/kustomize/build.py:
+# Builds what a kustomization means, as far as it can be told without running anything.
+
+MAX_DEPTH: Final = 50
+MAX_OBJECTS: Final = 500_000
+MAX_DIRECTORIES: Final = 50_000
+_LOCAL_CONFIG: Final = "config.kubernetes.io/local-config"
+
+
+@dataclass(slots=True, kw_only=True)
+class BuildBudget:
+    """What all builds of one commit may cost together: objects count once for every kustomization they pass."""
+
+    objects: int = MAX_OBJECTS
+    directories: int = MAX_DIRECTORIES
+
+
+@dataclass(slots=True, kw_only=True)
+class Gathering:
+    """What one build has gathered so far: objects, what Kustomize would fail at, and what cannot be seen.
+
+    `is_partial`: something was left out (a remote base, a chart), so that a missing object may be in there.
+    """
+
+    drafts: list[ObjectDraft] = field(default_factory=list)
+    failures: list[InputError] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    directories: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
+    is_partial: bool = False
+    configuration: Configuration = field(default_factory=Configuration)
+    variables: set[str] = field(default_factory=set)
+
+
+class Builder:
+    """Builds directories of one repository; what was read of one is kept for the next."""
+
+    def __init__(self, repository: ManifestRepository, budget: BuildBudget | None = None) -> None:
+        self.repository = repository
+        self._budget = budget or BuildBudget()
+        self._read: dict[str, Kustomization | InputError] = {}
+
+    def read(self, directory: str) -> Kustomization:
+        """The kustomization of a directory; InputError when there is none that can be read."""
+        if directory not in self._read:
+            try:
+                self._read[directory] = read_kustomization(self.repository, directory)
+            except InputError as error:
+                self._read[directory] = error
+        found = self._read[directory]
+        if isinstance(found, InputError):
+            raise found
+        return found
+
+    def build(self, kustomization: Kustomization) -> Gathering:
+        """Everything that a kustomization builds, its references fixed; nothing is raised."""
+        gathering = Gathering(is_partial=not self.repository.is_whole)
+        run = _Run(self, gathering, self._budget)
+        run.gather(kustomization, (kustomization.directory,))
+        finish(gathering)
+        gathering.failures += find_twins(gathering.drafts)
+        return gathering
+
+    def build_files(self, paths: Iterable[str]) -> Gathering:
+        """The objects of plain files, as they stand."""
+        gathering = Gathering(is_partial=True)
+        run = _Run(self, gathering, self._budget)
+        for path in paths:
+            run.attempt(partial(run.add_plain_file, path))
+        return finish(gathering)
+
+
+def finish(gathering: Gathering) -> Gathering:
+    """Drop what is only there for the build, let references follow, find what is there twice."""
+    gathering.drafts = [draft for draft in gathering.drafts if not _is_local(draft)]
+    fix_references(gathering.drafts, gathering.configuration)
+    marks = {f"$({name})" for name in gathering.variables if name}
+    for draft in gathering.drafts if marks else ():
+        for path, text in texts_in(draft.fields):
+            if any(mark in text for mark in marks):
+                draft.obstacles.append(Obstacle(reason="a variable of the kustomization is filled in", field=path))
+    return gathering
+
+
+def _set_namespace(drafts: Sequence[ObjectDraft], namespace: SourceField) -> None:
+    set_namespace(drafts, namespace.as_label())
+
+
+def find_twins(drafts: Iterable[ObjectDraft]) -> Iterator[InputError]:
+    """One error for every object that is there already: Kustomize refuses to build both."""
+    seen: dict[ObjectIdentity, ObjectDraft] = {}
+    for draft in drafts:
+        first = seen.setdefault(draft.identity.effective, draft)
+        if first is not draft:
+            yield draft.source.error(f"{draft.identity} is there already ({first.source.place}): keep one")
+
+
+def _is_local(draft: ObjectDraft) -> bool:
+    marked = draft.value_at("metadata", "annotations", _LOCAL_CONFIG)
+    return marked is not None and marked != "false"
+
+
+class _Run:
+    """One build; every step that Kustomize would fail at is noted, and the build goes on without it."""
+
+    def __init__(self, builder: Builder, gathering: Gathering, budget: BuildBudget) -> None:
+        self._builder = builder
+        self._repository = builder.repository
+        self._gathering = gathering
+        self._budget = budget
+
+    def gather(self, kustomization: Kustomization, way: tuple[str, ...]) -> None:
+        """Everything of one kustomization, changed as it says, added to what is gathered already.
+
+        A component changes what is there; any other kustomization only what it gathers itself.
+        """
+        outer, outer_configuration = self._gathering.drafts, self._gathering.configuration
+        if not kustomization.is_component:
+            self._gathering.drafts, self._gathering.configuration = [], Configuration()
+        outer_is_partial = self._gathering.is_partial
+        self._gathering.directories.add(kustomization.directory)
+        self._gathering.paths.add(kustomization.source.document.path)
+        self._gather_members(kustomization, way)
+        for source, reason in kustomization.hidden:
+            self._hide(source, reason)
+        for kind, entry in kustomization.generators:
+            self.attempt(partial(generate, kind, entry, self._gathering.drafts))
+        self._gathering.variables.update(kustomization.variables)
+        self.attempt(partial(self._configure, kustomization))
+        self._transform(kustomization)
+        if not kustomization.is_component:
+            drafts, self._gathering.drafts = self._gathering.drafts, outer
+            self.attempt(partial(self._add, drafts, kustomization.source))
+            self._gathering.configuration |= outer_configuration
+        self._gathering.is_partial = self._gathering.is_partial or outer_is_partial
+
+    def _gather_members(self, kustomization: Kustomization, way: tuple[str, ...]) -> None:
+        for entry in kustomization.resources:
+            self.attempt(partial(self._gather_resource, kustomization, entry, way))
+        for path in kustomization.implied:
+            self.attempt(partial(self._gather_implied, kustomization, path, way))
+        for entry in kustomization.components:
+            self.attempt(partial(self._gather_component, kustomization, entry, way))
+
+    def _gather_resource(self, kustomization: Kustomization, entry: SourceField, way: tuple[str, ...]) -> None:
+        text = entry.as_text()
+        path = resolve(kustomization.directory, text)
+        if path is not None and self._repository.has_file(path):
+            self.add_file(path, _kind_of(kustomization, way))
+        elif path is not None and self._repository.has_directory(path):
+            self._enter(path, entry, way, wants_component=False)
+        elif (own := self._repository.find_own(text)) is not None and own.path not in way:
+            self._gather_own(own, entry, way)
+        elif is_address(text):
+            self._hide(entry, f"what stands at {quote(text)} is not read: nothing is fetched")
+        else:
+            raise entry.error(f"there is no file or directory {quote(text)}")
+
+    def _gather_own(self, own: OwnAddress, entry: SourceField, way: tuple[str, ...]) -> None:
+        """What is fetched from this very repository: as it is here, unless another commit of it is meant."""
+        start = len(self._gathering.drafts)
+        if self._repository.has_file(own.path):
+            self.add_file(own.path, OriginKind.BASE)
+        else:
+            self._enter(own.path, entry, way, wants_component=False)
+        if own.revision:
+            reason = f"it is built of {quote(own.revision)} of this repository, and not of what is here"
+            for draft in self._gathering.drafts[start:]:
+                draft.obstacles.append(Obstacle(reason=reason, place=entry.place))
+
+    def _gather_implied(self, kustomization: Kustomization, path: str, way: tuple[str, ...]) -> None:
+        if self._repository.has_file(path):
+            self.add_plain_file(path)
+        else:
+            self._enter(path, kustomization.source, way, wants_component=False)
+
+    def _gather_component(self, kustomization: Kustomization, entry: SourceField, way: tuple[str, ...]) -> None:
+        text = entry.as_text()
+        path = resolve(kustomization.directory, text)
+        if path is not None and self._repository.has_directory(path):
+            self._enter(path, entry, way, wants_component=True)
+        elif is_address(text):
+            self._hide(entry, f"the component {quote(text)} is not read: nothing is fetched")
+            self._obstruct(entry, f"the component {quote(text)} may change it: nothing is fetched")
+        else:
+            raise entry.error(f"there is no directory {quote(text)}")
+
+    def _enter(self, directory: str, entry: SourceField, way: tuple[str, ...], *, wants_component: bool) -> None:
+        if directory in way:
+            raise entry.error(f"this leads back to {quote(directory or '.')}: a cycle is never built")
+        if len(way) >= MAX_DEPTH:
+            raise entry.error(f"expected at most {MAX_DEPTH} kustomizations inside of each other, got more")
+        self._budget.directories -= 1
+        if self._budget.directories < 0:
+            raise entry.error("expected fewer directories to build: nothing more is read")
+        if not self._repository.kustomizations_in(directory):
+            raise entry.error(f"there is no kustomization in {quote(directory)}")
+        kustomization = self._builder.read(directory)
+        if kustomization.is_component is not wants_component:
+            wanted, found = ("Component", "Kustomization") if wants_component else ("Kustomization", "Component")
+            raise entry.error(f"expected a {wanted} in {quote(directory)}, got a {found}")
+        self.gather(kustomization, (*way, directory))
+
+    def add_file(self, path: str, kind: OriginKind) -> None:
+        """The objects of one file; InputError for a document that is none."""
+        self._gathering.paths.add(path)
+        for document in self._repository.read(path):
+            for source in objects_in(SourceField(document, (), kind)):
+                draft = ObjectDraft.of(source)
+                if not draft.identity.kind or not draft.identity.name:
+                    raise source.error("expected kind and metadata.name of an object")
+                self._add([draft], source)
+
+    def add_plain_file(self, path: str) -> None:
+        """The objects of a file that nobody builds; what is no object is none of ours."""
+        self._gathering.paths.add(path)
+        for document in self._repository.read(path):
+            if isinstance(document.value, dict):
+                for source in objects_in(SourceField(document, (), OriginKind.PLAIN)):
+                    draft = ObjectDraft.of(source)
+                    if draft.identity.kind and draft.identity.name:
+                        self._add([draft], source)
+
+    def _add(self, drafts: list[ObjectDraft], source: SourceField) -> None:
+        """Add objects to those that are there; InputError for two of one name."""
+        self._budget.objects -= len(drafts)
+        if self._budget.objects < 0:
+            raise source.error("expected fewer objects to build: nothing more is read")
+        self._gathering.drafts += drafts
+
+    def _hide(self, source: SourceField, reason: str) -> None:
+        self._gathering.is_partial = True
+        self._gathering.findings.append(Finding(place=source.place, severity=Severity.WARNING, message=reason))
+
+    def _obstruct(self, source: SourceField, reason: str) -> None:
+        for draft in self._gathering.drafts:
+            draft.obstacles.append(Obstacle(reason=reason, place=source.place))
+
+    def _configure(self, kustomization: Kustomization) -> None:
+        configuration, unfollowed = read_configurations(self._repository, kustomization)
+        self._gathering.configuration |= configuration
+        for source, rule in unfollowed:
+            words = f"a transformer configuration sets {quote(str(source.field[0]))}, which is not followed"
+            for draft in self._gathering.drafts:
+                if rule is None or rule.fits(draft.identity):
+                    field = () if rule is None or rule.path[:1] == ("metadata",) else rule.path
+                    draft.obstacles.append(Obstacle(reason=words, place=source.place, field=field))
+
+    def _transform(self, kustomization: Kustomization) -> None:
+        """Kustomize's transformers, in the order in which it runs them."""
+        drafts = self._gathering.drafts
+        for rule in (*kustomization.strategic_patches, *kustomization.patches, *kustomization.json_patches):
+            self._gathering.paths.update(path for path in [resolve(rule.directory, rule.path)] if path and rule.path)
+        for rule in (*kustomization.strategic_patches, *kustomization.patches):
+            self.attempt(partial(self._patch, rule))
+        if kustomization.namespace is not None:
+            self.attempt(partial(_set_namespace, drafts, kustomization.namespace))
+        affix_names(drafts, kustomization.name_prefix, kustomization.name_suffix)
+        for label_rule in kustomization.labels:
+            set_labels(drafts, label_rule)
+        set_annotations(drafts, kustomization.annotations or {})
+        for rule in kustomization.json_patches:
+            self.attempt(partial(self._patch, rule))
+        named = index_names(drafts) if kustomization.replicas else {}
+        for replica_rule in kustomization.replicas:
+            self.attempt(partial(set_replicas, named, replica_rule, self._gathering.configuration.replicas))
+        set_images(drafts, kustomization.images, self._gathering.configuration.images)
+        self.attempt(partial(obstruct_replaced, self._repository, kustomization, drafts))
+        for source, reason in kustomization.opaque:
+            self._obstruct(source, reason)
+        if kustomization.schema is not None:
+            obstacle = Obstacle(reason="its own schema changes how patches merge", place=kustomization.schema.place)
+            for draft in drafts if kustomization.strategic_patches or kustomization.patches else ():
+                draft.obstacles += [obstacle] if draft.trace.members else []
+
+    def _patch(self, rule: PatchRule) -> None:
+        drafts = self._gathering.drafts
+        if rule.inline is not None or not is_address(rule.path):
+            apply_patch(self._repository, rule, drafts)
+            return
+        self._hide(rule.source, f"the patch at {quote(rule.path)} is not read: nothing is fetched")
+        obstacle = Obstacle(reason="a patch that is not read may change it", place=rule.source.place)
+        for draft in drafts if rule.target is None else select(rule.target, drafts, rule.source):
+            draft.obstacles.append(obstacle)
+
+    def attempt(self, step: Callable[[], None]) -> None:
+        """Take one step; what Kustomize would fail at is noted."""
+        try:
+            step()
+        except MissingTargetError as error:
+            if not self._gathering.is_partial:
+                self._gathering.failures.append(error)
+        except InputError as error:
+            self._gathering.failures.append(error)
+
+
+def _kind_of(kustomization: Kustomization, way: tuple[str, ...]) -> OriginKind:
+    if kustomization.is_component:
+        return OriginKind.COMPONENT
+    return OriginKind.PLAIN if len(way) == 1 else OriginKind.BASE
+
+
+def objects_in(source: SourceField) -> Iterator[SourceField]:
+    """The objects of a document: itself, or the items of a list of whatever kind."""
+    if source.value is None:
+        return
+    fields = source.mapping()
+    kind, items = fields.get("kind"), fields.get("items")
+    if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
+        for index in range(len(items)):
+            yield from objects_in(source.below("items", index))
+        return
+    yield source
+
+
+# --- was reconciler/placement/roots.py:
+# Where builds begin: what nobody else builds, in the paths of a cluster.
+
+# Every list of a kustomization whose entries may be files: what is named there is no manifest of its own.
+_OBJECT_LISTS: Final = ("resources", "bases", "components")
+_FILE_LISTS: Final = (
+    *("patchesStrategicMerge", "configurations", "crds", "transformers"),
+    *("generators", "validators"),
+)
+_PATH_LISTS: Final = ("patches", "patchesJson6902", "replacements")
+_GENERATORS: Final = ("configMapGenerator", "secretGenerator")
+_GENERATOR_LISTS: Final = ("files", "envs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """What the kustomizations of a repository name: directories they enter, files they read.
+
+    `rules` are those of the files that are read otherwise than for the objects in them: patches and the like. `users`
+    are the directories of the kustomizations that name a directory, or a file for the objects in it.
+    """
+
+    directories: frozenset[str]
+    files: frozenset[str]
+    rules: frozenset[str]
+    users: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def tops(self, path: str) -> frozenset[str]:
+        """The directories of the kustomizations that a directory or file ends up in, and that no other one names."""
+        return frozenset(each for each in self._above(path) if not self.users.get(each))
+
+    def leads_to_itself(self, directory: str) -> bool:
+        """Whether a directory is the first of a circle that nobody else enters: somebody must say that it is one."""
+        above = self._above(directory)
+        return directory in above and directory == min(above) and not self.tops(directory)
+
+    def _above(self, path: str) -> frozenset[str]:
+        found: set[str] = set()
+        waiting = [path]
+        while waiting:
+            users = self.users.get(waiting.pop(), frozenset()) - found
+            found |= users
+            waiting += users
+        return frozenset(found)
+
+
+def find_used(repository: ManifestRepository) -> Used:
+    """Everything that any kustomization names."""
+    directories: set[str] = set()
+    files: set[str] = set()
+    rules: set[str] = set()
+    users: dict[str, set[str]] = {}
+    for path in repository.paths:
+        if name_of(path) not in KUSTOMIZATION_NAMES:
+            continue
+        for name, is_rule in _names_in(repository, path):
+            target = resolve(directory_of(path), name)
+            if target is None or not (repository.has_file(target) or repository.has_directory(target)):
+                own = repository.find_own(name)
+                target = own.path if own is not None else target
+            if target is None:
+                continue
+            if repository.has_file(target):
+                files.add(target)
+                rules.update((target,) if is_rule else ())
+            elif repository.has_directory(target):
+                directories.add(target)
+            if not is_rule:
+                users.setdefault(target, set()).add(directory_of(path))
+    return Used(
+        directories=frozenset(directories),
+        files=frozenset(files),
+        rules=frozenset(rules),
+        users={target: frozenset(found) for target, found in users.items()},
+    )
+
+
+def _names_in(repository: ManifestRepository, path: str) -> Iterator[tuple[str, bool]]:
+    try:
+        documents = repository.read(path)
+    except InputError:
+        return
+    for document in documents:
+        value = document.value
+        if isinstance(value, dict):
+            yield from ((name, False) for key in _OBJECT_LISTS for name in _texts(value.get(key)))
+            yield from ((name, True) for name in _entries(value))
+
+
+def _entries(value: dict[str, Value]) -> Iterator[str]:
+    for key in _FILE_LISTS:
+        yield from _texts(value.get(key))
+    for key in _PATH_LISTS:
+        for entry in _list(value.get(key)):
+            yield from _texts([entry.get("path")] if isinstance(entry, dict) else [])
+    for key in _GENERATORS:
+        for entry in _list(value.get(key)):
+            for listed in _GENERATOR_LISTS if isinstance(entry, dict) else ():
+                for text in _texts(entry.get(listed) if isinstance(entry, dict) else None):
+                    yield text.rpartition("=")[2]
+
+
+def _list(value: Value) -> list[Value]:
+    return value if isinstance(value, list) else []
+
+
+def _texts(value: Value) -> Iterator[str]:
+    yield from (item for item in _list(value) if isinstance(item, str))
+
+
+def find_charts(repository: ManifestRepository) -> frozenset[str]:
+    """The directories of charts: what lies below is rendered by Helm, and is no manifest as it stands."""
+    return frozenset(directory_of(path) for path in repository.paths if name_of(path) == CHART_NAME)
+
+
+def is_below(path: str, directories: Iterable[str]) -> bool:
+    """Whether a path lies in or below one of some directories."""
+    wanted = directories if isinstance(directories, frozenset | set) else frozenset(directories)
+    directory = path
+    while directory:
+        if directory in wanted:
+            return True
+        directory = directory_of(directory)
+    return "" in wanted
+
+
+def root_directories(builder: Builder, used: Used, holds: Callable[[str], bool]) -> Iterator[str]:
+    """Directories with a kustomization in a cluster's paths that no other kustomization enters."""
+    repository = builder.repository
+    seen: set[str] = set()
+    for path in repository.paths:
+        directory = directory_of(path)
+        if name_of(path) not in KUSTOMIZATION_NAMES or directory in seen:
+            continue
+        if directory in used.directories and not used.leads_to_itself(directory):
+            continue
+        if holds(path) and not is_component(builder, directory):
+            seen.add(directory)
+            yield directory
+
+
+def is_component(builder: Builder, directory: str) -> bool:
+    """Whether the kustomization of a directory is one; one that cannot be read is not."""
+    try:
+        return builder.read(directory).is_component
+    except InputError:
+        return False
+
+
+def plain_files(
+    repository: ManifestRepository, used: Used, charts: frozenset[str], holds: Callable[[str], bool]
+) -> Iterator[str]:
+    """Files in a cluster's paths that are applied as they stand.
+
+    A file beside a kustomization that does not list it is not: it is there, and nobody builds it.
+    """
+    for path in repository.paths:
+        if not is_yaml(path) or path in used.files or name_of(path) in KUSTOMIZATION_NAMES or not holds(path):
+            continue
+        directory = directory_of(path)
+        if not repository.kustomizations_in(directory) and not is_below(directory, charts):
+            yield path
+
+
+def unbuilt_files(
+    repository: ManifestRepository,
+    used: Used,
+    charts: frozenset[str],
+    holds: Callable[[str], bool],
+    built: Container[str],
+) -> Iterator[str]:
+    """Files in a cluster's paths that look like manifests, and that nothing builds or uses."""
+    for path in repository.paths:
+        is_manifest = is_yaml(path) and path not in used.files and name_of(path) not in KUSTOMIZATION_NAMES
+        if is_manifest and path not in built and holds(path) and not is_below(directory_of(path), charts):
+            yield path
+
+
+# --- was reconciler/placement/outside.py:
+# What only kustomizations in the paths of no cluster build of a cluster's files.
+
+Holds = Callable[[str], bool]
+
+
+def outside_roots(builder: Builder, used: Used, holds: Holds, is_held: Holds) -> dict[str, Gathering]:
+    """What to build for a cluster, by directory or file, so that nothing in its paths is lost.
+
+    `is_held` says whether a path belongs to any cluster. A kustomization outside that builds the very objects is their
+    environment. So is every one that builds upon what has no namespace yet; else what lies in the paths is whole, and
+    whoever builds upon it is another environment.
+    """
+    chosen: dict[str, Gathering] = {}
+    for target in sorted(used.users):
+        if any(map(holds, _files_of(builder, target))):
+            chosen.update(_choose(builder, target, _tops_of(builder, used, target, is_held)))
+    for gathering in chosen.values():
+        _leave_out(gathering, lambda path: is_held(path) and not holds(path))
+    return chosen
+
+
+def _files_of(builder: Builder, target: str) -> tuple[str, ...]:
+    """The kustomization of a directory, or the file itself."""
+    return (target,) if builder.repository.has_file(target) else builder.repository.kustomizations_in(target)
+
+
+def _tops_of(builder: Builder, used: Used, target: str, is_held: Holds) -> list[str]:
+    """The outermost kustomizations around a target, none where one in a cluster's paths builds it."""
+    tops = used.tops(target)
+    around = (path for each in tops | used.users[target] for path in _files_of(builder, each))
+    if any(map(is_held, around)):
+        return []
+    return sorted(top for top in tops if not is_component(builder, top))
+
+
+def _choose(builder: Builder, target: str, tops: list[str]) -> Iterator[tuple[str, Gathering]]:
+    built = {top: gathering for top in tops if (gathering := _build(builder, top)) is not None}
+    own = _build(builder, target) if built else None
+    if own is None:
+        yield from built.items()
+        return
+    names = {draft.identity.effective for draft in own.drafts}
+    same = {
+        top: gathering
+        for top, gathering in built.items()
+        if names <= {draft.identity.effective for draft in gathering.drafts}
+    }
+    if same:
+        yield from same.items() if names else ()
+    elif all(draft.identity.namespace or not draft.identity.is_namespaced for draft in own.drafts):
+        yield target, own
+    else:
+        yield from built.items()
+
+
+def _build(builder: Builder, target: str) -> Gathering | None:
+    """What stands there, built by itself; None for a component, and for what cannot be read."""
+    if builder.repository.has_file(target):
+        return builder.build_files((target,))
+    try:
+        kustomization = builder.read(target)
+    except InputError:
+        return None
+    return None if kustomization.is_component else builder.build(kustomization)
+
+
+def _leave_out(gathering: Gathering, is_anothers: Holds) -> None:
+    """What belongs to another cluster is that one's."""
+    gathering.drafts = [draft for draft in gathering.drafts if not is_anothers(draft.source.document.path)]
+    gathering.paths = {path for path in gathering.paths if not is_anothers(path)}

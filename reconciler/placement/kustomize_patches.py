@@ -1,0 +1,538 @@
+"""What JSON patches, strategic merge patches and replacements of a kustomization do to objects."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from reconciler.errors import InputError
+from reconciler.manifests.documents import Document, Value, parse_documents
+from reconciler.manifests.editing import find_difference
+from reconciler.manifests.wording import Field, quote
+from reconciler.placement.kustomization import Kustomization, PatchRule, Selector, Unclear
+from reconciler.placement.objects import (
+    Embedding,
+    ObjectDraft,
+    ObjectIdentity,
+    Obstacle,
+    OriginKind,
+    SourceField,
+    SourceTrace,
+    identify,
+    split_version,
+    value_at,
+    with_value,
+)
+from reconciler.placement.repository import ManifestRepository, resolve
+
+# --- was reconciler/placement/kustomize/json_patches.py:
+# JSON patches (RFC 6902) on a draft, operation by operation.
+
+MAX_VALUES: Final = 20_000
+MAX_DEPTH: Final = 100
+_APPEND: Final = "-"
+_ANNOTATIONS: Final = ("metadata", "annotations")
+"""Kustomize keeps notes of its own there while it builds, so that they exist in every object."""
+
+
+def apply_operations(draft: ObjectDraft, operations: SourceField) -> None:
+    """Apply every operation of a list; InputError at the first that Kustomize would fail at."""
+    value = operations.value
+    if not isinstance(value, list):
+        raise operations.error("expected a list of operations")
+    for index in range(len(value)):
+        operation = operations.below(index)
+        try:
+            _apply(draft, operation)
+        except InputError:
+            path = tuple(_unescape(part) for part in operation.text("path").split("/")[1:])
+            if all(not each.covers(path) for each in draft.obstacles):
+                raise
+            reason = "a patch changes what is not read here"
+            draft.obstacles.append(Obstacle(reason=reason, place=operation.place, field=path))
+
+
+def _apply(draft: ObjectDraft, operation: SourceField) -> None:
+    name = operation.text("op")
+    act = _OPERATIONS.get(name)
+    if act is None:
+        raise operation.error(f"expected add, remove, replace, move, copy or test, got {quote(name)}")
+    act(draft, operation, _pointer(draft, operation, "path"))
+
+
+def _pointer(draft: ObjectDraft, operation: SourceField, key: str) -> Field:
+    """A JSON pointer as a field path: parts that meet a list are indexes."""
+    text = operation.text(key)
+    if text and not text.startswith("/"):
+        raise operation.error(f"expected a pointer that begins with /, got {quote(text)}")
+    path: list[str | int] = []
+    value: Value = draft.fields
+    for raw in text.split("/")[1:]:
+        part: str | int = _unescape(raw)
+        if isinstance(value, list) and part != _APPEND:
+            part = _index(str(part), len(value), operation)
+        path.append(part)
+        value = value_at(value, (part,))
+    return tuple(path)
+
+
+def _unescape(part: str) -> str:
+    return part.replace("~1", "/").replace("~0", "~")
+
+
+def _index(text: str, length: int, operation: SourceField) -> int:
+    if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit() or len(text) > len("1000000"):
+        raise operation.error(f"expected the index of a list item, got {quote(text)}")
+    index = int(text)
+    if index < 0:
+        index += length
+    if not 0 <= index <= length:
+        raise operation.error(f"expected the index of one of {length} list items, got {text}")
+    return index
+
+
+def _require(draft: ObjectDraft, operation: SourceField, path: Field) -> Value:
+    parent = value_at(draft.fields, path[:-1])
+    is_there = not path or (
+        path[-1] in parent
+        if isinstance(parent, dict)
+        else isinstance(parent, list) and isinstance(path[-1], int) and path[-1] < len(parent)
+    )
+    if not is_there:
+        raise operation.error(f"there is nothing at {quote(operation.text('path'))} of {draft.identity}")
+    return value_at(draft.fields, path)
+
+
+def _add(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
+    _insert(draft, operation, path, value_at(operation.value, ("value",)), SourceTrace((operation.below("value"),)))
+
+
+def _insert(draft: ObjectDraft, operation: SourceField, path: Field, value: Value, trace: SourceTrace) -> None:
+    parent = value_at(draft.fields, path[:-1])
+    if isinstance(parent, list) and path:
+        index = len(parent) if path[-1] == _APPEND else path[-1]
+        if not isinstance(index, int):
+            raise operation.error(f"expected the index of a list item, got {quote(str(index))}")
+        traces = [draft.trace.subtree((*path[:-1], each)) for each in range(len(parent))]
+        _set_list(
+            draft, path[:-1], [*parent[:index], value, *parent[index:]], [*traces[:index], trace, *traces[index:]]
+        )
+        return
+    if path[:-1] == _ANNOTATIONS and parent is None:
+        parent = {}
+    if path and not isinstance(parent, dict):
+        raise operation.error(f"there is nothing to add to at {quote(operation.text('path'))} of {draft.identity}")
+    displaced = draft.trace.chain(path)
+    draft.set(path, value)
+    draft.trace.place(path, SourceTrace((*trace.sources, *displaced), trace.members))
+
+
+def _set_list(draft: ObjectDraft, path: Field, items: list[Value], traces: list[SourceTrace]) -> None:
+    sources = draft.trace.sources_at(path)
+    draft.set(path, items)
+    draft.trace.place(path, SourceTrace(sources, dict(enumerate(traces))))
+
+
+def _replace(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
+    # The library that Kustomize uses lets a member be replaced that is not there.
+    if path[:-1] != _ANNOTATIONS and not isinstance(value_at(draft.fields, path[:-1]), dict):
+        _require(draft, operation, path)
+    draft.set(path, value_at(operation.value, ("value",)), operation.below("value"))
+
+
+def _remove(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
+    _require(draft, operation, path)
+    if not path:
+        raise operation.error("the whole object cannot be removed by an operation")
+    parent = value_at(draft.fields, path[:-1])
+    if isinstance(parent, list) and isinstance(path[-1], int):
+        traces = [draft.trace.subtree((*path[:-1], each)) for each in range(len(parent))]
+        index = path[-1]
+        _set_list(draft, path[:-1], [*parent[:index], *parent[index + 1 :]], [*traces[:index], *traces[index + 1 :]])
+    elif isinstance(parent, dict):
+        kept = {key: value for key, value in parent.items() if key != path[-1]}
+        draft.fields = _as_fields(with_value(draft.fields, path[:-1], kept), draft)
+        draft.trace.record(path, operation)
+
+
+def _as_fields(value: Value, draft: ObjectDraft) -> dict[str, Value]:
+    return value if isinstance(value, dict) else draft.fields
+
+
+def _copy(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
+    origin = _pointer(draft, operation, "from")
+    value = _require(draft, operation, origin)
+    _refuse_growth(draft, operation, [(value, len(path)), (draft.fields, 0)])
+    _insert(draft, operation, path, value, draft.trace.subtree(origin))
+
+
+def _refuse_growth(draft: ObjectDraft, operation: SourceField, waiting: list[tuple[Value, int]]) -> None:
+    """A copy may hold the object itself: a few dozen of them would be more than anybody can walk through."""
+    for _ in range(MAX_VALUES):
+        if not waiting:
+            return
+        value, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            break
+        if isinstance(value, dict | list):
+            waiting += [(each, depth + 1) for each in (value.values() if isinstance(value, dict) else value)]
+    raise operation.error(f"{draft.identity} grows beyond {MAX_VALUES} values or {MAX_DEPTH} levels: it is not read")
+
+
+def _move(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
+    origin = _pointer(draft, operation, "from")
+    value, trace = _require(draft, operation, origin), draft.trace.subtree(origin)
+    _remove(draft, operation, origin)
+    _insert(draft, operation, path, value, trace)
+
+
+def _test(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
+    wanted = value_at(operation.value, ("value",))
+    if find_difference(wanted, value_at(draft.fields, path)) is not None:
+        raise operation.error(f"the test at {quote(operation.text('path'))} fails on {draft.identity}")
+
+
+_OPERATIONS: Final[Mapping[str, Callable[[ObjectDraft, SourceField, Field], None]]] = {
+    "add": _add,
+    "remove": _remove,
+    "replace": _replace,
+    "move": _move,
+    "copy": _copy,
+    "test": _test,
+}
+
+
+# --- was reconciler/placement/kustomize/strategic.py:
+# Strategic merge as Kustomize does it: mappings merge, known lists merge by key, other lists are replaced.
+
+_DIRECTIVE: Final = "$patch"
+_POD_LISTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "ephemeralContainers": ("name",),
+    "env": ("name",),
+    "ports": ("containerPort", "protocol"),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "volumes": ("name",),
+    "imagePullSecrets": ("name",),
+    "hostAliases": ("ip",),
+    "resourceClaims": ("name",),
+    "schedulingGates": ("name",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+}
+_OWNER_LISTS: Final[Mapping[str, tuple[str, ...]]] = {"ownerReferences": ("uid",)}
+_SERVICE_LISTS: Final[Mapping[str, tuple[str, ...]]] = {"ports": ("port", "protocol")}
+_ACCOUNT_LISTS: Final[Mapping[str, tuple[str, ...]]] = {"secrets": ("name",)}
+# Group and kind -> lists that merge, by field name: the pod template is the same wherever it stands.
+_LISTS: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
+    **{("apps", kind): _POD_LISTS for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")},
+    **{("batch", kind): _POD_LISTS for kind in ("Job", "CronJob")},
+    **{("", kind): _POD_LISTS for kind in ("Pod", "ReplicationController", "PodTemplate")},
+    ("", "Service"): _SERVICE_LISTS,
+    ("", "ServiceAccount"): _ACCOUNT_LISTS,
+}
+_BUILT_IN_GROUPS: Final = frozenset({"", "apps", "batch", "autoscaling", "policy"})
+_UNFOLLOWED: Final = ("$setElementOrder/", "$deleteFromPrimitiveList/", "$retainKeys")
+
+
+def merge_strategic(draft: ObjectDraft, patch: SourceField) -> bool:
+    """Merge a patch into an object; False when the patch deletes the object."""
+    if _directive(patch.value) == "delete":
+        return False
+    merge = _Merge(draft, _lists_of(draft))
+    fields = merge.mapping(draft.fields, patch.mapping(), patch, ())
+    if isinstance(fields, dict):
+        draft.fields = fields
+    return True
+
+
+def merge_keys_of(api_version: str, kind: str, name: str) -> tuple[str, ...]:
+    """What tells the items of a list of that name apart, where a patch merges it; nothing where it is replaced."""
+    return _LISTS.get((split_version(api_version)[0], kind), {}).get(name, ())
+
+
+def _lists_of(draft: ObjectDraft) -> Mapping[str, tuple[str, ...]]:
+    identity = draft.identity
+    own = _LISTS.get((identity.group, identity.kind), {})
+    return {**own, **_OWNER_LISTS} if identity.group in _BUILT_IN_GROUPS else own
+
+
+def _directive(value: Value) -> str:
+    directive = value.get(_DIRECTIVE) if isinstance(value, dict) else None
+    return directive if isinstance(directive, str) else ""
+
+
+def _without_directive(value: Value) -> Value:
+    if isinstance(value, dict) and _DIRECTIVE in value:
+        return {key: member for key, member in value.items() if key != _DIRECTIVE}
+    return value
+
+
+def _without_nulls(value: Value) -> Value:
+    """What a patch adds: there is nothing yet that its nulls and directives could act on."""
+    if isinstance(value, dict):
+        kept = ((key, member) for key, member in value.items() if member is not None and key != _DIRECTIVE)
+        return {key: _without_nulls(member) for key, member in kept if _directive(member) != "delete"}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value if _directive(item) != "delete"]
+    return value
+
+
+class _Merge:
+    """One merge of one patch into one draft: new values come out, the draft's trace learns where from."""
+
+    def __init__(self, draft: ObjectDraft, lists: Mapping[str, tuple[str, ...]]) -> None:
+        self._draft = draft
+        self._trace = draft.trace
+        self._lists = lists
+
+    def mapping(self, old: dict[str, Value], patch: dict[str, Value], source: SourceField, path: Field) -> Value:
+        """The members of both, the patch's over the old ones."""
+        if _directive(patch) == "replace":
+            self._trace.record(path, source)
+            return _without_directive(patch)
+        merged = dict(old)
+        for key, value in patch.items():
+            if key.startswith("$"):
+                self._refuse_unfollowed(key, source, path)
+            else:
+                self._member(merged, key, value, source.below(key), (*path, key))
+        return merged
+
+    def _member(self, merged: dict[str, Value], key: str, value: Value, source: SourceField, path: Field) -> None:
+        if value is None or _directive(value) == "delete":
+            if key in merged:
+                del merged[key]
+                self._trace.record(path, source)
+            return
+        old = merged.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            merged[key] = self.mapping(old, value, source, path)
+        elif isinstance(value, list) and isinstance(old, list):
+            merged[key] = self._list(old, value, source, path)
+        else:
+            merged[key] = _without_nulls(value)
+            self._trace.record(path, source)
+
+    def _list(self, old: list[Value], patch: list[Value], source: SourceField, path: Field) -> Value:
+        keys = self._merge_keys(old, patch, path)
+        if any(_directive(item) == "replace" for item in patch):
+            keys = ()
+        if keys and _are_mappings(old) and _are_mappings(patch):
+            return self._merged_list(old, patch, source, path, keys)
+        self._trace.record(path, source)
+        return [item for item in patch if _directive(item) != "replace"]
+
+    def _merge_keys(self, old: Sequence[Value], patch: Sequence[Value], path: Field) -> tuple[str, ...]:
+        """The list's keys that any of its items has: a port without protocol is told by its number alone."""
+        keys = self._lists.get(str(path[-1]), ()) if path else ()
+        used = tuple(key for key in keys if any(isinstance(item, dict) and key in item for item in (*old, *patch)))
+        return used or keys
+
+    def _merged_list(
+        self, old: list[Value], patch: list[Value], source: SourceField, path: Field, keys: tuple[str, ...]
+    ) -> Value:
+        """The patch's items first, each over the old one of its key, then what is left of the old ones."""
+        places = {_name(item, keys): index for index, item in enumerate(old)}
+        before = [self._trace.subtree((*path, index)) for index in range(len(old))]
+        chosen: list[tuple[Value, SourceTrace]] = []
+        taken: set[int] = set()
+        for number, item in enumerate(patch):
+            index = places.get(_name(item, keys))
+            if index is not None:
+                taken.add(index)
+            if _directive(item) != "delete":
+                chosen.append(
+                    self._item(item, source.below(number), None if index is None else old[index], before, index)
+                )
+        chosen += [(old[index], before[index]) for index in range(len(old)) if index not in taken]
+        self._put(path, chosen)
+        return [value for value, _ in chosen]
+
+    def _item(
+        self, item: Value, source: SourceField, old: Value, before: Sequence[SourceTrace], index: int | None
+    ) -> tuple[Value, SourceTrace]:
+        if index is None or not isinstance(old, dict) or not isinstance(item, dict):
+            return _without_directive(item), SourceTrace((source,))
+        inner = _Merge(self._draft, self._lists)
+        inner._trace = before[index]
+        return inner.mapping(old, item, source, ()), before[index]
+
+    def _put(self, path: Field, chosen: Sequence[tuple[Value, SourceTrace]]) -> None:
+        sources = self._trace.sources_at(path)
+        members: dict[str | int, SourceTrace] = {index: trace for index, (_, trace) in enumerate(chosen)}
+        self._trace.place(path, SourceTrace(sources, members))
+
+    def _refuse_unfollowed(self, key: str, source: SourceField, path: Field) -> None:
+        if key.startswith(_UNFOLLOWED):
+            reason = f"the patch directive {key} is not followed"
+            self._draft.obstacles.append(Obstacle(reason=reason, place=source.place, field=path))
+
+
+def _are_mappings(items: Sequence[Value]) -> bool:
+    return all(isinstance(item, dict) for item in items)
+
+
+def _name(item: Value, keys: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_key_texts(item, keys))
+
+
+def _key_texts(item: Value, keys: Sequence[str]) -> Iterator[str]:
+    for key in keys:
+        yield str(item.get(key, "")) if isinstance(item, dict) else ""
+
+
+# --- was reconciler/placement/kustomize/patches.py:
+# What patches do to the objects that a kustomization gathered, and which fields its replacements fill in.
+
+
+class MissingTargetError(InputError):
+    """Raised when a patch or a count names an object that is not among those it may change."""
+
+
+def apply_patch(repository: ManifestRepository, rule: PatchRule, drafts: list[ObjectDraft]) -> None:
+    """Apply one patch to the objects it is for; deleted ones leave the list. InputError where Kustomize fails."""
+    for content in _read(repository, rule):
+        if isinstance(content.value, list):
+            for draft in _targets_of_operations(rule, drafts):
+                _operate(draft, content)
+        elif content.value is not None:
+            for draft in _targets_of_merge(rule, content, drafts):
+                if not _merge(draft, content, rule):
+                    drafts.remove(draft)
+
+
+def _operate(draft: ObjectDraft, content: SourceField) -> None:
+    """Operations may change names, too."""
+    before = draft.identity
+    apply_operations(draft, content)
+    draft.become(identify(draft.fields), before)
+
+
+def _merge(draft: ObjectDraft, content: SourceField, rule: PatchRule) -> bool:
+    """Merging keeps names and kinds unless the patch may change them."""
+    before, version = draft.identity, draft.value_at("apiVersion")
+    stays = merge_strategic(draft, content)
+    after = identify(draft.fields)
+    kept = replace(before, name=before.name if rule.keeps_name else after.name)
+    if not rule.keeps_kind:
+        kept = replace(kept, group=after.group, version=after.version, kind=after.kind)
+    elif kept != after:
+        draft.fields = {**draft.fields, "apiVersion": version, "kind": kept.kind}
+    draft.become(kept, before)
+    return stays
+
+
+def _read(repository: ManifestRepository, rule: PatchRule) -> Iterator[SourceField]:
+    """Every document of a patch, as the root that its rules are read from."""
+    kind = rule.source.kind
+    if rule.inline is not None:
+        embedding = Embedding(document=rule.inline.document, field=rule.inline.field)
+        for document in parse_inline(rule.inline):
+            yield SourceField(document, (), kind, embedding)
+        return
+    path = resolve(rule.directory, rule.path)
+    if not rule.path or path is None or not repository.has_file(path):
+        raise rule.source.error(f"there is no file {quote(rule.path)} with a patch")
+    for document in repository.read(path):
+        yield SourceField(document, (), kind)
+
+
+def parse_inline(source: SourceField) -> tuple[Document, ...]:
+    """The documents in a text field, their lines counted in the file that holds it."""
+    text = source.as_text()
+    place = source.place
+    try:
+        documents = parse_documents(place.path, text.encode(errors="replace"))
+    except InputError as error:
+        raise InputError(place.path, place.line, place.field, error.message) from error
+    # A literal block begins on the line below its key; on its key's line the text is one line long.
+    offset = place.line if "\n" in text.strip() or text.endswith("\n") else place.line - 1
+    return tuple(
+        replace(document, first_line=document.first_line + offset, line_offset=document.line_offset + offset)
+        for document in documents
+    )
+
+
+def _targets_of_operations(rule: PatchRule, drafts: Sequence[ObjectDraft]) -> list[ObjectDraft]:
+    if rule.target is None:
+        raise rule.source.error("a patch of operations needs a target")
+    return select(rule.target, drafts, rule.source)
+
+
+def _targets_of_merge(rule: PatchRule, content: SourceField, drafts: Sequence[ObjectDraft]) -> list[ObjectDraft]:
+    identity = identify(content.mapping())
+    if not identity.kind or not identity.name:
+        raise content.error("expected kind and metadata.name in a strategic merge patch")
+    if rule.target is not None:
+        return select(rule.target, drafts, rule.source)
+    return [find_one(identity, drafts, content)]
+
+
+def select(selector: Selector, drafts: Sequence[ObjectDraft], source: SourceField) -> list[ObjectDraft]:
+    """The objects that a selector means; where that cannot be told, an obstacle on the object."""
+    chosen: list[ObjectDraft] = []
+    for draft in drafts:
+        try:
+            if selector.selects(draft):
+                chosen.append(draft)
+        except Unclear as unclear:
+            draft.obstacles.append(Obstacle(reason=f"a patch may change it: {unclear}", place=source.place))
+    return chosen
+
+
+def find_one(identity: ObjectIdentity, drafts: Sequence[ObjectDraft], source: SourceField) -> ObjectDraft:
+    """The one object that is called so now or was before; InputError for none or several."""
+    wanted = identity.effective
+    found = [draft for draft in drafts if draft.is_or_was(wanted)]
+    if not found:
+        raise missing(source, f"there is no {wanted} to patch")
+    if len(found) > 1:
+        raise source.error(f"expected one {wanted} to patch, got {len(found)}")
+    return found[0]
+
+
+def missing(source: SourceField, message: str) -> MissingTargetError:
+    """What is wrong when an object is not there."""
+    place = source.place
+    return MissingTargetError(place.path, place.line, place.field, message)
+
+
+def obstruct_replaced(
+    repository: ManifestRepository, kustomization: Kustomization, drafts: Sequence[ObjectDraft]
+) -> None:
+    """Put an obstacle on every field that a replacement fills in; InputError for a file that is not there."""
+    for replacement in _replacements(repository, kustomization):
+        for target in replacement.items("targets"):
+            chosen = target.get("select")
+            selector = Selector() if chosen is None else Selector.read(chosen)
+            paths = [_leading(each.as_text()) for each in target.items("fieldPaths")] or [("metadata", "name")]
+            for draft in select(selector, drafts, target):
+                reason = "a replacement fills it in from another object"
+                draft.obstacles += [Obstacle(reason=reason, place=target.place, field=path) for path in paths]
+
+
+def _replacements(repository: ManifestRepository, kustomization: Kustomization) -> Iterator[SourceField]:
+    for entry in kustomization.replacements:
+        if entry.get("path") is None:
+            yield entry
+            continue
+        path = resolve(kustomization.directory, entry.text("path"))
+        if path is None or not repository.has_file(path):
+            raise entry.error(f"there is no file {quote(entry.text('path'))}")
+        for document in repository.read(path):
+            root = SourceField(document, (), OriginKind.PLAIN)
+            if isinstance(document.value, list):
+                yield from (root.below(index) for index in range(len(document.value)))
+            elif document.value is not None:
+                yield root
+
+
+def _leading(text: str) -> Field:
+    """The keys of a field path before the first that selects items, or needs quotes: all below may be filled in."""
+    parts: list[str] = []
+    for part in text.split("."):
+        if not part or "[" in part or "]" in part or "*" in part or "\\" in part or part.isdigit():
+            break
+        parts.append(part)
+    return tuple(parts)

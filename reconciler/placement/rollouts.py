@@ -1,0 +1,226 @@
+"""What happens to a change after the merge: sync holds, disruption budgets, how a status reaches the cluster."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.places import DeliveryPlace, DocumentRef
+from reconciler.domain.workloads import DisruptionBudget
+from reconciler.errors import InputError
+from reconciler.manifests.documents import Value
+from reconciler.manifests.wording import quote
+from reconciler.placement.deployers import Deployer
+from reconciler.placement.fleet import Fleet
+from reconciler.placement.objects import BuiltObject, SourceField
+from reconciler.placement.places import own_kustomization
+from reconciler.placement.repository import directory_of
+from reconciler.resources.kubernetes.fields import selector_of
+
+# --- was reconciler/placement/sync_holds.py:
+# What keeps a merge from being applied at once: a suspended Flux object, or the sync windows of an Argo CD project.
+
+PROJECT: Final = "AppProject"
+_DEFAULT_PROJECT: Final = "default"
+
+
+def find_sync_holds(fleet: Fleet, built: BuiltObject) -> Iterator[str]:
+    """Sentences for who is about to merge a change of this object, each with the place that says so."""
+    deployer = fleet.deployer_of(built)
+    if deployer is None:
+        return
+    if deployer.is_flux:
+        suspended = deployer.spec.get("suspend")
+        if suspended is not None and suspended.value is True:
+            yield f"{deployer} is suspended ({suspended.place}): a merge waits until it is resumed"
+        return
+    windows = list(_windows(fleet, built.key.cluster, deployer))
+    if windows:
+        yield f"a merge waits for the sync windows of {deployer}: {', '.join(windows)}"
+
+
+def _windows(fleet: Fleet, cluster: str, deployer: Deployer) -> Iterator[str]:
+    project = _text(deployer.spec, "project") or _DEFAULT_PROJECT
+    for each in fleet.of_kinds(cluster, (PROJECT,)):
+        spec = each.source.get("spec")
+        if each.key.name == project and spec is not None:
+            yield from (_told(window) for window in spec.items("syncWindows") if _is_for(window, deployer))
+
+
+def _is_for(window: SourceField, deployer: Deployer) -> bool:
+    """Whether a window is for an Application: by any of its lists, or with `andOperator` by all that it has."""
+    destination = deployer.spec.get("destination")
+    names = {
+        "applications": (deployer.identity.name,),
+        "namespaces": (_text(destination, "namespace"),),
+        "clusters": (_text(destination, "name"), _text(destination, "server")),
+    }
+    fits = [
+        any(fnmatchcase(name, pattern) for pattern in patterns for name in own if name)
+        for key, own in names.items()
+        if (patterns := _texts(window, key))
+    ]
+    both = window.get("andOperator")
+    return bool(fits) and (all(fits) if both is not None and both.value is True else any(fits))
+
+
+def _told(window: SourceField) -> str:
+    kind, schedule, duration = (_text(window, key) for key in ("kind", "schedule", "duration"))
+    zone = _text(window, "timeZone") or "UTC"
+    return f"{kind or 'allow'} {quote(schedule)} {zone} for {duration or '?'} ({window.place})"
+
+
+def _texts(source: SourceField, key: str) -> list[str]:
+    value = source.value.get(key) if isinstance(source.value, dict) else None
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def _text(source: SourceField | None, key: str) -> str:
+    try:
+        return "" if source is None else source.text(key)
+    except InputError:
+        return ""
+
+
+# --- was reconciler/placement/disruption.py:
+# PodDisruptionBudgets over the pods of a scale target, and whether a rollout takes more of them than they allow.
+
+KIND: Final = "PodDisruptionBudget"
+EMPTY_IS_NOBODY: Final = "policy/v1beta1"
+"""There an empty selector selects no pod; since `policy/v1` it selects all of the namespace."""
+PERCENT: Final = re.compile(r"(\d{1,9})%")
+MOST: Final = 10**9
+
+
+def find_budgets(fleet: Fleet, built: BuiltObject, pod_labels: Mapping[str, str]) -> tuple[DisruptionBudget, ...]:
+    """The budgets over the pods of an object, by name."""
+    found = (
+        _budget_of(each)
+        for each in fleet.of_kinds(built.key.cluster, (KIND,))
+        if each.key.namespace == built.key.namespace and _selects(each, pod_labels)
+    )
+    return tuple(sorted((each for each in found if each is not None), key=lambda each: each.name))
+
+
+def why_not_rolled(built: BuiltObject, replicas: int | None, budgets: Sequence[DisruptionBudget]) -> Hold | None:
+    """Why replacing all pods would leave fewer available than a budget wants; None where it does not.
+
+    A rollout asks no budget: what it may take away at once is its own setting.
+    """
+    taken = None if replicas is None or not budgets else _taken_at_once(built, replicas)
+    if taken is None or replicas is None:
+        return None
+    strictest = max(budgets, key=lambda each: (each.keeps(replicas), each.name))
+    kept = strictest.keeps(replicas)
+    if taken == 0 or replicas - taken >= kept:
+        return None
+    words = (
+        f"a rollout may take {taken} of {replicas} replicas at once, and {KIND} {strictest.name} ({strictest.place}) "
+        f"wants {kept} available"
+    )
+    return Hold(kind=HoldKind.ACCELERATOR_UNAVAILABLE, words=words, place=strictest.place)
+
+
+def _budget_of(built: BuiltObject) -> DisruptionBudget | None:
+    """What a budget asks for; None where it asks for nothing that could be read, or for both at once."""
+    asked = {
+        name: each for name in ("minAvailable", "maxUnavailable") if (each := built.value_at("spec", name)) is not None
+    }
+    if len(asked) != 1:
+        return None
+    ((name, value),) = asked.items()
+    amount = _amount(value)
+    if amount is None or (amount[1] and amount[0] > 100):  # the API server refuses more
+        return None
+    return DisruptionBudget(
+        name=built.key.name,
+        place=built.place_of(("spec", name)),
+        amount=amount[0],
+        is_percent=amount[1],
+        is_unavailable=name == "maxUnavailable",
+    )
+
+
+def _selects(budget: BuiltObject, pod_labels: Mapping[str, str]) -> bool:
+    selector = selector_of(budget.value_at("spec", "selector"))
+    if selector is None or (not selector.requirements and budget.api_version == EMPTY_IS_NOBODY):
+        return False
+    return selector.matches(pod_labels)
+
+
+def _amount(value: Value) -> tuple[int, bool] | None:
+    """A count, or a percentage and True."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return (value, False) if 0 <= value <= MOST else None
+    match = PERCENT.fullmatch(value) if isinstance(value, str) else None
+    return None if match is None else (int(match[1]), True)
+
+
+def _taken_at_once(built: BuiltObject, replicas: int) -> int | None:
+    """How many of its replicas an object's rollout takes away at once; None where nobody knows."""
+    if built.key.kind == "Deployment":
+        if built.value_at("spec", "strategy", "type") == "Recreate":
+            return replicas
+        rolling = ("spec", "strategy", "rollingUpdate")
+        taken = _share(built, (*rolling, "maxUnavailable"), replicas, usual=(25, True), is_up=False)
+        added = _share(built, (*rolling, "maxSurge"), replicas, usual=(25, True), is_up=True)
+        return taken or (0 if added else min(replicas, 1))
+    if built.key.kind == "StatefulSet":
+        strategy = built.value_at("spec", "updateStrategy", "type")
+        path = ("spec", "updateStrategy", "rollingUpdate", "maxUnavailable")
+        return 0 if strategy == "OnDelete" else max(_share(built, path, replicas, usual=(1, False), is_up=True), 1)
+    if built.key.kind == "LeaderWorkerSet":
+        rolling = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
+        taken = _share(built, (*rolling, "maxUnavailable"), replicas, usual=(1, False), is_up=False)
+        added = _share(built, (*rolling, "maxSurge"), replicas, usual=(0, False), is_up=True)
+        return taken or (0 if added else min(replicas, 1))
+    return None
+
+
+def _share(built: BuiltObject, path: tuple[str, ...], replicas: int, *, usual: tuple[int, bool], is_up: bool) -> int:
+    amount, is_percent = _amount(built.value_at(*path)) or usual
+    if not is_percent:
+        return min(amount, replicas)
+    share = amount * replicas / 100
+    return min(math.ceil(share) if is_up else math.floor(share), replicas)
+
+
+# --- was reconciler/placement/delivery.py:
+# How a status can reach the cluster: it is no part of what is applied, so a Job beside the object must bring it.
+
+
+def find_delivery(fleet: Fleet, built: BuiltObject) -> DeliveryPlace:
+    """Where the manifests that deliver an object's status go, or why there is no such place."""
+    deployer = fleet.deployer_of(built)
+    if deployer is None:
+        return DeliveryPlace(reason=f"no Application and no Flux Kustomization in Git deploys {built.root}")
+    document = own_kustomization(fleet, built.root)
+    if document is None:
+        return DeliveryPlace(reason=f"{built.root} has no kustomization of its own")
+    if deployer.is_flux and not deployer.spec.flag("wait"):
+        return DeliveryPlace(reason=f"{deployer} does not wait until all is healthy: set spec.wait: true")
+    value = document.value if isinstance(document.value, dict) else {}
+    listed = value.get("resources")
+    return DeliveryPlace(
+        directory=directory_of(document.path),
+        kustomization=document.path,
+        kustomization_document=document.index,
+        resources=tuple(str(each) for each in listed) if isinstance(listed, list) else (),
+        deployer=_reference(deployer),
+        deployer_name=deployer.identity.name,
+        deployer_namespace=deployer.identity.namespace,
+        source_name=_source_name(deployer),
+        is_flux=deployer.is_flux,
+    )
+
+
+def _reference(deployer: Deployer) -> DocumentRef:
+    document = deployer.spec.document
+    return DocumentRef(path=document.path, document=document.index)
+
+
+def _source_name(deployer: Deployer) -> str:
+    reference = deployer.spec.get("sourceRef") if deployer.is_flux else None
+    return "" if reference is None else reference.text("name")

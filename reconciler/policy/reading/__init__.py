@@ -1,1 +1,0 @@
-"""PURE. Policy files -> rules, and everything that is wrong with them at its line."""

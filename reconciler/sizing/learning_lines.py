@@ -1,0 +1,406 @@
+"""What a profile is learned from, and the robust lines and prefill laws that are fitted to it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reconciler.domain.observed import Trace
+from reconciler.sizing.arrays import Bools, Floats
+
+# --- was reconciler/sizing/learning/samples.py:
+# What a profile is learned from: moments of replicas, all alike, without pods or clocks.
+
+# Beyond these a number is no measurement, and squares of it would overflow: a nanosecond, eleven days, a billion.
+SHORTEST_S, LONGEST_S = 1e-9, 1e6
+MOST = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Samples:
+    """What replicas of one model on one accelerator reported, arrays of shape (samples,), NaN where unknown.
+
+    A sample is a window of one replica: mean latencies of its requests (`ttft_s` includes `wait_s`), mean counts over
+    time, mean tokens of a request, the mean share of the KV cache that is in use (0-1).
+    """
+
+    itl_s: Floats
+    ttft_s: Floats
+    wait_s: Floats
+    num_running: Floats
+    num_waiting: Floats
+    input_tokens: Floats
+    output_tokens: Floats
+    kv_cache_usage: Floats
+
+    def chosen(self, which: Bools | NDArray[np.intp]) -> "Samples":
+        """Return the samples that `which` says, a mask or an order."""
+        return Samples(
+            itl_s=self.itl_s[which],
+            ttft_s=self.ttft_s[which],
+            wait_s=self.wait_s[which],
+            num_running=self.num_running[which],
+            num_waiting=self.num_waiting[which],
+            input_tokens=self.input_tokens[which],
+            output_tokens=self.output_tokens[which],
+            kv_cache_usage=self.kv_cache_usage[which],
+        )
+
+
+def samples_of(traces: Sequence[Trace]) -> Samples:
+    """Return the moments of all traces, one after the other; a series that is absent or ends early is unknown."""
+    return Samples(
+        itl_s=_joined(traces, "itl"),
+        ttft_s=_joined(traces, "ttft"),
+        wait_s=_joined(traces, "wait"),
+        num_running=_joined(traces, "running"),
+        num_waiting=_joined(traces, "waiting"),
+        input_tokens=_joined(traces, "input_tokens"),
+        output_tokens=_joined(traces, "output_tokens"),
+        kv_cache_usage=_joined(traces, "kv_cache_usage"),
+    )
+
+
+def series_of(trace: Trace, name: str) -> Floats:
+    """Return one series of a trace, as long as its longest one, NaN where unknown; shape (moments,)."""
+    known = np.asarray(trace.series.get(name, ()), dtype=np.float64)
+    moments = max(map(len, trace.series.values()), default=0)
+    return np.concatenate([known, np.full(moments - known.size, np.nan)])
+
+
+def plausible(values: Floats, least: float, most: float) -> Floats:
+    """Return the values with NaN for all that cannot have been measured; shape kept."""
+    return np.where((values >= least) & (values <= most), values, np.nan)
+
+
+def measured(samples: Samples) -> Samples:
+    """Return only what can have been measured, in an order that depends on nothing but the values.
+
+    Sums of floats depend on their order: the same samples shuffled would give another last digit.
+    """
+    columns = (
+        plausible(samples.itl_s, SHORTEST_S, LONGEST_S),
+        plausible(samples.ttft_s, SHORTEST_S, LONGEST_S),
+        plausible(samples.wait_s, 0.0, LONGEST_S),
+        plausible(samples.num_running, 0.0, MOST),
+        plausible(samples.num_waiting, 0.0, MOST),
+        plausible(samples.input_tokens, 1.0, MOST),
+        plausible(samples.output_tokens, 1.0, MOST),
+        plausible(samples.kv_cache_usage, 0.0, 1.0),
+    )
+    itl_s, ttft_s, wait_s, num_running, num_waiting, input_tokens, output_tokens, kv_cache_usage = columns
+    return Samples(
+        itl_s=itl_s,
+        ttft_s=ttft_s,
+        wait_s=wait_s,
+        num_running=num_running,
+        num_waiting=num_waiting,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        kv_cache_usage=kv_cache_usage,
+    ).chosen(np.lexsort(columns))
+
+
+def _joined(traces: Sequence[Trace], name: str) -> Floats:
+    return np.concatenate([np.empty(0), *(series_of(trace, name) for trace in traces)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLimits:
+    """Requests that run at once at most, and tokens that an iteration computes at most; None is not known."""
+
+    max_batch_size: int | None = None
+    token_budget: int | None = None
+
+
+UNKNOWN_LIMITS = EngineLimits()
+
+
+# --- was reconciler/sizing/learning/lines.py:
+# A straight line through noisy points of which some are nonsense: every law learned here is one. Why not a general
+# optimizer: with one slope and one base, neither negative, a weighted step is a closed form, so a fit is a few passes
+# over the samples and exact where they are. Three enemies, three means: nonsense: one point in ten may be anything.
+# The start is the median of slopes between medians of bins (Theil-Sen); then points are weighed by their distance in
+# relative terms, and far ones weigh nothing (Tukey's bisquare). noise that grows with the value: distances are
+# relative, and so is the weight of a point, 1 / fitted^2. noise in x: it flattens the slope, because it adds to the
+# spread of x. How noisy x is cannot be told from the points, so a share of what is seen in y is taken for granted in
+# x and its spread reduced by that (errors in variables, corrected moments). Between "x is exact" and "x is as noisy
+# as y" the share of one half is wrong by the least.
+
+_Step: TypeAlias = tuple[float, float]
+
+_BINS, _FEWEST_IN_BIN = 32, 5
+_MOST_ROUNDS, _SETTLED = 40, 1e-11
+# The standard deviation of a normal distribution by its median distance; the bisquare's reach at 95 % efficiency.
+_DEVIATION_OF_MEDIAN, _REACH = 1.4826, 4.685
+# Distances that no clock can tell are not suspicious.
+_LEAST_SCALE = 1e-3
+# Squared: noise of x in terms of that of y; the most noise that x is held to have; the spread that always remains.
+_NOISE_SHARE, _MOST_NOISE, _LEAST_SPREAD = 0.5, 0.1**2, 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedLine:
+    """y = base + slope * x, neither negative.
+
+    `error` is the median of |y / fitted - 1|, over all points. `scale` is the standard deviation of that among the
+    points believed, whose weights add up to `weight`, with their middle and spread in x.
+    """
+
+    base: float
+    slope: float
+    error: float
+    scale: float
+    weight: float
+    middle: float
+    spread: float
+
+    def uncertainty_at(self, x: float) -> float:
+        """Return the standard error of the fitted value at x, as a share of it; infinite when nothing says."""
+        fitted = self.base + self.slope * x
+        if not (fitted > 0 and self.weight > 0 and self.spread > 0):
+            return float("inf")
+        return float(self.scale / fitted * np.sqrt(1 / self.weight + (x - self.middle) ** 2 / self.spread))
+
+
+def fit_line(x: Floats, y: Floats) -> FittedLine:
+    """Return the robust line through the points, shape (points,), all above 0; x must not be one value.
+
+    The order of the points must be theirs alone (`measured`).
+    """
+    base, slope = _start(x, y)
+    for _ in range(_MOST_ROUNDS):
+        before = base, slope
+        base, slope = _improve(x, y, base, slope)
+        if np.allclose((base, slope), before, rtol=_SETTLED, atol=0.0):
+            break
+    return _describe(x, y, base, slope)
+
+
+def _start(x: Floats, y: Floats) -> _Step:
+    """Return a rough line that a quarter of nonsense does not move."""
+    bins = min(_BINS, x.size // _FEWEST_IN_BIN)
+    even = np.rint(np.linspace(0, x.size - 1, bins * (x.size // bins))).astype(np.intp)
+    order = np.lexsort((y, x))[even]
+    middles, heights = (np.median(each[order].reshape(bins, -1), axis=1) for each in (x, y))
+    left, right = np.triu_indices(bins, 1)
+    runs, rises = middles[right] - middles[left], heights[right] - heights[left]
+    apart = runs > 0
+    slope = max(float(np.median(rises[apart] / runs[apart])), 0.0) if apart.any() else 0.0
+    base = float(np.median(heights - slope * middles))
+    return (base, slope) if base > 0 else (0.0, float(np.median(heights / middles)))
+
+
+def _improve(x: Floats, y: Floats, base: float, slope: float) -> _Step:
+    weights, scale = _weigh(x, y, base, slope)
+    steepness = slope * x / (base + slope * x)
+    noise = _NOISE_SHARE * scale**2 / (1 + _NOISE_SHARE * np.mean(steepness**2))
+    return _solve(x, y, weights / weights.sum(), min(float(noise), _MOST_NOISE))
+
+
+def _weigh(x: Floats, y: Floats, base: float, slope: float) -> tuple[Floats, float]:
+    """Return the weight of every point, and the standard deviation of relative distances."""
+    fitted = base + slope * x
+    distance = np.abs(y / fitted - 1)
+    scale = _DEVIATION_OF_MEDIAN * float(np.median(distance))
+    reach = _REACH * max(scale, _LEAST_SCALE)
+    return np.square(np.clip(1 - np.square(distance / reach), 0.0, None)) / np.square(fitted), scale
+
+
+def _solve(x: Floats, y: Floats, weights: Floats, noise: float) -> _Step:
+    """Return the line of least squares, `noise` being the variance of x relative to x^2; the weights add up to 1."""
+    middle, height, square = weights @ x, weights @ y, weights @ x**2
+    true_square = square / (1 + noise)
+    spread = weights @ (x - middle) ** 2
+    slope = weights @ ((x - middle) * (y - height)) / max(spread - (square - true_square), _LEAST_SPREAD * spread)
+    if not slope > 0:
+        return float(height), 0.0
+    base = height - slope * middle
+    return (float(base), float(slope)) if base > 0 else (0.0, float(weights @ (x * y) / true_square))
+
+
+def _describe(x: Floats, y: Floats, base: float, slope: float) -> FittedLine:
+    weights, scale = _weigh(x, y, base, slope)
+    weight = float(weights.sum())
+    middle = float(weights @ x) / weight
+    return FittedLine(
+        base=base,
+        slope=slope,
+        error=float(np.median(np.abs(y / (base + slope * x) - 1))),
+        scale=scale,
+        weight=weight,
+        middle=middle,
+        spread=float(weights @ (x - middle) ** 2),
+    )
+
+
+# --- was reconciler/sizing/learning/prefill.py:
+# How prompts are computed, learned from times to first token: side by side, or one after the other. Two laws are held
+# against the same windows. Side by side (`prefill_decode`) a prefill takes gamma + delta * input tokens * batch. One
+# after the other (`serial_prefill`) each prompt token adds `prompt_s` to the iteration it is computed in: a prompt of
+# p tokens takes as many iterations as the token budget cuts it into, and prompt_s * p. Then the inter-token latency
+# holds the prompts of the others too, n * input / output tokens of them with every iteration of n who decode; what is
+# left of it is the line of those. An engine with a token budget works so: that is believed unless prefills side by
+# side explain what was measured far better. Windows count in which waiting was known, or absent, and at most half of
+# the time to first token: the rest of a long wait says more about the wait.
+
+FEWEST_SAMPLES = 30
+# Below, a replica idles: what it measured were a few requests somewhere in the window.
+BUSY = 0.5
+# Fewer requests waiting, on average over a window, are nobody.
+_NOBODY = 0.05
+_DEVIATION_OF_MEDIAN_OF_PREFILL, _ERROR_OF_MEDIAN = 1.4826, 1.2533
+_LARGEST_ERROR, _LARGEST_UNCERTAINTY = 0.25, 0.10
+# An engine that is known to cut prompts into chunks is believed to, unless its times say otherwise.
+_LEAST_GAIN, _GOOD_ENOUGH = 4.0, 0.09
+# Of a prompt token's time and the line of those who decode in turn: each hangs a little on the other.
+_ROUNDS = 5
+# Of those who queue: a window of a minute or two shows as many by the chance of its own arrivals, who meet no more than
+# the mean. Over ten minutes all would count; with this part engines sized by either window lie evenly about the truth.
+_SHOWN = 0.4
+# The third of the windows in which least ran: there prompts share the fewest iterations with those of others.
+_QUIET = 1 / 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SerialPrefill:
+    """Prompts one after the other: the line of those who decode, and what a prompt token adds to an iteration.
+
+    `error` is the median of |observed / fitted - 1| of the time to first token without waiting.
+    """
+
+    decode: FittedLine
+    prompt_s: float
+    token_budget: int
+    error: float
+
+
+def fit_serial(kept: Samples, token_budget: int) -> SerialPrefill | str:
+    """Return the law of prompts one after the other, or why the samples do not tell it."""
+    seen = _Windows.of(kept, token_budget)
+    if (enough := int(np.count_nonzero(seen.calm))) < FEWEST_SAMPLES or np.count_nonzero(seen.busy) < FEWEST_SAMPLES:
+        return f"{enough} samples show prefill beside inter-token latency, at least {FEWEST_SAMPLES} are needed"
+    decode, prompt_s = None, 0.0
+    for _ in range(_ROUNDS):
+        each_s = seen.prompt_token_s(decode)
+        prompt_s = float(np.median(each_s))
+        if not prompt_s > 0:
+            return "prompts take no longer than an iteration without them"
+        deviation_s = _DEVIATION_OF_MEDIAN_OF_PREFILL * float(np.median(np.abs(each_s - prompt_s)))
+        if _ERROR_OF_MEDIAN * deviation_s / np.sqrt(each_s.size) > _LARGEST_UNCERTAINTY * prompt_s:
+            return "the time of a prompt token is too noisy for so few samples"
+        decode = seen.decode(prompt_s)
+        if decode is None:
+            break
+    if decode is None:
+        return "prompts explain more than the whole inter-token latency"
+    error = seen.error(decode, prompt_s)
+    if error > _LARGEST_ERROR:
+        return f"the median sample is off by {error:.0%}"
+    return SerialPrefill(decode=decode, prompt_s=prompt_s, token_budget=token_budget, error=error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Windows:
+    """What is held against the law, shape (samples,): who prefills shares the batch with those who decode by time.
+
+    A prompt takes `first_s` from its first iteration on. `calm` windows tell that, `quiet` are those of them in which
+    least ran, and `busy` ones tell the time between tokens.
+    """
+
+    kept: Samples
+    token_budget: int
+    first_s: Floats
+    calm: Bools
+    quiet: Bools
+    busy: Bools
+    steps: Floats
+
+    @classmethod
+    def of(cls, kept: Samples, token_budget: int) -> "_Windows":
+        """Sort the windows out."""
+        first_s, calm = calm_prefill(kept)
+        calm &= np.isfinite(kept.itl_s)
+        least = np.quantile(kept.num_running[calm], _QUIET) if calm.any() else 0.0
+        return cls(
+            kept=kept,
+            token_budget=token_budget,
+            first_s=first_s,
+            calm=calm,
+            quiet=calm & (kept.num_running <= least),
+            busy=(kept.num_running >= BUSY) & np.isfinite(kept.itl_s * kept.input_tokens * kept.output_tokens),
+            steps=np.maximum(kept.output_tokens - 1, 1.0),
+        )
+
+    def decoding(self, first_s: Floats) -> Floats:
+        """Return how many decode of those who run, where a prompt takes so long."""
+        decode_s = self.steps * self.kept.itl_s
+        return self.kept.num_running * decode_s / (decode_s + first_s)
+
+    def prompt_token_s(self, decode: FittedLine | None) -> Floats:
+        """Return what is left of the time to first token for each token of the quiet windows' prompts.
+
+        Iterations of those who decode come off, and half of what the next prompt fills of the last one. Before their
+        line is known, the time between tokens stands for an iteration.
+        """
+        if decode is None:
+            each_s = (self.first_s - self._chunks() * self.kept.itl_s) / self.kept.input_tokens
+        else:
+            each_s = (self.first_s - self._iterations_s(decode)) / self._computed()
+        return each_s[self.quiet]
+
+    def decode(self, prompt_s: float) -> FittedLine | None:
+        """Return the line of those who decode beside prompts; None where these explain more than all.
+
+        Who decodes sees the prompts of the others who do, and of those who queued behind him, of whom a part counts.
+        What a prompt adds comes off the slope of the whole, not off each window: noise of the batch is in both.
+        """
+        first_s = np.where(
+            self.calm, self.first_s, self._chunks() * self.kept.itl_s + prompt_s * self.kept.input_tokens
+        )
+        inside = self.kept.num_running + np.nan_to_num(self.kept.num_waiting)
+        decoding = self.decoding(first_s)
+        seen = decoding + _SHOWN * (inside - decoding)
+        each_s = prompt_s * self.kept.input_tokens / self.steps
+        usual_s = float(np.median(each_s[self.busy]))
+        rest_s = self.kept.itl_s - (each_s - usual_s) * seen
+        told = self.busy & (rest_s > 0)
+        if np.count_nonzero(told) < FEWEST_SAMPLES:
+            return None
+        whole = fit_line(seen[told], rest_s[told])
+        return replace(whole, slope=max(whole.slope - usual_s, 0.0))
+
+    def error(self, decode: FittedLine, prompt_s: float) -> float:
+        """Return the median of |observed / fitted - 1| of the time to first token without waiting."""
+        fitted_s = self._iterations_s(decode) + prompt_s * self._computed()
+        return float(np.nanmedian(np.abs(self.first_s / fitted_s - 1)[self.calm]))
+
+    def _iterations_s(self, decode: FittedLine) -> Floats:
+        return self._chunks() * (decode.base + decode.slope * self.decoding(self.first_s))
+
+    def _computed(self) -> Floats:
+        """Return the tokens of prompts that are computed before a first token: his own, and some of the next."""
+        load = np.clip(self.kept.num_running - self.decoding(self.first_s), 0.0, 1.0)
+        return self.kept.input_tokens + load * np.minimum(self.kept.input_tokens, self.token_budget) / 2
+
+    def _chunks(self) -> Floats:
+        return np.ceil(self.kept.input_tokens / self.token_budget)
+
+
+def is_serial_better(serial: SerialPrefill, beside: FittedLine | None, *, is_budget_known: bool) -> bool:
+    """Return whether prompts one after the other explain what was measured well enough.
+
+    Of an engine that nobody knows to have a token budget, that is believed where they explain more than side by side.
+    """
+    if not is_budget_known:
+        return beside is not None and serial.error < beside.error
+    return beside is None or serial.error <= max(beside.error * _LEAST_GAIN, _GOOD_ENOUGH)
+
+
+def calm_prefill(kept: Samples) -> tuple[Floats, Bools]:
+    """Return the time to first token without waiting, and in which samples that says something of prefill."""
+    wait_s = np.where(np.isnan(kept.wait_s) & (kept.num_waiting <= _NOBODY), 0.0, kept.wait_s)
+    calm = (kept.num_running >= BUSY) & np.isfinite(kept.input_tokens) & (wait_s <= kept.ttft_s / 2)
+    return kept.ttft_s - wait_s, calm

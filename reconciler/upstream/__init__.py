@@ -1,0 +1,1 @@
+"""PURE. Rules of other programs reproduced, their flaws included: llm-d's WVA, inferno."""
