@@ -8,6 +8,7 @@ import numpy as np
 
 from reconciler.optimizer.formulation import TOLERANCE, UNBOUNDED, Formulation
 from reconciler.optimizer.highs import (
+    Arrays,
     Flags,
     Floats,
     Indices,
@@ -17,39 +18,27 @@ from reconciler.optimizer.highs import (
     by_rows,
     owners,
     plain,
-    stacked,
+    spread,
     sums,
 )
 
 if TYPE_CHECKING:
     from reconciler.optimizer.highs import Matrix
 
-# --- was reconciler/optimizer/fleet/configurations.py:
-# Configurations: what one model may run, as integer replicas by choice, with what each is worth and uses. A *block*
-# is a model with all its roles, or whatever else only ratios join: the unit that is decided alone once what is shared
-# has a price.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configurations:
-    """By configuration: its block and its replicas by choice (sparse, configurations x choices)."""
+class Configurations(Arrays):
+    """By configuration: its block and its replicas by choice (sparse, configurations x choices).
+
+    A *block* is a model with all its roles, or whatever else ratios join: what is decided alone once shared rows have a
+    price.
+    """
 
     block: Integers
     counts: "Matrix"
 
     def __len__(self) -> int:
         return len(self.block)
-
-    def at(self, chosen: Integers | Flags) -> "Configurations":
-        """Those of an index or a mask."""
-        return Configurations(block=self.block[chosen], counts=self.counts[chosen])
-
-
-def joined(parts: Sequence[Configurations]) -> Configurations:
-    """All of several."""
-    return Configurations(
-        block=np.concatenate([part.block for part in parts]), counts=stacked([part.counts for part in parts])
-    )
 
 
 def configurations_of(
@@ -74,8 +63,8 @@ def configurations_from(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worth:
-    """What configurations are worth and use: the objective's value, and the shared rows (configurations x rows)."""
+class Worth(Arrays):
+    """By configuration the objective's value, and what it uses of shared rows (configurations x rows)."""
 
     value: Floats
     use: "Matrix"
@@ -84,49 +73,27 @@ class Worth:
 def worth(formulation: Formulation, configurations: Configurations) -> Worth:
     """The value of each configuration under the formulation's own costs, shortage of priced segments included."""
     choices, variants, shared = formulation.choices, formulation.variants, formulation.shared
-    counts = configurations.counts
-    chosen, numbers = counts.indices, counts.data
-    entry = choice_value(formulation, chosen, numbers)
-    value = np.bincount(owners(counts), entry, minlength=len(configurations)).astype(np.float64)
+    counts, size = configurations.counts, len(configurations)
+    owner, chosen, numbers = owners(counts), counts.indices, counts.data
+    value = np.bincount(owner, choice_value(formulation, chosen, numbers), minlength=size).astype(np.float64)
     idle_by_block = np.bincount(formulation.block_of_row, idle_value(formulation), minlength=formulation.blocks)
-    value += idle_by_block[configurations.block] + _shortage(formulation, configurations)
+    short = np.zeros(size)
+    if formulation.rows.amounts.size:
+        for row in formulation.rows_of_block[configurations.block].T:
+            amounts = numbers * choices.carried[chosen] * (choices.row[chosen] == row[owner])
+            covered = np.bincount(owner, amounts, minlength=size).astype(np.float64)
+            short += np.where(row >= 0, shortage(formulation, row, covered), 0.0)
+    value += idle_by_block[configurations.block] + short
     use = counts @ shared.use.T
     if shared.use_touching.nnz:
         changed = touched(formulation, chosen, numbers)
-        changes = by_rows(changed, choices.variant[chosen], counts.indptr, (len(configurations), len(variants.keys)))
-        idle = plain(_was_active(formulation) @ shared.use_touching.T)[configurations.block]
+        changes = by_rows(changed, choices.variant[chosen], counts.indptr, (size, len(variants.keys)))
+        shape = (formulation.blocks, len(variants.keys))
+        columns = np.arange(len(variants.keys))
+        was_active = by_cells(variants.was_active, formulation.block_of_row[variants.row], columns, shape)
+        idle = plain(was_active @ shared.use_touching.T)[configurations.block]
         use = use + changes @ shared.use_touching.T + idle
     return Worth(value=value, use=plain(use))
-
-
-def _was_active(formulation: Formulation) -> "Matrix":
-    """Which variants of a block were active (blocks x variants)."""
-    variants = formulation.variants
-    block = formulation.block_of_row[variants.row]
-    shape = (formulation.blocks, len(variants.keys))
-    return by_cells(variants.was_active.astype(np.float64), block, np.arange(len(variants.keys)), shape)
-
-
-def _shortage(formulation: Formulation, configurations: Configurations) -> Floats:
-    """What the uncovered parts of priced segments cost; a row's segments are filled by falling price."""
-    choices = formulation.choices
-    total = np.zeros(len(configurations))
-    if not formulation.rows.amounts.size:
-        return total
-    members = formulation.rows_of_block
-    for position in range(members.shape[1]):
-        row = members[configurations.block, position]
-        covered = _covered(configurations, choices.carried, choices.row, row)
-        total += np.where(row >= 0, shortage(formulation, row, covered), 0.0)
-    return total
-
-
-def _covered(configurations: Configurations, carried: Floats, row_of_choice: Integers, row: Integers) -> Floats:
-    counts = configurations.counts
-    owner = owners(counts)
-    is_of_row = row_of_choice[counts.indices] == row[owner]
-    amounts = counts.data * carried[counts.indices] * is_of_row
-    return np.bincount(owner, amounts, minlength=len(configurations)).astype(np.float64)
 
 
 def replicas_for(amount: Floats, carried: Floats) -> Integers:
@@ -134,18 +101,6 @@ def replicas_for(amount: Floats, carried: Floats) -> Integers:
     with np.errstate(over="ignore"):
         needed = np.ceil(amount / carried - TOLERANCE)
     return np.clip(needed, 0, UNBOUNDED + 1).astype(np.int64)
-
-
-def shortage_cost(must: Floats, amounts: Floats, prices: Floats, covered: Floats) -> Floats:
-    """What is not covered of the segments above `must`, at their prices; one more axis holds the segments."""
-    left = covered - must
-    cost = np.zeros_like(covered)
-    for column in range(amounts.shape[-1]):
-        amount = amounts[..., column]
-        short = np.clip(amount - left, 0.0, amount)
-        cost += prices[..., column] * np.where(short > TOLERANCE * amount, short, 0.0)
-        left = left - amount
-    return cost
 
 
 def choice_value(priced: Formulation, choice: Indices, count: Numbers) -> Floats:
@@ -174,23 +129,25 @@ def idle_value(priced: Formulation) -> Floats:
 
 
 def shortage(priced: Formulation, row: Integers, covered: Floats) -> Floats:
-    """What is not covered of the rows' priced segments, at their prices."""
-    rows = priced.rows
+    """What is not covered of the rows' priced segments, at their prices; the dearest segments are filled first."""
+    rows, cost = priced.rows, np.zeros(len(row))
     if not rows.amounts.size:
-        return np.zeros(len(row))
-    return shortage_cost(rows.must[row], rows.amounts[row], rows.prices[row], covered)
+        return cost
+    left = covered - rows.must[row]
+    for amount, price in zip(rows.amounts[row].T, rows.prices[row].T, strict=True):
+        short = np.clip(amount - left, 0.0, amount)
+        cost += price * np.where(short > TOLERANCE * amount, short, 0.0)
+        left = left - amount
+    return cost
 
-
-# --- was reconciler/optimizer/fleet/exchanges.py:
-# Configurations next to those of a plan: fewer replicas of one choice of a model, more of another, or one of both.
 
 _FEWER = np.array([1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024])
-"""How many replicas of a choice go at once, besides all of them."""
+"""How many replicas of a choice an exchange may take, besides all of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Exchanges:
-    """By exchange: the row, the choice that loses replicas and how many, the one that gains and how many (-1: none)."""
+class _Exchanges(Arrays):
+    """The row, the choice that loses replicas and how many, the one that gains and how many (-1: none)."""
 
     row: Integers
     left: Integers
@@ -198,40 +155,41 @@ class _Exchanges:
     right: Integers
     more: Integers
 
-    def at(self, chosen: Integers | Flags) -> "_Exchanges":
-        return _Exchanges(
-            self.row[chosen], self.left[chosen], self.fewer[chosen], self.right[chosen], self.more[chosen]
-        )
-
 
 def exchanged(formulation: Formulation, plan: Configurations) -> Configurations:
-    """Every configuration that one exchange makes of a plan's (one a block), of blocks of one row.
+    """Every configuration that one exchange makes of a plan's (one a block), for blocks of one row.
 
-    A gain covers what the loss did, one replica less or more than that, all that is asked for, or is one replica.
+    An exchange takes replicas of one choice of a model, adds replicas of another, or does both. What is added covers
+    what was taken, one replica less or more than that, the whole demand, or is one replica.
     """
     counts = sums(plan.counts).astype(np.int64)
     losses = _losses(formulation, counts)
-    exchanges = _joined([losses, *_gains(formulation, counts, losses)])
+    exchanges = _Exchanges.joined([losses, *_gains(formulation, counts, losses)])
+    every, loses, gains = np.arange(len(exchanges.row)), exchanges.left >= 0, exchanges.right >= 0
+    changes = by_cells(
+        np.concatenate([-exchanges.fewer[loses], exchanges.more[gains]]),
+        np.concatenate([every[loses], every[gains]]),
+        np.concatenate([exchanges.left[loses], exchanges.right[gains]]),
+        (len(every), len(counts)),
+    )
     block = formulation.block_of_row[exchanges.row]
-    found = plain(plan.counts[np.argsort(plan.block)][block] + _changes(exchanges, len(counts)))
+    found = plain(plan.counts[np.argsort(plan.block)][block] + changes)
     found.eliminate_zeros()
-    kept = np.flatnonzero(_is_allowed(formulation, exchanges.row, found))
-    return Configurations(block=block[kept], counts=found[kept])
+    return Configurations(block=block, counts=found).at(np.flatnonzero(_is_allowed(formulation, exchanges.row, found)))
 
 
 def _losses(formulation: Formulation, counts: Integers) -> _Exchanges:
-    """Fewer replicas of each choice, and of each row nothing fewer."""
+    """Fewer replicas of each choice, and for each row a loss of nothing."""
     is_alone = np.bincount(formulation.block_of_row)[formulation.block_of_row] == 1
     used = np.flatnonzero((counts > 0) & is_alone[formulation.choices.row])
     entry, place = np.nonzero(_FEWER[None, :] < counts[used][:, None])
     left, fewer = np.concatenate([used[entry], used]), np.concatenate([_FEWER[place], counts[used]])
     rows = np.flatnonzero(is_alone)
-    none, nothing = np.full(len(rows), -1), np.zeros(len(rows), dtype=np.int64)
     row = np.concatenate([formulation.choices.row[left], rows])
     return _Exchanges(
         row,
-        np.concatenate([left, none]),
-        np.concatenate([fewer, nothing]),
+        np.concatenate([left, np.full(len(rows), -1)]),
+        np.concatenate([fewer, np.zeros(len(rows), dtype=np.int64)]),
         np.full(len(row), -1),
         np.zeros(len(row), dtype=np.int64),
     )
@@ -240,9 +198,8 @@ def _losses(formulation: Formulation, counts: Integers) -> _Exchanges:
 def _gains(formulation: Formulation, counts: Integers, losses: _Exchanges) -> list[_Exchanges]:
     """After each loss more replicas of each other choice of the row."""
     choices, rows, starts = formulation.choices, formulation.rows, formulation.choice_starts
-    sizes = starts[losses.row + 1] - starts[losses.row]
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    right = starts[losses.row[owner]] + np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    owner, place = spread(starts[losses.row + 1] - starts[losses.row])
+    right = starts[losses.row[owner]] + place
     after = losses.at(owner)
     covered = np.bincount(choices.row, choices.carried * counts, minlength=len(rows.requirements))
     rest = covered[after.row] - np.where(after.left >= 0, choices.carried[after.left] * after.fewer, 0.0)
@@ -257,23 +214,8 @@ def _gains(formulation: Formulation, counts: Integers, losses: _Exchanges) -> li
     ]
 
 
-def _joined(parts: list[_Exchanges]) -> _Exchanges:
-    names = ("row", "left", "fewer", "right", "more")
-    row, left, fewer, right, more = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-    return _Exchanges(row, left, fewer, right, more)
-
-
-def _changes(exchanges: _Exchanges, width: int) -> "Matrix":
-    """By exchange what it adds to each choice."""
-    every = np.arange(len(exchanges.row))
-    loses, gains = exchanges.left >= 0, exchanges.right >= 0
-    values = np.concatenate([-exchanges.fewer[loses], exchanges.more[gains]])
-    columns = np.concatenate([exchanges.left[loses], exchanges.right[gains]])
-    return by_cells(values, np.concatenate([every[loses], every[gains]]), columns, (len(every), width))
-
-
 def _is_allowed(formulation: Formulation, row: Integers, counts: "Matrix") -> Flags:
-    """Whether configurations of these rows keep bounds, cover what they must, and let as many variants serve as may."""
+    """Whether configurations of these rows keep bounds, cover what they must, and have few enough active variants."""
     choices, variants, rows = formulation.choices, formulation.variants, formulation.rows
     owner, chosen, size = owners(counts), counts.indices, len(row)
 

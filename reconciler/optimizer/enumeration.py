@@ -1,4 +1,10 @@
-"""The best configurations of many models at once, by exact enumeration: one, two or more variants of a model."""
+"""The best configurations of many models at once, by exact enumeration: one, two or more variants of a model.
+
+With one variant the best count is known in closed form. The value is convex in it, so the best is an integer next to
+where the marginal cost meets the marginal price of demand, or the standing count, which costs no change. With two
+variants every useful count of one is tried, and the best of the other is known again. With more, variants are tried one
+after the other. All models are evaluated together, as flat arrays.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,22 +20,36 @@ from reconciler.optimizer.configurations import (
     shortage,
 )
 from reconciler.optimizer.formulation import TOLERANCE, UNBOUNDED, Formulation
-from reconciler.optimizer.highs import Flags, Floats, Integers
+from reconciler.optimizer.highs import Arrays, Flags, Floats, Integers, spread
 
-# --- was reconciler/optimizer/fleet/narrowing.py:
-# Which counts of a choice can be in a configuration that is worth looking at: a bound by the price of demand.
-# Whatever x >= 0 a unit of covered demand is worth, a configuration of a row costs at least idle + x * must + sum of
-# amounts * min(price, x) + sum over its choices of d(n) with d(n) = cost * n + start * max(n - standing, 0) + what
-# else it costs at least - x * carried * n and d is convex: of one choice only an interval of counts keeps the sum
-# below a limit. The best x is where supply meets demand when replicas are divisible; the bound is then off by about
-# one replica.
+LONGEST = 4096
+"""Counts that are tried of a pair's smaller side; a model that needs more is treated as one of many variants."""
+
+_CHUNK = 400_000
+"""Entries evaluated at once: about 100 MB of arrays."""
+
+MOST, MOST_LISTED = 20_000, 100_000
+"""Partial configurations of one model that are kept for its best, and for all; a model with more is left to others."""
+
+_LIMITS = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
+"""How far above a model's bound, as a fraction, its best is looked for, one limit after the other."""
+
+_TOGETHER = 500
+"""Models that are walked together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """By choice d: its constant, its slope up to the standing count and beyond, and its least; by row what is left.
+    """Which counts of a choice can be in a configuration below a limit: a bound by the price of demand.
 
-    `left` is how much the d of a row's choices may sum up to.
+    For any price x >= 0 of a unit of demand, a configuration of a row costs at least
+
+        idle + x * must + sum of amounts * min(price, x) + sum over its choices of d(n)
+        with d(n) = cost * n + start * max(n - standing, 0) + fixed and touching costs - x * carried * n
+
+    d is convex, so only an interval of counts keeps the sum below a limit. The best x is where supply meets demand when
+    replicas are divisible; the bound is then off by about one replica. By choice: the constant of d, its slopes up to
+    the standing count and beyond, its least value, and `left`, what all d of its row may sum up to.
     """
 
     _standing: Floats
@@ -70,13 +90,13 @@ class Narrowing:
         )
 
     def bound(self, priced: Formulation) -> Floats:
-        """By row what any configuration costs at least, whichever variants serve."""
+        """By row the least that any configuration costs."""
         served = np.bincount(priced.variants.row, self.least(priced), minlength=len(self._covered))
         total: Floats = self._covered + idle_value(priced) + served
         return np.where(np.isfinite(total), total - TOLERANCE * np.abs(total), -np.inf)
 
     def least(self, priced: Formulation) -> Floats:
-        """By variant the least d of its choices, or of none of them."""
+        """By variant the least d of its choices, or 0 where it may be idle."""
         choices, variants = priced.choices, priced.variants
         least = np.full(len(variants.keys), np.inf)
         is_open = choices.highest >= np.maximum(choices.lowest, 1)
@@ -107,7 +127,7 @@ class Narrowing:
         is_kept = spare >= 0
         last = np.where(is_kept, np.where(starting > 0, by_starting, UNBOUNDED), np.where(running > 0, by_running, 0.0))
         first = np.where(running < 0, by_running, 1.0)
-        # Ever more replicas are ever better: then nothing is known.
+        # Where each further replica is better the interval has no end.
         first, last = np.where(starting < 0, 1.0, first), np.where(starting < 0, UNBOUNDED, last)
         first, last = first - TOLERANCE * np.abs(first), last + TOLERANCE * np.abs(last)
         first, last = np.where(np.isnan(first), 1.0, first), np.where(np.isnan(last), UNBOUNDED, last)
@@ -130,31 +150,17 @@ def _clearing(priced: Formulation) -> Floats:
     before = np.concatenate([[0.0], total])[begins]
     is_met = total - before[row] >= rows.demand[row] * (1 - TOLERANCE)
     found = np.zeros(len(rows.must))
-    # The first price at which it is met, else the highest there is.
+    # The first price at which demand is met, else the highest one.
     for chosen in (np.arange(len(row)), np.flatnonzero(is_met)[::-1]):
         found[row[chosen]] = price[chosen]
     return np.where(np.isfinite(found * rows.demand), found, 0.0)
 
 
-# --- was reconciler/optimizer/fleet/pairs.py:
-# The best configurations of many models at once, where at most two variants of a model serve: exact enumeration. With
-# one variant the best count is known in closed form: value is convex in it, so the integers next to where the
-# marginal cost meets the marginal price of the demand, besides the standing count, where touching costs something.
-# With two, every useful count of the one that needs fewer is tried, and the other is known again. All models are
-# evaluated together, as flat arrays of (model, pair, count).
-
-LONGEST = 4096
-"""Counts that are tried of a pair's smaller side; a model that needs more is looked at as one of many variants."""
-
-_CHUNK = 400_000
-"""Entries evaluated at once: some 100 MB of arrays."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BestCounts:
-    """The best configuration of each single choice and each pair, in row order; `second` is -1 for a single.
+class BestCounts(Arrays):
+    """The best counts of single choices and pairs; `second` is -1 for a single, and both are -1 for no replicas.
 
-    `value` is infinite where none is feasible. A row's configuration without replicas has both choices -1.
+    `value` is infinite where nothing is feasible.
     """
 
     row: Integers
@@ -164,42 +170,23 @@ class BestCounts:
     second_count: Integers
     value: Floats
 
-    def at(self, chosen: Integers | Flags) -> "BestCounts":
-        """Those of an index or a mask."""
-        return BestCounts(
-            row=self.row[chosen],
-            first=self.first[chosen],
-            first_count=self.first_count[chosen],
-            second=self.second[chosen],
-            second_count=self.second_count[chosen],
-            value=self.value[chosen],
-        )
-
-
-def merged(parts: list[BestCounts]) -> BestCounts:
-    """All of several."""
-    return BestCounts(
-        row=np.concatenate([each.row for each in parts]),
-        first=np.concatenate([each.first for each in parts]),
-        first_count=np.concatenate([each.first_count for each in parts]),
-        second=np.concatenate([each.second for each in parts]),
-        second_count=np.concatenate([each.second_count for each in parts]),
-        value=np.concatenate([each.value for each in parts]),
-    )
-
 
 class Pairs:
-    """What does not depend on prices: which singles and pairs there are, and which counts are worth trying.
+    """Which singles and pairs of choices there are, and which counts are worth trying; independent of prices.
 
-    Of the rows of `is_paired` these are all configurations. Of those of `is_mixed` more variants may serve, and these
-    are most of what is any good; all others belong to the general search.
+    For rows in `is_paired` these are all configurations. In rows of `is_mixed` more variants may serve. All other rows
+    belong to the general search.
     """
 
     def __init__(self, formulation: Formulation) -> None:
         self._formulation = formulation
-        self.is_paired, self._is_lone = _is_paired(formulation)
-        choices, variants = formulation.choices, formulation.variants
-        count = len(formulation.rows.requirements)
+        choices, variants, rows = formulation.choices, formulation.variants, formulation.rows
+        count = len(rows.requirements)
+        self._is_lone = (
+            np.bincount(formulation.block_of_row, minlength=formulation.blocks)[formulation.block_of_row] == 1
+        )
+        serving = np.minimum(np.bincount(variants.row, minlength=count), rows.active_limit)
+        self.is_paired: Flags = self._is_lone & (serving <= 2)
         self._forced = np.bincount(variants.row, variants.is_forced, minlength=count).astype(np.int64)
         is_alone_allowed = self._forced[choices.row] - variants.is_forced[choices.variant] == 0
         self._singles = np.flatnonzero(self._is_lone[choices.row] & is_alone_allowed)
@@ -211,7 +198,7 @@ class Pairs:
 
     @property
     def is_listed(self) -> Flags:
-        """Rows of which no configuration needs the general search, unless there are too many of them."""
+        """Rows whose configurations need no general search, unless there are too many of them."""
         return self.is_paired | self.is_mixed
 
     def best(self, priced: Formulation, *, near: float = 0.0, regret: float = 0.0) -> BestCounts:
@@ -220,15 +207,20 @@ class Pairs:
         Pairs that are worse than the best of their row by more than the fraction `near` and `regret` may be missing.
         """
         parts = [self._idle(priced), self._alone(priced)]
-        tried = self._tried(priced, _limit(least_by_row(priced, merged(parts)), near, regret))
-        parts += [_together(priced, part) for part in tried.parts()]
-        return merged(parts)
+        least = least_by_row(priced, BestCounts.joined(parts))
+        limit = least + near * np.where(np.isfinite(least), np.abs(least), 0.0) + regret
+        tried = self._tried(priced, limit)
+        parts += [_together(priced, tried.at(np.arange(part.start, part.stop))) for part in slices(tried.counts)]
+        return BestCounts.joined(parts)
 
     def _pairs_of(self, formulation: Formulation) -> "_Sides":
-        """Choices of two variants of one row, and how many counts of each are of any use."""
-        choices, variants, rows = formulation.choices, formulation.variants, formulation.rows
-        allowed = self._is_lone & (rows.active_limit >= 2)
-        left, right = _within_rows(formulation, allowed)
+        """Pairs of choices of two variants of one row, the earlier on the left, with the useful counts of each."""
+        choices, variants, starts = formulation.choices, formulation.variants, formulation.choice_starts
+        sizes = np.where(self._is_lone & (formulation.rows.active_limit >= 2), np.diff(starts), 0)
+        row, place = spread(sizes)
+        one, ahead = spread(sizes[row] - place - 1)
+        left = (starts[row] + place)[one]
+        right = left + ahead + 1
         is_apart = choices.variant[left] != choices.variant[right]
         forced = variants.is_forced[choices.variant[left]].astype(np.int64)
         forced += variants.is_forced[choices.variant[right]]
@@ -238,7 +230,7 @@ class Pairs:
         return _Sides(left, right, self._useful(left, right), self._useful(right, left))
 
     def _tried(self, priced: Formulation, limit: Floats) -> "_Tried":
-        """The counts to try of one side of each pair: of the side that has fewer."""
+        """The counts to try of one side of each pair: the side with fewer counts."""
         pairs, narrowing = self._pairs, Narrowing.of(priced, limit)
         first_left, last_left = narrowing.counts(pairs.left, pairs.right, pairs.most_left)
         first_right, last_right = narrowing.counts(pairs.right, pairs.left, pairs.most_right)
@@ -249,7 +241,7 @@ class Pairs:
         return _Tried(one[is_open], other[is_open], begin[is_open], (end - begin)[is_open])
 
     def _useful(self, choice: Integers, other: Integers) -> Integers:
-        """The largest count worth trying beside at least one replica of the other."""
+        """The largest count worth trying together with at least one replica of the other."""
         choices, demand = self._formulation.choices, self._formulation.rows.demand
         rest = np.maximum(demand[choices.row[choice]] - choices.carried[other], 0.0)
         needed = replicas_for(rest, choices.carried[choice])
@@ -258,9 +250,7 @@ class Pairs:
 
     def _idle(self, priced: Formulation) -> BestCounts:
         """No replicas at all, where nothing is forced or must be covered."""
-        rows = priced.rows
-        is_allowed = self._is_lone & (self._forced == 0) & (rows.must <= 0)
-        row = np.flatnonzero(is_allowed)
+        row = np.flatnonzero(self._is_lone & (self._forced == 0) & (priced.rows.must <= 0))
         none = np.full(len(row), -1)
         value = idle_value(priced)[row] + shortage(priced, row, np.zeros(len(row)))
         zero = np.zeros(len(row), dtype=np.int64)
@@ -268,35 +258,30 @@ class Pairs:
 
     def _alone(self, priced: Formulation) -> BestCounts:
         choice = self._singles
-        row = priced.choices.row[choice]
-        nothing = np.zeros(len(choice))
-        count, value = fill(priced, choice, nothing)
-        value = value + idle_value(priced)[row]
+        row, none = priced.choices.row[choice], np.full(len(choice), -1)
+        count, value = fill(priced, choice, np.zeros(len(choice)))
         return BestCounts(
             row=row,
             first=choice,
             first_count=count,
-            second=np.full(len(choice), -1),
+            second=none,
             second_count=np.zeros(len(choice), dtype=np.int64),
-            value=value,
+            value=value + idle_value(priced)[row],
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Sides:
-    """Pairs of choices, with the largest count of each side that is of use beside the other."""
+class _Sides(Arrays):
+    """Pairs of choices, with the largest useful count of each side."""
 
     left: Integers
     right: Integers
     most_left: Integers
     most_right: Integers
 
-    def at(self, chosen: Flags) -> "_Sides":
-        return _Sides(self.left[chosen], self.right[chosen], self.most_left[chosen], self.most_right[chosen])
-
 
 @dataclass(frozen=True, slots=True)
-class _Tried:
+class _Tried(Arrays):
     """Pairs of choices, and the counts to try of the first: so many from the lowest."""
 
     first: Integers
@@ -304,14 +289,9 @@ class _Tried:
     lowest: Integers
     counts: Integers
 
-    def parts(self) -> Iterator["_Tried"]:
-        """Slices that fit into memory."""
-        for part in slices(self.counts):
-            yield _Tried(self.first[part], self.second[part], self.lowest[part], self.counts[part])
-
 
 def slices(sizes: Integers) -> Iterator[slice]:
-    """Neighbours that together have not many more entries than are evaluated at once."""
+    """Neighbours that together fit into memory: about as many entries as are evaluated at once."""
     ends = np.cumsum(sizes)
     begin = 0
     while begin < len(ends):
@@ -324,16 +304,15 @@ def slices(sizes: Integers) -> Iterator[slice]:
 def _together(priced: Formulation, tried: _Tried) -> BestCounts:
     """The best count of both sides of each pair."""
     choices = priced.choices
-    pair = np.repeat(np.arange(len(tried.first)), tried.counts)
-    begins = np.cumsum(tried.counts) - tried.counts
-    number = np.arange(len(pair)) + (tried.lowest - begins)[pair]
+    pair, place = spread(tried.counts)
+    number = place + tried.lowest[pair]
     one, other = tried.first[pair], tried.second[pair]
     count, value = fill(priced, other, choices.carried[one] * number)
     value = value + choice_value(priced, one, number)
     value[number < choices.lowest[one]] = np.inf
-    least = np.minimum.reduceat(value, begins)
+    least = np.minimum.reduceat(value, np.cumsum(tried.counts) - tried.counts)
     found = np.flatnonzero(value == least[pair])
-    winner = found[np.searchsorted(pair[found], np.arange(len(begins)))]
+    winner = found[np.searchsorted(pair[found], np.arange(len(least)))]
     row = choices.row[tried.first]
     return BestCounts(
         row=row,
@@ -352,39 +331,10 @@ def least_by_row(priced: Formulation, best: BestCounts) -> Floats:
     return least
 
 
-def _limit(least: Floats, near: float, regret: float) -> Floats:
-    """What is near enough to be looked at: all where nothing is known."""
-    magnitude = np.where(np.isfinite(least), np.abs(least), 0.0)
-    limit: Floats = least + near * magnitude + regret
-    return limit
-
-
-def _is_paired(formulation: Formulation) -> tuple[Flags, Flags]:
-    """Rows that no ratio joins to others, of which at most two variants serve at once; and without that condition."""
-    rows, variants = formulation.rows, formulation.variants
-    count = len(rows.requirements)
-    is_lone = np.bincount(formulation.block_of_row, minlength=formulation.blocks)[formulation.block_of_row] == 1
-    members = np.bincount(variants.row, minlength=count)
-    return is_lone & (np.minimum(members, rows.active_limit) <= 2), is_lone
-
-
-def _within_rows(formulation: Formulation, allowed: Flags) -> tuple[Integers, Integers]:
-    """Every two choices of one row, the earlier on the left, for the rows that are allowed."""
-    starts = formulation.choice_starts
-    size = np.where(allowed, np.diff(starts), 0)
-    later = np.repeat(starts[1:], size)
-    left = np.concatenate([np.arange(a, a + n) for a, n in zip(starts[:-1], size, strict=True)] or [np.zeros(0, int)])
-    partners = later - left - 1
-    one = np.repeat(left, partners)
-    begins = np.cumsum(partners) - partners
-    other = np.arange(len(one)) - np.repeat(begins, partners) + one + 1
-    return one.astype(np.int64), other.astype(np.int64)
-
-
 def fill(priced: Formulation, choice: Integers, covered: Floats) -> tuple[Integers, Floats]:
-    """The best count of `choice`, at least one, beside what is covered already, and what both are worth from there.
+    """The best count of `choice`, at least one, where `covered` is covered already, and its value with the shortage's.
 
-    The value is the choice's own and the shortage's; infinite where the bounds leave no count.
+    The value is infinite where the bounds leave no count.
     """
     choices, rows = priced.choices, priced.rows
     row, carried = choices.row[choice], choices.carried[choice]
@@ -403,50 +353,29 @@ def fill(priced: Formulation, choice: Integers, covered: Floats) -> tuple[Intege
 def _counts(
     priced: Formulation, choice: Integers, covered: Floats, least: Integers, most: Integers
 ) -> Iterator[Integers]:
+    """The counts that may be best: the standing one, and those next to where marginal cost meets marginal price."""
     choices, rows = priced.choices, priced.rows
-    standing = np.clip(choices.standing[choice], least, np.maximum(most, least))
-    yield standing
+    highest = np.maximum(most, least)
+    yield np.clip(choices.standing[choice], least, highest)
     if not rows.amounts.size:
         yield least
         return
+    # The demand that is worth its running cost, and the demand that is worth starting a replica too.
+    gain, cost = rows.prices[choices.row] * choices.carried[:, None], choices.cost
+    running, starting = (
+        rows.must[choices.row] + (rows.amounts[choices.row] * (gain > each[:, None])).sum(axis=1)
+        for each in (cost, cost + choices.start)
+    )
     carried = choices.carried[choice]
-    running, starting = _wanted(priced)
     kept = np.minimum((running[choice] - covered) / carried, choices.standing[choice])
     ideal = np.clip(np.maximum(kept, (starting[choice] - covered) / carried), 0, UNBOUNDED)
     for count in (np.floor(ideal + TOLERANCE), np.ceil(ideal - TOLERANCE)):
-        yield np.clip(count.astype(np.int64), least, np.maximum(most, least))
-
-
-def _wanted(priced: Formulation) -> tuple[Floats, Floats]:
-    """By choice how much demand is worth its running cost, and how much is worth starting a replica too."""
-    choices, rows = priced.choices, priced.rows
-    amounts, prices = rows.amounts[choices.row], rows.prices[choices.row]
-    gain = prices * choices.carried[:, None]
-    running = rows.must[choices.row] + (amounts * (gain > choices.cost[:, None])).sum(axis=1)
-    starting = rows.must[choices.row] + (amounts * (gain > (choices.cost + choices.start)[:, None])).sum(axis=1)
-    return running, starting
-
-
-# --- was reconciler/optimizer/fleet/mixes.py:
-# Configurations of models of which more than two variants may serve at once, of many models together. Variant by
-# variant, every count is tried that may still lead to a cost below a known limit: a bound by the price of demand says
-# which. Where only the best is asked for, a beginning that covers no more than another of its model and costs no less
-# is dropped, and the last variant's best count is known in closed form.
-
-MOST, MOST_LISTED = 20_000, 100_000
-"""Beginnings of one model that are looked at for its best, and for all; one with more is left to others."""
-
-_LIMITS = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
-"""Above the least that a model can cost, as a fraction of it: up to where its best is looked for, one after the other,
-where nothing is known of it or too much may be better than that."""
-
-_TOGETHER = 500
-"""Models that are looked at together."""
+        yield np.clip(count.astype(np.int64), least, highest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixed:
-    """Configurations with their row and value, and the rows that have too many to look at: of these there is none."""
+    """Configurations with their row and value, and the rows that have too many to enumerate."""
 
     configurations: Configurations
     row: Integers
@@ -455,9 +384,9 @@ class Mixed:
 
 
 def best_mixes(priced: Formulation, known: Floats, rows: Integers) -> Iterator[Mixed]:
-    """The cheapest configuration of each of these rows, where it costs at most what is known of it (infinite: nothing).
+    """The cheapest configuration of each of these rows, where it costs at most the `known` value (infinite: none).
 
-    Rows that are in no answer have too many to look at, or none.
+    Rows in no answer have no configuration, or too many to enumerate.
     """
     bound = Narrowing.of(priced, known).bound(priced)
     left = rows[np.isfinite(bound[rows])]
@@ -469,7 +398,7 @@ def best_mixes(priced: Formulation, known: Floats, rows: Integers) -> Iterator[M
 
 
 def all_mixes(priced: Formulation, limit: Floats, rows: Integers) -> Iterator[Mixed]:
-    """All configurations of these rows that cost at most the `limit` of the row and hold no replica in vain."""
+    """All configurations of these rows that cost at most the `limit` of the row, without superfluous replicas."""
     return _mixes(priced, limit, rows, is_best=False)
 
 
@@ -482,8 +411,8 @@ def _mixes(priced: Formulation, limit: Floats, rows: Integers, *, is_best: bool)
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
-    """Beginnings: their row, what they cover and cost, how many variants serve, and how much may still be lost."""
+class _Begun(Arrays):
+    """Partial configurations: row, covered demand, cost, active variants, and how much of the limit is left."""
 
     row: Integers
     covered: Floats
@@ -491,24 +420,22 @@ class _Begun:
     active: Integers
     left: Floats
 
-    def at(self, chosen: Integers | Flags) -> "_Begun":
-        return _Begun(self.row[chosen], self.covered[chosen], self.cost[chosen], self.active[chosen], self.left[chosen])
-
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """Of each beginning the one that it continues, and the choice (-1 is none) and count by which."""
+class _Step(Arrays):
+    """For each partial configuration the one that it continues, and the choice (-1: none) and count added to it."""
 
     before: Integers
     choice: Integers
     count: Integers
 
-    def at(self, chosen: Integers | Flags) -> "_Step":
-        return _Step(self.before[chosen], self.choice[chosen], self.count[chosen])
-
 
 class _Walk:
-    """From the first variant of each model to its last."""
+    """Tries every useful count, variant by variant, for many models at once.
+
+    Where only the best is wanted, a partial configuration that covers no more than another and costs no less is
+    dropped, and the best count of the last variant is known in closed form.
+    """
 
     def __init__(self, priced: Formulation, limit: Floats, *, is_best: bool) -> None:
         variants, choices = priced.variants, priced.choices
@@ -519,11 +446,10 @@ class _Walk:
         self._variants = np.searchsorted(variants.row, np.arange(len(limit) + 1))
         self._choices = np.searchsorted(choices.variant, np.arange(len(variants.keys) + 1))
         self._idle = idle_value(priced)
-        members = np.diff(self._variants)
-        self._is_limited = priced.rows.active_limit < members
+        self._is_limited = priced.rows.active_limit < np.diff(self._variants)
 
     def over(self, rows: Integers) -> Mixed:
-        """What there is of these rows."""
+        """The configurations of these rows."""
         variants = self._by_width(rows)
         place = np.full(len(self._limit), -1)
         place[rows] = np.arange(len(rows))
@@ -557,7 +483,7 @@ class _Walk:
         )
 
     def _by_width(self, rows: Integers) -> Integers:
-        """By row its variants (-1 is none), the one with most counts that may be worth it at the end."""
+        """By row its variants (-1: none), the one with most useful counts last."""
         choices, rows_of = self._priced.choices, self._priced.rows
         useful = replicas_for(rows_of.demand[choices.row], choices.carried)
         left = (self._limit - self._bound)[choices.row] + self._least[choices.variant]
@@ -565,15 +491,14 @@ class _Walk:
         width = np.bincount(choices.variant, np.maximum(last - first + 1, 0), minlength=len(self._least))
         begins, sizes = self._variants[rows], self._variants[rows + 1] - self._variants[rows]
         found = np.full((len(rows), int(sizes.max(initial=0))), -1)
-        owner = np.repeat(np.arange(len(rows)), sizes)
-        offset = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        owner, offset = spread(sizes)
         variant = begins[owner] + offset
         order = np.lexsort((variant, width[variant], owner))
         found[owner, found.shape[1] - sizes[owner] + offset] = variant[order]
         return found
 
     def _continued(self, begun: _Begun, variant: Integers, is_lost: Flags) -> tuple[_Step, _Begun]:
-        """Each beginning with none of a variant, and with every count of every choice that may be worth it."""
+        """Each partial configuration with the variant idle, and with every useful count of each of its choices."""
         choices = self._priced.choices
         left = begun.left + np.where(variant >= 0, self._least[variant], 0.0)
         may_idle = (variant < 0) | ~self._priced.variants.is_forced[variant]
@@ -589,14 +514,9 @@ class _Walk:
         is_lost |= size > (MOST if self._is_best else MOST_LISTED)
         counts[is_lost[begun.row[owner]]] = 0
         idle = idle[~is_lost[begun.row[idle]]]
-        entry = np.repeat(np.arange(len(owner)), counts)
-        count = np.arange(len(entry)) - np.repeat(np.cumsum(counts) - counts, counts) + first[entry]
-        owner, choice = owner[entry], choice[entry]
-        step = _Step(
-            np.concatenate([idle, owner]),
-            np.concatenate([np.full(len(idle), -1), choice]),
-            np.concatenate([np.zeros(len(idle), dtype=np.int64), count]),
-        )
+        entry, place = spread(counts)
+        count, owner, choice = place + first[entry], owner[entry], choice[entry]
+        step = _idle_or(idle, owner, choice, count)
         before, none = begun.at(step.before), np.zeros(len(idle))
         return step, _Begun(
             before.row,
@@ -607,15 +527,15 @@ class _Walk:
         )
 
     def _offered(self, begun: _Begun, variant: Integers) -> tuple[Integers, Integers]:
-        """By beginning the choices of a variant, where one more may serve."""
+        """The choices of a variant for each partial configuration that may have one more active variant."""
         is_open = (variant >= 0) & (begun.active < self._priced.rows.active_limit[begun.row])
         begins = self._choices[variant]
         sizes = np.where(is_open, self._choices[variant + 1] - begins, 0)
-        owner = np.repeat(np.arange(len(variant)), sizes)
-        return owner, begins[owner] + np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        owner, place = spread(sizes)
+        return owner, begins[owner] + place
 
     def _undominated(self, begun: _Begun) -> Integers:
-        """Beginnings that cover more than all cheaper ones of their model, of as many variants where that counts."""
+        """Those that cover more than all cheaper ones of their model (of as many variants, if those are limited)."""
         rows = self._priced.rows
         covered = np.minimum(begun.covered, rows.demand[begun.row])
         group = begun.row * (len(self._least) + 1) + np.where(self._is_limited[begun.row], begun.active, 0)
@@ -628,30 +548,27 @@ class _Walk:
         return kept
 
     def _closed(self, begun: _Begun, variant: Integers) -> tuple[_Step, Floats]:
-        """With the best count of each choice of the last variant, and none of it, and what that is worth."""
+        """With the last variant idle, and with the best count of each of its choices; and their values."""
         owner, choice = self._offered(begun, variant)
         count, value = fill(self._priced, choice, begun.covered[owner])
         idle = np.flatnonzero((variant < 0) | ~self._priced.variants.is_forced[variant])
-        step = _Step(
-            np.concatenate([idle, owner]),
-            np.concatenate([np.full(len(idle), -1), choice]),
-            np.concatenate([np.zeros(len(idle), dtype=np.int64), count]),
+        return _idle_or(idle, owner, choice, count), np.concatenate(
+            [self._value(begun.at(idle)), begun.cost[owner] + value]
         )
-        return step, np.concatenate([self._value(begun.at(idle)), begun.cost[owner] + value])
 
     def _value(self, begun: _Begun) -> Floats:
-        """What whole configurations cost; infinite where they cover less than they must."""
+        """The value of whole configurations, infinite where they cover less than they must."""
         rows = self._priced.rows
         value = begun.cost + shortage(self._priced, begun.row, begun.covered)
         return np.where(begun.covered < rows.must[begun.row] * (1 - TOLERANCE), np.inf, value)
 
     def _is_in_vain(self, begun: _Begun, steps: list[_Step]) -> Flags:
-        """Whether one replica less of some choice covers as much: that costs no more and takes no more of anything."""
+        """Whether one replica less of some choice still covers all demand."""
         choices = self._priced.choices
         spare = begun.covered - self._priced.rows.demand[begun.row]
         found = np.zeros(len(spare), dtype=np.bool_)
         for choice, count in zip(*_history(np.arange(len(spare)), steps), strict=True):
-            # The standing count may be worth it all the same: it changes nothing.
+            # The standing count may still be worth it, because it changes nothing.
             is_free = (count > np.maximum(choices.lowest[choice], 1)) & (count != choices.standing[choice])
             found |= (choice >= 0) & is_free & (choices.carried[choice] <= spare)
         return found
@@ -662,8 +579,17 @@ class _Walk:
         return configurations_of(block, chosen, counts, len(self._priced.choices.keys))
 
 
+def _idle_or(idle: Integers, owner: Integers, choice: Integers, count: Integers) -> _Step:
+    """The step that leaves the variant idle for some, and adds counts of choices to others."""
+    return _Step(
+        np.concatenate([idle, owner]),
+        np.concatenate([np.full(len(idle), -1), choice]),
+        np.concatenate([np.zeros(len(idle), dtype=np.int64), count]),
+    )
+
+
 def _history(found: Integers, steps: list[_Step]) -> tuple[list[Integers], list[Integers]]:
-    """By step the choices and counts that led to what was found in the last."""
+    """By step, the last first, the choices and counts that led to these partial configurations."""
     chosen, counts = [], []
     for step in reversed(steps):
         chosen.append(step.choice[found])

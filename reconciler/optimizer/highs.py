@@ -1,21 +1,19 @@
-"""HiGHS through its own bindings, and the sparse matrices it takes: mixed-integer programmes, and linear ones that
-grow by columns.
+"""Arrays, sparse matrices, and HiGHS through its own bindings: mixed-integer programmes and growing linear ones.
+
+HiGHS runs in one thread with a limit on nodes, never on time: the same programme has the same answer on every machine.
+scipy's interface to HiGHS takes no solution to start from, and no basis to go on from.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import Field, dataclass, fields
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
     from highspy import Highs
-
-# --- was reconciler/optimizer/sparse.py:
-# Sparse matrices of floats, with one type: what the optimizer needs of them.
-
-if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     Matrix: TypeAlias = csr_array[np.float64, tuple[int, int]]
@@ -27,6 +25,42 @@ Numbers = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 Indices = npt.NDArray[np.int64] | npt.NDArray[np.int32] | npt.NDArray[np.signedinteger[Any]]
 
 
+class Arrays:
+    """A frozen dataclass of arrays, sparse matrices, tuples and other such dataclasses, all of one length."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def at(self, chosen: Integers | Flags) -> Self:
+        """The entries of an index or a mask."""
+
+        def taken(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(value[index] for index in np.arange(len(value))[chosen])
+            return value.at(chosen) if isinstance(value, Arrays) else value[chosen]
+
+        return type(self)(**{each.name: taken(getattr(self, each.name)) for each in fields(self)})
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """All entries of several."""
+
+        def together(values: list[Any]) -> Any:
+            if isinstance(values[0], Arrays):
+                return values[0].joined(values)
+            if isinstance(values[0], tuple):
+                return tuple(chain.from_iterable(values))
+            return np.concatenate(values) if isinstance(values[0], np.ndarray) else _stacked(values)
+
+        return cls(**{each.name: together([getattr(part, each.name) for part in parts]) for each in fields(cls)})
+
+
+def spread(sizes: Integers) -> tuple[Integers, Integers]:
+    """The group of each member of groups of these sizes, and the member's place in it."""
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
 def by_rows(values: Numbers, columns: Indices, begins: Indices, shape: tuple[int, int]) -> "Matrix":
     """Row r holds `values[begins[r]:begins[r + 1]]` at these columns."""
     from scipy.sparse import csr_array
@@ -34,15 +68,14 @@ def by_rows(values: Numbers, columns: Indices, begins: Indices, shape: tuple[int
     return csr_array((values.astype(np.float64), columns, begins), shape=shape)
 
 
-def by_cells(values: Numbers, rows: Indices, columns: Indices, shape: tuple[int, int]) -> "Matrix":
-    """The values at their rows and columns; what is given twice is added."""
+def by_cells(values: Numbers | Flags, rows: Indices, columns: Indices, shape: tuple[int, int]) -> "Matrix":
+    """The values at their rows and columns; duplicates are added."""
     from scipy.sparse import csr_array
 
     return csr_array((values.astype(np.float64), (rows, columns)), shape=shape)
 
 
-def stacked(parts: Sequence["Matrix"]) -> "Matrix":
-    """One under the other."""
+def _stacked(parts: Sequence["Matrix"]) -> "Matrix":
     from scipy.sparse import csr_array, vstack
 
     return csr_array(vstack(list(parts), format="csr"))
@@ -59,7 +92,7 @@ def owners(matrix: "Matrix") -> Integers:
 
 
 def plain(matrix: Any) -> "Matrix":
-    """Any sparse result in the one form."""
+    """Any sparse result as a csr array."""
     from scipy.sparse import csr_array
 
     return csr_array(matrix)
@@ -71,13 +104,6 @@ def columns(matrix: "Matrix") -> tuple[Integers, Floats, Integers]:
     return turned.indices.astype(np.int64), turned.data, turned.indptr.astype(np.int64)
 
 
-# --- was reconciler/optimizer/highs.py:
-# HiGHS by its own bindings: mixed-integer programmes, and linear ones that grow by columns. One thread, and an effort
-# limited in nodes, never in time: the same programme has the same answer on every machine. It never starts over,
-# keeps few cuts, and of its heuristics those are left out that search by programmes of their own: here all that took
-# half of the time and found nothing better. What scipy offers of HiGHS knows none of this, no solution to begin with,
-# and no basis to go on from.
-
 _SPARING: dict[str, bool | int] = {
     "mip_allow_restart": False,
     "mip_heuristic_run_rins": False,
@@ -86,17 +112,15 @@ _SPARING: dict[str, bool | int] = {
     "mip_pool_age_limit": 3,
     "mip_lp_age_limit": 3,
 }
-"""Options of HiGHS for a search that is not thorough: what was not worth its time, cuts that soon bind no more too."""
+"""Options for a search that is not thorough: restarts, heuristics that search programmes of their own, and cuts that no
+longer bind took half of the time on the fleets of the benchmark and improved no plan."""
 
-_BY_ROWS, _MINIMISE, _FEASIBLE = 2, 1, 2
-"""HiGHS' numbers of a matrix by rows, of the sense, and of a solution that keeps all rows."""
-
-_DUAL, _PRIMAL = 1, 4
-"""HiGHS' numbers of the dual simplex, and of the primal: for that a basis stays feasible when columns are added."""
+_BY_ROWS, _MINIMISE, _FEASIBLE, _DUAL, _PRIMAL = 2, 1, 2, 1, 4
+"""HiGHS' numbers of matrix format, sense, solution status and simplex. New columns keep a basis primal feasible."""
 
 
 class UnsolvableError(Exception):
-    """Raised where numbers of such different size meet that a programme over them has no answer: nothing is known."""
+    """Raised where a programme has no answer because the sizes of its numbers differ too much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +152,7 @@ class Programme:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The columns, None where the limit came before a solution or there is none, and what no solution gets below.
-
-    The bound is infinite where there is no solution at all.
-    """
+    """The columns (None if none were found) and a bound on every solution, infinite where there is no solution."""
 
     values: Floats | None
     bound: float
@@ -142,7 +163,7 @@ def solve(
 ) -> Answer:
     """The best columns within `gap` (a fraction) in at most `nodes` nodes of the search.
 
-    `start` is a solution to begin with. A thorough search leaves nothing out.
+    `start` is a known solution.
     """
     from highspy import HighsModelStatus, HighsStatus
 
@@ -194,19 +215,15 @@ class LinearAnswer:
 
 
 class GrowingProgramme:
-    """A linear programme with given rows, to which columns (x >= 0) come and from which they go.
-
-    Each solution goes on from the basis of the one before.
-    """
+    """A linear programme with fixed rows and changing columns (x >= 0); each solve starts from the last basis."""
 
     def __init__(self, lower: Floats, upper: Floats) -> None:
         self._highs = _quiet()
-        none = np.zeros(0)
-        nowhere = np.zeros(0, dtype=np.int32)
-        self._highs.addRows(len(lower), lower, upper, 0, np.zeros(len(lower), dtype=np.int32), nowhere, none)
+        starts, columns = np.zeros(len(lower), dtype=np.int32), np.zeros(0, dtype=np.int32)
+        self._highs.addRows(len(lower), lower, upper, 0, starts, columns, np.zeros(0))
 
     def add(self, objective: Floats, columns: "Matrix") -> None:
-        """New columns (columns x rows) after those that are there."""
+        """Append columns (columns x rows)."""
         count = len(objective)
         self._highs.addCols(
             count,
@@ -220,16 +237,16 @@ class GrowingProgramme:
         )
 
     def keep(self, is_kept: Flags) -> None:
-        """Only some of the columns."""
+        """Delete all other columns."""
         gone = np.flatnonzero(~is_kept).astype(np.int32)
         self._highs.deleteCols(len(gone), gone)
 
     def cost(self, columns: Integers, objective: Floats) -> None:
-        """Another objective of some columns."""
+        """Change the objective of some columns."""
         self._highs.changeColsCost(len(columns), columns.astype(np.int32), objective)
 
     def solve(self) -> LinearAnswer:
-        """The best columns; raises UnsolvableError where these numbers have no answer, from nothing either."""
+        """The best columns; raises UnsolvableError where a solve without a basis fails too."""
         from highspy import HighsModelStatus
 
         self._highs.run()

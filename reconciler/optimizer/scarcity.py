@@ -366,7 +366,7 @@ def _without_costs(formulation: Formulation) -> Formulation:
 
 def _beside_shared(formulation: Formulation, generated: Generated) -> _Contradiction:
     """The fewest blocks that take more of the priced rows, at these prices, than there is."""
-    known, prices = generated.known, generated.prices
+    known, prices = generated.columns, generated.prices
     least = known.at(best_by_block(formulation.blocks, known.configurations.block, known.reduced(prices)))
     needed = least.reduced(prices)
     order = np.argsort(-needed, kind="stable")
@@ -385,8 +385,8 @@ def _beside_shared(formulation: Formulation, generated: Generated) -> _Contradic
 def _between(formulation: Formulation, generated: Generated) -> _Contradiction | None:
     """Where only fractions of configurations fit: the blocks that the programme splits, and the rows that are full."""
     split = (generated.share > EXCESS) & (generated.share < 1 - EXCESS)
-    blocks = np.unique(generated.known.configurations.block[split])
-    left: Floats = formulation.shared.limits - generated.known.worth.use.T @ generated.share
+    blocks = np.unique(generated.columns.configurations.block[split])
+    left: Floats = formulation.shared.limits - generated.columns.worth.use.T @ generated.share
     rows = np.flatnonzero(left <= EXCESS)
     return _Contradiction(blocks=blocks, rows=rows) if len(blocks) else None
 

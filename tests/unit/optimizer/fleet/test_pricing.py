@@ -75,7 +75,7 @@ def test_models_answer_prices_as_the_general_programme_does(draw_varied_fleet: D
 @example(seed=58, prices=[0.0, 0.0, 5e-324, *[0.0] * 17])
 def test_no_prices_prove_more_than_the_optimum(draw_varied_fleet: Draw, seed: int, prices: list[float]) -> None:
     formulation = formulate(draw_varied_fleet(seed))
-    answer = Pricing(formulation).answer(np.array(prices[: len(formulation.shared)]))
+    answer = Pricing(formulation).best_at(np.array(prices[: len(formulation.shared)]))
     if not len(answer.infeasible):
         assert answer.bound <= optimum(formulation) + 1e-6
 
@@ -90,8 +90,8 @@ def test_generated_prices_prove_their_bound_and_fractions_reach_no_less(draw_fle
             assert math.isinf(best), seed
             continue
         compared += 1
-        fractions = float(generated.known.worth.value @ generated.share)
-        assert math.isclose(Pricing(formulation).answer(generated.prices).bound, generated.bound, abs_tol=1e-6), seed
+        fractions = float(generated.columns.worth.value @ generated.share)
+        assert math.isclose(Pricing(formulation).best_at(generated.prices).bound, generated.bound, abs_tol=1e-6), seed
         assert generated.bound <= fractions + 1e-6, seed
         assert fractions - generated.bound <= GAP * abs(fractions) + 1e-6, seed
         assert fractions <= best + 1e-6, seed
@@ -108,7 +108,7 @@ def test_a_rounded_plan_lies_between_its_proof_and_its_value(draw_fleet: Draw) -
         plan = round_shares(formulation, generated)
         if plan is not None:
             rounded += 1
-            assert plan.bound - 1e-6 <= optimum(formulation) <= plan.known.value + 1e-6, seed
+            assert plan.bound - 1e-6 <= optimum(formulation) <= plan.columns.value + 1e-6, seed
     assert rounded >= 15
 
 
@@ -138,7 +138,7 @@ def test_every_configuration_within_a_regret_is_found(draw_varied_fleet: Draw, a
         if len(formulation.rows.requirements) != 1 or not pairs.is_listed.all() or not formulation.choices.keys:
             continue
         nothing = np.zeros(len(formulation.shared))
-        priced, answer = formulation.priced(nothing), Pricing(formulation).answer(nothing)
+        priced, answer = formulation.priced(nothing), Pricing(formulation).best_at(nothing)
         regrets = Regrets(priced=priced, pairs=pairs, least=answer.least)
         if not np.isfinite(regrets.least).all():
             continue

@@ -12,8 +12,6 @@ from reconciler.decision.solvers import SOLVERS
 from reconciler.domain.requirements import Budget, Problem, Ratio
 from reconciler.optimizer import fleet as solvers
 from reconciler.optimizer import mixed_integer, planning, pricing, rounding
-from reconciler.optimizer import pricing as regrets
-from reconciler.optimizer import rounding as choosing
 from reconciler.optimizer.device_use import violations
 from reconciler.optimizer.formulation import formulate
 from reconciler.optimizer.planning import plan_greedily, value_of
@@ -133,12 +131,12 @@ def tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that are over before they began."""
     monkeypatch.setattr(planning, "_NODES", 1)
     monkeypatch.setattr(rounding, "MOST_DIRECT", 0)
-    monkeypatch.setattr(rounding, "SMALL_OF_ROUNDING", 0)
-    monkeypatch.setattr(choosing, "NODES", 1)
+    monkeypatch.setattr(rounding, "SMALL", 0)
+    monkeypatch.setattr(rounding, "NODES", 1)
     monkeypatch.setattr(rounding, "LARGEST", 1)
     monkeypatch.setattr(pricing, "_NODES", 1)
     monkeypatch.setattr(pricing, "_TOGETHER", 2)
-    monkeypatch.setattr(regrets, "LARGEST_GRID", 1)
+    monkeypatch.setattr(pricing, "LARGEST_GRID", 1)
 
 
 @pytest.mark.usefixtures("tiny_limits")
