@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Annotated, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Generic, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -117,6 +117,41 @@ def find_templated(value: object) -> tuple[str | int, ...] | None:
     return None
 
 
+Spec_co = TypeVar("Spec_co", bound=BaseModel, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[Spec_co]):
+    """A custom resource with its spec as it was validated. Its places are looked up when they are asked for."""
+
+    source: KubernetesObject
+    spec: Spec_co
+
+    @property
+    def key(self) -> ResourceKey:
+        """What names it in its cluster."""
+        return self.source.key
+
+    @property
+    def group(self) -> str:
+        """The API group that it is written in."""
+        return group_of(self.source)
+
+    @property
+    def place(self) -> Place:
+        """Its first line."""
+        return self.source.place
+
+    def place_of(self, *path: str | int) -> Place:
+        """Where a field of its spec stands."""
+        return self.source.locate(("spec", *path))
+
+
+def group_of(source: KubernetesObject) -> str:
+    """The API group that an object is written in."""
+    return str(source.fields.get("apiVersion")).rpartition("/")[0]
+
+
 def read_texts(values: Mapping[str, str | None] | None) -> Mapping[str, str]:
     """Labels or the like; the API server reads null as an empty text."""
     return {key: value or "" for key, value in values.items()} if values else {}
@@ -132,30 +167,31 @@ _TOP_LEVEL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 def read_resource(
     source: KubernetesObject,
     model: type[Model],
+    build: Callable[[KubernetesObject, Model], Piece | Iterator[Piece]],
     *,
     named: Sequence[str],
-    check: Callable[[Model], Iterable[Finding]],
-    build: Callable[[Model], Iterator[Piece]],
+    check: Callable[[KubernetesObject, Model], Iterable[Finding]] = lambda *_: (),
     ignored: Sequence[str] = (),
     braced: Sequence[str] = (),
     notes: Mapping[str, str] | None = None,
 ) -> Iterator[Piece]:
-    """What `build` makes of the spec, or the broken resource, and all that must be said about it.
+    """The record or records that `build` makes of a valid spec, or the broken resource; and all findings.
 
     `named` are the fields that must not be filled in later, `ignored` those that the caller reads itself, `braced`
-    those whose `{{ }}` are the resource's own; `notes` say of unknown fields, by name, what became of them.
+    those whose `{{ }}` are the resource's own; `notes` explain unknown fields by name.
     """
     validated = _read_spec(source, model, ignored, notes or {})
     path = _find_filled_in(source, validated, named, (*ignored, *braced))
     if path:
         yield from hold_templated(source, path)
         return
-    checked = check(validated.value) if validated.value is not None else ()
+    checked = check(source, validated.value) if validated.value is not None else ()
     findings = (*validated.findings, *checked)
     broken = tuple(break_on(source, findings))
     yield from broken
     if validated.value is not None and len(broken) == len(findings):
-        yield from build(validated.value)
+        built = build(source, validated.value)
+        yield from built if isinstance(built, Iterator) else (built,)
 
 
 def _read_spec(

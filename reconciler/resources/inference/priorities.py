@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.domain.holds import BrokenResource
-from reconciler.domain.identity import Displaced, Finding, Place, ResourceKey, Severity, Source, Sourced, SourceKind
+from reconciler.domain.identity import Displaced, Finding, ResourceKey, Severity, Source, Sourced, SourceKind
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import escape, join_words, quote, suggest
 from reconciler.resources.inference.gateway import (
@@ -17,13 +17,9 @@ from reconciler.resources.inference.gateway import (
     InferenceObjective,
     InferencePool,
     ModelRewrite,
-    PoolRef,
 )
 from reconciler.resources.objects import report_duplicate, split_duplicates
 from reconciler.resources.registry import KINDS
-
-# --- was reconciler/resources/inference/priorities.py:
-# How important the pods of a scale target are: what objectives say of the pools that select them.
 
 _GROUP_NAME, _WORKER_INDEX = "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/worker-index"
 
@@ -51,10 +47,10 @@ class Priorities:
             pools[scope] = (*pools.get(scope, ()), pool)
         for objective in inference.objectives:
             if objective.group == ROUTER_GROUP or objective.key.cluster not in routed:
-                meant = _name_pool(objective.key, objective.pool)
+                meant = _name_pool(objective)
                 objectives[meant] = (*objectives.get(meant, ()), objective)
         for model in inference.models:
-            meant = _name_pool(model.key, model.pool)
+            meant = _name_pool(model)
             models[meant] = (*models.get(meant, ()), model)
         return cls(pools, objectives, models)
 
@@ -80,20 +76,21 @@ class Priorities:
 
     def _levels_of(self, pool: InferencePool) -> Iterator[Displaced[int]]:
         name = (_scope_of(pool.key), pool.group, pool.key.name)
-        for objective in self.objectives.get(name, ()):
-            place = objective.priority_place or objective.place
-            words = f"InferenceObjective {objective.key.label} of pool {pool.key.name}"
-            yield Displaced(
-                value=objective.priority, source=Source(kind=SourceKind.RESOURCE, place=place, detail=words)
-            )
-        if name in self.objectives:
-            return
-        for model in self.models.get(name, ()):
-            place = model.criticality_place or model.place
+        objectives, models = self.objectives.get(name, ()), self.models.get(name, ())
+        for each in objectives:
+            words = f"InferenceObjective {each.key.label} of pool {pool.key.name}"
+            yield Displaced(value=each.priority, source=_written_in(each, each.spec.priority, "priority", words))
+        for model in () if objectives else models:
             words = f"{model.criticality} InferenceModel {model.key.label} of pool {pool.key.name}"
-            yield Displaced(
-                value=model.criticality.priority, source=Source(kind=SourceKind.RESOURCE, place=place, detail=words)
-            )
+            source = _written_in(model, model.spec.criticality, "criticality", words)
+            yield Displaced(value=model.priority, source=source)
+
+
+def _written_in(
+    record: InferenceObjective | InferenceModel, written: int | str | None, field: str, words: str
+) -> Source:
+    place = record.place if written is None else record.place_of(field)
+    return Source(kind=SourceKind.RESOURCE, place=place, detail=words)
 
 
 def list_routed_clusters(inference: Inference) -> frozenset[str]:
@@ -114,13 +111,10 @@ def _scope_of(key: ResourceKey) -> _Scope:
     return key.cluster, key.namespace
 
 
-def _name_pool(key: ResourceKey, ref: PoolRef) -> tuple[_Scope, str, str]:
-    """What a reference means; the endpoint picker compares name and group, and looks at no kind."""
-    return _scope_of(key), ref.group, ref.name
+def _name_pool(record: InferenceObjective | InferenceModel) -> tuple[_Scope, str, str]:
+    """What its reference means; the endpoint picker compares name and group, and ignores the kind."""
+    return _scope_of(record.key), record.spec.pool_ref.group, record.spec.pool_ref.name
 
-
-# --- was reconciler/resources/inference/folding.py:
-# From the pieces of single files to all that the inference gateway declares, and what does not fit together.
 
 _Referring = InferenceObjective | InferenceModel | ModelRewrite
 Kind = TypeVar("Kind", InferencePool, InferenceObjective, InferenceModel, ModelRewrite)
@@ -165,13 +159,12 @@ def _pick(pieces: Sequence[object], kind: type[Kind], doubled: list[BrokenResour
 
 
 def _check_groups(declared: Inference) -> Iterator[Finding]:
-    """Where both groups are installed the router reads its own alone."""
+    """Where both groups are installed the router reads only its own."""
     routed = list_routed_clusters(declared)
-    written: tuple[InferenceObjective | ModelRewrite, ...] = (*declared.objectives, *declared.rewrites)
-    for each in written:
+    for each in (*declared.objectives, *declared.rewrites):
         if each.group == EXPERIMENTAL_GROUP and each.key.cluster in routed:
             message = f"the router ignores {EXPERIMENTAL_GROUP} where {ROUTER_GROUP} is in use: move it there"
-            yield _warn(each.place, message, "apiVersion")
+            yield Finding(place=replace(each.place, field="apiVersion"), severity=Severity.WARNING, message=message)
 
 
 def _check_references(declared: Inference, broken: set[ResourceKey]) -> Iterator[Finding]:
@@ -180,40 +173,30 @@ def _check_references(declared: Inference, broken: set[ResourceKey]) -> Iterator
         groups.setdefault(pool.key, []).append(pool.group)
     referring: tuple[_Referring, ...] = (*declared.objectives, *declared.models, *declared.rewrites)
     for each in referring:
-        key = ResourceKey(
-            cluster=each.key.cluster, namespace=each.key.namespace, kind="InferencePool", name=each.pool.name
-        )
-        known = groups.get(key, [])
-        if each.pool.group not in known and key not in broken:
-            beside = (other.name for other in groups if replace(other, name=key.name) == key)
-            yield _report_reference(each.pool, key, known, suggest(key.name, beside))
-
-
-def _report_reference(ref: PoolRef, key: ResourceKey, groups: Sequence[str], hint: str) -> Finding:
-    if groups:
-        known = join_words(sorted(groups), "and")
-        return _warn(
-            ref.place,
-            f"InferencePool {escape(key.label)} is of {known}, not of {quote(ref.group)}: it is not meant, "
-            "as the group must be the same",
-        )
-    words = f"InferencePool {escape(key.label)} is not in Git"
-    if hint:
-        return Finding(place=ref.place, severity=Severity.ERROR, message=words + hint)
-    return _warn(ref.place, f"{words}: nobody is known whom this is about")
+        ref, place = each.spec.pool_ref, each.place_of("poolRef")
+        key = replace(each.key, kind="InferencePool", name=ref.name)
+        known, label, severity = groups.get(key, []), escape(key.label), Severity.WARNING
+        if ref.group in known or key in broken:
+            continue
+        if known:
+            message = (
+                f"InferencePool {label} is of {join_words(sorted(known), 'and')}, not of {quote(ref.group)}: "
+                "the group must be the same"
+            )
+        elif hint := suggest(key.name, (other.name for other in groups if replace(other, name=key.name) == key)):
+            message, severity = f"InferencePool {label} is not in Git{hint}", Severity.ERROR
+        else:
+            message = f"InferencePool {label} is not in Git: this has no effect"
+        yield Finding(place=place, severity=severity, message=message)
 
 
 def _check_names(declared: Inference) -> Iterator[Finding]:
-    """Findings for InferenceModels of one pool and model name: a cluster keeps the older one, and Git knows no age."""
-    first: dict[tuple[ResourceKey, str, str, str], InferenceModel] = {}
+    """Findings for InferenceModels of one pool and model name: a cluster keeps the older one, and Git has no ages."""
+    first: dict[tuple[_Scope, str, str, str], InferenceModel] = {}
     for model in declared.models:
-        scope = ResourceKey(cluster=model.key.cluster, namespace=model.key.namespace, kind="", name="")
-        other = first.setdefault((scope, model.pool.group, model.pool.name, model.model_name), model)
+        name = model.spec.model_name
+        other = first.setdefault((*_name_pool(model), name), model)
         if other is not model:
-            message = f"modelName {quote(model.model_name)} is already taken in this pool at {other.place}"
-            yield _warn(model.place, message, "spec.modelName")
-
-
-def _warn(place: Place, message: str, field: str = "") -> Finding:
-    shown = Place(path=place.path, line=place.line, field=field or place.field)
-    return Finding(place=shown, severity=Severity.WARNING, message=message)
+            message = f"modelName {quote(name)} is already taken in this pool at {other.place}"
+            place = replace(model.place, field="spec.modelName")
+            yield Finding(place=place, severity=Severity.WARNING, message=message)

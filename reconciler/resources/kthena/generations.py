@@ -111,13 +111,13 @@ class Reader(Generic[Spec]):
         """The noun, or the broken resource, and all that must be said about it."""
         annotations = check_annotations(source)
 
-        def check(spec: Spec) -> tuple[Finding, ...]:
+        def check(source: KubernetesObject, spec: Spec) -> tuple[Finding, ...]:
             return (*annotations.findings, *_check_status(source, self.status), *self.check(source, spec))
 
-        def build(spec: Spec) -> Iterator[Piece]:
-            yield self.build(source, spec, annotations.settings)
+        def build(source: KubernetesObject, spec: Spec) -> Piece:
+            return self.build(source, spec, annotations.settings)
 
-        yield from read_resource(source, self.model, named=self.decides, check=check, build=build)
+        yield from read_resource(source, self.model, build, named=self.decides, check=check)
 
 
 def read_with(

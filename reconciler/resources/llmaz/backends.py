@@ -210,8 +210,8 @@ def read_runtime(source: KubernetesObject) -> Iterator[Piece]:
         _RuntimeSpec,
         named=(),
         braced=(_CONFIGS,),
-        check=lambda spec: _check(source, spec),
-        build=lambda spec: _build(source, spec),
+        check=_check,
+        build=_build,
         notes=_NOTES,
     )
 

@@ -313,8 +313,8 @@ def read_model(source: KubernetesObject) -> Iterator[Piece]:
         source,
         OpenModelFields,
         named=("inferenceConfig",),
-        check=lambda spec: _check(source, spec),
-        build=lambda spec: _build(source, spec),
+        check=_check,
+        build=_build,
         notes=_NOTES,
     )
 

@@ -32,7 +32,7 @@ from reconciler.manifests.wording import name_field
 from reconciler.metrics.queries import queries_for
 from reconciler.metrics.tracked_queries import tracking_queries
 from reconciler.resources.declaration import Declaration
-from reconciler.resources.inference.gateway import ObjectiveFields
+from reconciler.resources.inference.gateway import ObjectiveSpec
 from reconciler.resources.kthena.backends import BoosterFieldsG3, BoosterFieldsG4, ModelFieldsBeforeG3
 from reconciler.resources.kthena.policy_specs import BindingFields, PolicyFieldsBeforeV1, TargetPolicyFields
 from reconciler.resources.llmaz.models import OpenModelFields
@@ -51,7 +51,7 @@ SCHEMAS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "Model": (ModelFieldsBeforeG3,),
     "ModelBooster": (BoosterFieldsG3, BoosterFieldsG4),
     "OpenModel": (OpenModelFields,),
-    "InferenceObjective": (ObjectiveFields,),
+    "InferenceObjective": (ObjectiveSpec,),
 }
 FieldPath: TypeAlias = tuple[str | int, ...]
 Declared: TypeAlias = tuple[type[BaseModel], str]

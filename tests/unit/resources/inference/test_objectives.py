@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.domain.identity import Place
 from reconciler.resources.declaration import Declaration
-from reconciler.resources.inference.gateway import Criticality, InferenceObjective
+from reconciler.resources.inference.gateway import InferenceObjective
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]
@@ -39,17 +39,20 @@ def test_an_objective_is_carried_over_field_by_field(
     )
     assert (objective.key.label, objective.group) == ("llm/high", version.removesuffix("/v1alpha2"))
     assert objective.priority == -10
-    assert objective.priority_place == Place(path="a.yaml", line=9, field="spec.priority")
-    assert (objective.pool.name, objective.pool.kind) == ("chat", "InferencePool")
-    assert objective.pool.group == "inference.networking.k8s.io"
+    assert objective.place_of("priority") == Place(path="a.yaml", line=9, field="spec.priority")
+    assert (objective.spec.pool_ref.name, objective.spec.pool_ref.kind) == ("chat", "InferencePool")
+    assert objective.spec.pool_ref.group == "inference.networking.k8s.io"
 
 
 def test_what_is_not_written_counts_as_zero_and_the_pools_own_group(
     objective_of: Callable[..., InferenceObjective],
 ) -> None:
     objective = objective_of("{poolRef: {name: chat}}")
-    assert (objective.priority, objective.priority_place) == (0, None)
-    assert (objective.pool.group, objective.pool.kind) == ("inference.networking.k8s.io", "InferencePool")
+    assert (objective.priority, objective.spec.priority) == (0, None)
+    assert (objective.spec.pool_ref.group, objective.spec.pool_ref.kind) == (
+        "inference.networking.k8s.io",
+        "InferencePool",
+    )
 
 
 def test_the_status_is_never_asked(load: Load, write: Write) -> None:
@@ -119,7 +122,7 @@ def test_models_under_an_objective_are_told_and_the_objective_is_kept(load: Load
 
 def test_an_objective_whose_pool_is_not_in_git_is_told(write: Write, told: Told) -> None:
     assert told(write("InferenceObjective", "{poolRef: {name: gone}}")) == [
-        "4: warning: spec.poolRef: InferencePool llm/gone is not in Git: nobody is known whom this is about"
+        "4: warning: spec.poolRef: InferencePool llm/gone is not in Git: this has no effect"
     ]
 
 
@@ -164,17 +167,13 @@ def test_an_older_model_is_carried_over_field_by_field(read_older: Callable[[str
     declaration = read_older(model(f", criticality: Critical, {targets}"))
     assert not declaration.findings
     (found,) = declaration.inference.models
-    assert (found.model_name, found.criticality) == ("food", Criticality.CRITICAL)
-    assert found.pool.group == "inference.networking.x-k8s.io"
+    assert (found.spec.model_name, found.criticality) == ("food", "Critical")
+    assert found.spec.pool_ref.group == "inference.networking.x-k8s.io"
 
 
 def test_without_criticality_a_model_is_standard(read_older: Callable[[str], Declaration]) -> None:
     (found,) = read_older(model("")).inference.models
-    assert (found.criticality, found.criticality_place) == (Criticality.STANDARD, None)
-
-
-def test_criticality_becomes_a_priority_of_the_same_order() -> None:
-    assert [each.priority for each in Criticality] == [1, 0, -1]
+    assert (found.criticality, found.spec.criticality) == ("Standard", None)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +212,7 @@ def test_a_rewrite_names_its_pool(load: Load, write: Write) -> None:
     declaration = load(write("InferencePool", POOL) + write("InferenceModelRewrite", spec))
     assert not declaration.findings
     (found,) = declaration.inference.rewrites
-    assert (found.pool.name, found.pool.group) == ("chat", "inference.networking.k8s.io")
+    assert (found.spec.pool_ref.name, found.spec.pool_ref.group) == ("chat", "inference.networking.k8s.io")
 
 
 def test_what_a_router_knows_and_no_count_depends_on_is_noted(load: Load, write: Write) -> None:

@@ -9,9 +9,17 @@ from hypothesis import strategies as st
 from reconciler.domain.identity import Place, ResourceKey, Sourced, SourceKind
 from reconciler.domain.places import DocumentRef
 from reconciler.domain.workloads import Workload
+from reconciler.manifests.documents import Document
 from reconciler.resources.declaration import Declaration
-from reconciler.resources.inference.gateway import Inference, InferenceObjective, InferencePool, PoolRef
+from reconciler.resources.inference.gateway import (
+    ExperimentalPoolSpec,
+    Inference,
+    InferenceObjective,
+    InferencePool,
+    ObjectiveSpec,
+)
 from reconciler.resources.inference.priorities import Priorities, list_pod_labels
+from reconciler.resources.objects import KubernetesObject
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]
@@ -175,26 +183,26 @@ def test_a_pool_may_select_what_serves_an_llmaz_model(load: Load, write: Write) 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"), max_size=3)
 
 
+def written(kind: str, name: str) -> KubernetesObject:
+    document = Document(path="a.yaml", index=0, value={}, first_line=1, lines=1)
+    fields = {"apiVersion": "inference.networking.k8s.io/v1"}
+    return KubernetesObject(
+        cluster="prod", namespace="llm", kind=kind, name=name, document=document, prefix=(), fields=fields
+    )
+
+
 @given(LABELS, st.lists(st.tuples(LABELS, st.lists(st.integers(-3, 3), max_size=3)), max_size=4))
 def test_the_priority_is_the_highest_of_all_pools_that_select(
     labels: dict[str, str], pools: list[tuple[dict[str, str], list[int]]]
 ) -> None:
-    place = Place(path="a.yaml")
     found: list[InferencePool] = []
     objectives: list[InferenceObjective] = []
     for number, (selector, priorities) in enumerate(pools):
-        key = ResourceKey(cluster="prod", namespace="llm", kind="InferencePool", name=f"p{number}")
-        found.append(InferencePool(key=key, group="inference.networking.k8s.io", place=place, selector=selector))
-        objectives += [
-            InferenceObjective(
-                key=ResourceKey(cluster="prod", namespace="llm", kind="InferenceObjective", name=f"o{number}-{index}"),
-                group="llm-d.ai",
-                place=place,
-                pool=PoolRef(name=f"p{number}", place=place),
-                priority=priority,
-            )
-            for index, priority in enumerate(priorities)
-        ]
+        spec = ExperimentalPoolSpec.model_validate({"selector": selector, "targetPortNumber": 8000})
+        found.append(InferencePool(written("InferencePool", f"p{number}"), spec))
+        for index, priority in enumerate(priorities):
+            objective = ObjectiveSpec.model_validate({"priority": priority, "poolRef": {"name": f"p{number}"}})
+            objectives.append(InferenceObjective(written("InferenceObjective", f"o{number}-{index}"), objective))
     levels = [
         priority
         for selector, priorities in pools

@@ -51,7 +51,7 @@ def test_pools_models_and_rewrites_are_read_in_every_shape(
         "nowhere",
         "flat",
     }
-    assert [each.criticality.value for each in declared.models] == ["Critical", "Standard"]
+    assert [each.criticality for each in declared.models] == ["Critical", "Standard"]
     assert {each.key.name for each in declared.rewrites} == {"canary", "generic"}
 
 
