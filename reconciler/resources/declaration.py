@@ -13,14 +13,10 @@ from reconciler.resources.inference.gateway import Inference
 from reconciler.resources.inference.priorities import FoldedInference, fold_inference
 from reconciler.resources.kthena.records import KthenaResources
 from reconciler.resources.kthena.tracked_targets import FoldedKthena, fold_kthena
-from reconciler.resources.llmaz.models import Llmaz
-from reconciler.resources.llmaz.served_models import FoldedLlmaz, fold_llmaz
+from reconciler.resources.llmaz.served_models import FoldedLlmaz, Llmaz, fold_llmaz
 from reconciler.resources.llmd.saturation import SaturationEntry, UpstreamSettings, ZeroEntry, choose_in_force
 from reconciler.resources.objects import Piece, report_duplicate, split_duplicates
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, UpstreamNamespace, VariantResource
-
-# --- was reconciler/domain/declared/declarations.py:
-# What the repository declares, resource by resource, before anything is joined.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +49,6 @@ class Declaration:
     """Files that two clusters reach: read, never edited."""
     files: int = 0
 
-
-# --- was reconciler/resources/folding.py:
-# From the pieces of single files to one declaration: patches resolved, duplicates and contradictions found.
 
 Kind = TypeVar("Kind", bound=Piece)
 Listed = TypeVar("Listed", ListedClass, ListedCost)

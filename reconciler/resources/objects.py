@@ -22,9 +22,6 @@ from reconciler.resources.validation import (
     validate,
 )
 
-# --- was reconciler/resources/objects.py:
-# One Kubernetes object inside a document, and the pieces of a declaration that are read from it.
-
 DEFAULT_NAMESPACE = "default"
 # Substitution by Flux, by a Helm chart, by Kustomize's old vars: what stands there is not what is applied.
 
@@ -157,9 +154,6 @@ def read_texts(values: Mapping[str, str | None] | None) -> Mapping[str, str]:
     return {key: value or "" for key, value in values.items()} if values else {}
 
 
-# --- was reconciler/resources/specs.py:
-# The common steps of reading a custom resource: its spec validated, what is filled in later held, the rest told.
-
 Model = TypeVar("Model", bound=BaseModel)
 _TOP_LEVEL = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 
@@ -242,9 +236,6 @@ def _find_filled_in(
     return () if path is None else ("spec", *path)
 
 
-# --- was reconciler/resources/undecided.py:
-# Fields that are read and by which nothing is decided: whoever writes one is told so, by `validate` alone.
-
 RULE = "undecided-field"
 MEMBERS = "*"
 """In a pattern: every item of a list, every value of a mapping."""
@@ -276,10 +267,6 @@ def _written(value: object, pattern: Sequence[str], path: FieldPath) -> Iterator
     elif isinstance(value, list) and first == MEMBERS:
         for index, item in enumerate(value):
             yield from _written(item, rest, (*path, index))
-
-
-# --- was reconciler/resources/duplicates.py:
-# Objects of one kind and name in one cluster: none of them can be used, since nobody knows which one is applied.
 
 
 class Keyed(Protocol):

@@ -22,10 +22,6 @@ from pydantic_core import ErrorDetails
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.manifests.wording import MAX_SHOWN, describe, join_words, quote
 
-# --- was reconciler/resources/field_texts.py:
-# The text below a field of a model, read from the source when an error or an editor asks for it. pydantic can do the
-# same (`use_attribute_docstrings`), for every model of the program and whenever a process starts.
-
 
 @cache
 def described_fields(model: type[BaseModel]) -> Mapping[str, FieldInfo]:
@@ -55,9 +51,6 @@ def _texts_of(owner: type) -> Mapping[str, str]:
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
     }
 
-
-# --- was reconciler/resources/expectations.py:
-# What a pydantic model expects at a place, in words; taken from the model, so that it is written once.
 
 _WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 _DEFAULT = re.compile(r" \(= .*\)$")
@@ -147,9 +140,6 @@ def _describe_type(annotation: object) -> str:
 def _is_model(annotation: object) -> TypeGuard[type[BaseModel]]:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
-
-# --- was reconciler/resources/validation.py:
-# Plain values -> pydantic models, and every complaint of pydantic as a finding with its place.
 
 Field: TypeAlias = tuple[str | int, ...]
 Locate: TypeAlias = Callable[[Field], Place]

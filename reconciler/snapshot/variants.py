@@ -28,7 +28,7 @@ from reconciler.resources.declaration import Declaration
 from reconciler.resources.inference.priorities import Priorities
 from reconciler.resources.kthena.records import ModelBackend, ModelResource
 from reconciler.resources.kthena.tracked_targets import tracked_targets
-from reconciler.resources.llmaz.models import InferenceService, recognise_flavor
+from reconciler.resources.llmaz.models import recognise_flavor
 from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
 from reconciler.resources.variants import FlavorChoice, VariantResource
 from reconciler.snapshot.accelerators import (
@@ -175,10 +175,8 @@ def llmaz_variants(served: Iterable[ServedModel]) -> Iterator[VariantResource]:
     """A variant for each Playground and Service, whose bounds are those of its elasticConfig."""
     for each in served:
         serving, workload = each.serving, each.workload
-        elastic = None if isinstance(serving, InferenceService) else serving.elastic
-        places: dict[str, Place] = {}
-        if elastic is not None:
-            places = {"spec.minReplicas": elastic.place, "spec.maxReplicas": elastic.place}
+        elastic = serving.elastic
+        bounds = () if elastic is None else ("spec.minReplicas", "spec.maxReplicas")
         yield VariantResource(
             key=workload.key,
             document=workload.document,
@@ -192,12 +190,12 @@ def llmaz_variants(served: Iterable[ServedModel]) -> Iterator[VariantResource]:
             max_replicas=elastic.max_replicas if elastic is not None else None,
             labels=workload.labels,
             settings=workload.settings,
-            places=places,
+            places=dict.fromkeys(bounds, serving.place_of("elasticConfig")),
             unsupported=each.hold,
             flavors=FlavorChoice(
                 ranked=each.flavors,
-                field=(*serving.claim.field, "inferenceFlavors"),
-                pods=each.pods,
+                field=("spec", serving.claim.field, "inferenceFlavors"),
+                pods=serving.pods,
                 is_placed=each.is_placed,
             ),
         )

@@ -20,7 +20,7 @@ from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of, write_e
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration, merge
 from reconciler.resources.kthena.records import KthenaResources
-from reconciler.resources.llmaz.models import Llmaz
+from reconciler.resources.llmaz.served_models import Llmaz
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.declarations import clusters_of, declare, read_commit
 from reconciler.snapshot.places import place_numbers

@@ -3,9 +3,6 @@
 from reconciler.resources.inference.gateway import read_inference_model, read_objective, read_pool, read_rewrite
 from reconciler.resources.kinds import Family, Kind
 
-# --- was reconciler/resources/inference/kinds.py:
-# The kinds of the inference gateway, in its own groups and in the experimental one before them.
-
 _EXPERIMENTAL = "inference.networking.x-k8s.io"
 _EXPERIMENTAL_VERSIONS = (f"{_EXPERIMENTAL}/v1alpha2", f"{_EXPERIMENTAL}/v1alpha1")
 _ROUTED_VERSIONS = (f"{_EXPERIMENTAL}/v1alpha2", "llm-d.ai/v1alpha2")

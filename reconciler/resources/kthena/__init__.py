@@ -7,9 +7,6 @@ from reconciler.resources.kthena.models import read_booster, read_model
 from reconciler.resources.kthena.policies import read_binding, read_policy
 from reconciler.resources.kthena.servings import read_serving
 
-# --- was reconciler/resources/kthena/kinds.py:
-# The kinds of Kthena, of every generation, and which of their fields decide nothing.
-
 _VERSIONS = ("workload.serving.volcano.sh/v1alpha1", "registry.volcano.sh/v1alpha1", "registry.matrixinfer.ai/v1alpha1")
 _MODEL_INFER_VERSIONS = ("workload.volcano.sh/v1alpha1", "workload.matrixinfer.ai/v1alpha1")
 _ENTRY_POD = f"-[0-9]+-{ROLE}-[0-9]+-0"

@@ -26,9 +26,6 @@ from reconciler.resources.kubernetes.pods import Affinity, PodSpec, Resources, l
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.validation import Shape, is_templated
 
-# --- was reconciler/resources/kthena/model_fields.py:
-# ModelSpec and ModelBoosterSpec, as each generation validates them.
-
 _NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _NAME = "lower-case letters, digits and -"
 Name = Annotated[str, Field(pattern=_NAME_PATTERN, description=_NAME)]
@@ -177,9 +174,6 @@ AnyBackendFields = BackendFieldsBeforeG3 | BackendFieldsG3 | BackendFieldsG4
 AnyModelFields = ModelFieldsBeforeG3 | BoosterFieldsG3 | BoosterFieldsG4
 LARGEST_SUM = MAX_REPLICAS
 
-
-# --- was reconciler/resources/kthena/workers.py:
-# Workers of a backend: which pods a replica has, how their engine is started, and which types belong together.
 
 DEFAULT_TYPE = "server"
 _SERVER = (DEFAULT_TYPE,)

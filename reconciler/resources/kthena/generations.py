@@ -17,9 +17,6 @@ from reconciler.resources.kubernetes.fields import ConditionFields, ReferenceFie
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, read_resource
 from reconciler.resources.validation import NonEmpty, Shape, validate
 
-# --- was reconciler/resources/kthena/statuses.py:
-# Statuses as their controllers write them: checked as warnings.
-
 ObservedFields = Annotated[int, Field(ge=0)]
 
 
@@ -78,9 +75,6 @@ class ModelStatus(Shape):
     backend_statuses: list[BackendStatus] | None = None
     observed_generation: ObservedFields | None = None
 
-
-# --- was reconciler/resources/kthena/reading.py:
-# The way of every resource of Kthena: the form of its spec told, then read as one of that form, with its status.
 
 Spec = TypeVar("Spec", bound=BaseModel)
 Settings = Mapping[str, Annotation]
@@ -151,9 +145,6 @@ def _check_status(source: KubernetesObject, model: type[BaseModel]) -> tuple[Fin
         severity=Severity.WARNING,
     ).findings
 
-
-# --- was reconciler/resources/kthena/references.py:
-# References to what is scaled: which kinds each generation can scale, and why others cannot be.
 
 MODEL_INFER = "ModelInfer"
 MODEL_SERVING = "ModelServing"

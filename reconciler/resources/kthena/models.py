@@ -51,9 +51,6 @@ from reconciler.resources.kubernetes.fields import parse_duration
 from reconciler.resources.kubernetes.pods import agree_on_nodes, agree_on_values
 from reconciler.resources.objects import KubernetesObject, Piece
 
-# --- was reconciler/resources/kthena/model_rules.py:
-# What the webhook of Model and ModelBooster refuses (kthena.md 1.6).
-
 _SPEC = ("spec",)
 
 
@@ -218,9 +215,6 @@ def _forbid_rate(source: KubernetesObject, fields: AnyModelFields, why: str) -> 
         message = f"expected nothing with {why}: it is for a policy of the model"
         yield source.complain((*_SPEC, "costExpansionRatePercent"), message, Severity.ERROR)
 
-
-# --- was reconciler/resources/kthena/models.py:
-# Model and ModelBooster: backends whose number of replicas stands in Git, and the policies inside.
 
 _DEFAULT_GRACE_S = 30.0
 _DEFAULT_ROUTE_WEIGHT = 100

@@ -42,9 +42,6 @@ from reconciler.resources.kthena.targets import (
 )
 from reconciler.resources.objects import KubernetesObject, Piece
 
-# --- was reconciler/resources/kthena/policies.py:
-# AutoscalingPolicy: with a target in it since v1.0, before that one that bindings name.
-
 _TARGETS = ("homogeneousTarget", "heterogeneousTarget", "disaggregatedTarget")
 _SPEC = ("spec",)
 
@@ -124,9 +121,6 @@ def _read_target(source: KubernetesObject, fields: TargetPolicyFields) -> Target
         return read_disaggregated(source, fields.disaggregated_target, (*_SPEC, _TARGETS[2]), era)
     return None
 
-
-# --- was reconciler/resources/kthena/bindings.py:
-# AutoscalingPolicyBinding: the target of a policy, until v1.0 took it into the policy.
 
 _OLD = ("scalingConfiguration", "optimizerConfiguration")
 _NEW = ("homogeneousTarget", "heterogeneousTarget")

@@ -30,9 +30,6 @@ from reconciler.resources.kubernetes.fields import (
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.validation import NonEmpty, Shape
 
-# --- was reconciler/resources/kthena/fields.py:
-# Fields that several of Kthena's resources share, with the limits of its schemas and webhooks.
-
 MAX_REPLICAS = 1_000_000
 _LARGEST_INT32 = 2**31 - 1
 _WINDOW = f"a duration from 0s to {LONGEST_WINDOW_S / 60:.0f}m"
@@ -124,9 +121,6 @@ class ReplicaBoundsFields(Shape):
     min_replicas: MinReplicas
     max_replicas: MaxReplicas
 
-
-# --- was reconciler/resources/kthena/target_fields.py:
-# What a policy scales, as each generation writes it: in a binding, and since v1.0 in the policy itself.
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 
@@ -327,9 +321,6 @@ class BindingFields(Shape):
     homogeneous_target: HomogeneousFieldsG3 | None = None
     heterogeneous_target: HeterogeneousFieldsG3 | None = None
 
-
-# --- was reconciler/resources/kthena/policy_specs.py:
-# AutoscalingPolicySpec: both sets of defaults (kthena.md 1.2), and what a webhook finds in metrics and behavior.
 
 AnyMetricFields: TypeAlias = MetricFields | MetricFieldsBeforeV1
 AnyPolicyFields: TypeAlias = PolicyFieldsBeforeV1 | TargetPolicyFields

@@ -40,9 +40,6 @@ from reconciler.resources.kthena.records import (
 from reconciler.resources.kubernetes.fields import read_quantity, read_selector
 from reconciler.resources.objects import KubernetesObject
 
-# --- was reconciler/resources/kthena/scaled_targets.py:
-# Targets of policies and bindings: fields of any generation to one noun, and the rules of their webhooks.
-
 _ROLE = "Role"
 _CITED = {
     "min_replicas": "minReplicas",
@@ -208,10 +205,6 @@ def check_sources(
         if metric not in (sources or {}):
             message = f"no source for metric {quote(metric)}: upstream never sees it, here it is read from the pods"
             yield source.complain(path, message, Severity.WARNING)
-
-
-# --- was reconciler/resources/kthena/roles.py:
-# `disaggregatedTarget`: one or two roles of a workload, and the ratio between them (kthena.md 1.5).
 
 
 def read_disaggregated(

@@ -43,9 +43,6 @@ from reconciler.resources.kthena.records import (
 )
 from reconciler.resources.objects import report_duplicate, split_duplicates
 
-# --- was reconciler/resources/kthena/scale_targets.py:
-# What a policy scales, found among all that is in Git: where its number stands, and which pods are its own.
-
 _LEADER = "leader"
 _SERVER = "server"
 
@@ -152,9 +149,6 @@ def pod_labels(prefix: str, serving: str, role: str, generation: Generation) -> 
     labels = {f"{prefix}name": serving, f"{prefix}entry": "true"}
     return labels | ({f"{prefix}role": role} if role else {})
 
-
-# --- was reconciler/resources/kthena/tracked_targets.py:
-# Policies joined with what they scale: one target for each workload, group of workloads or role.
 
 _POLICY = "AutoscalingPolicy"
 _SERVING_PREFIX = "modelserving.volcano.sh/"
@@ -395,9 +389,6 @@ def _as_model_backend(model: ModelResource, backend: ModelBackend, policy: Polic
         counts_at_minimum=annotation is None,
     )
 
-
-# --- was reconciler/resources/kthena/folding.py:
-# From the pieces of single files to all that Kthena declares, and what only shows when all of it is seen together.
 
 Kind = TypeVar("Kind")
 

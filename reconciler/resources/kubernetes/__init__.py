@@ -10,9 +10,6 @@ from reconciler.resources.kubernetes.scale_targets import read_deployment, read_
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
 from reconciler.resources.variants import IgnoredNamespace, UpstreamNamespace
 
-# --- was reconciler/resources/kubernetes/kinds.py:
-# The kinds of native objects, LeaderWorkerSet and KEDA's ScaledObject; of a Namespace what its marks say.
-
 _OPTED_IN = "wva.llmd.ai/config-enabled"
 
 

@@ -7,9 +7,6 @@ from math import prod
 
 from reconciler.domain.workloads import LaunchSettings
 
-# --- was reconciler/resources/kubernetes/command_lines.py:
-# Words of a container's command line, and the flags among them.
-
 # A shell's way of splitting takes a microsecond a character: a giant's words are good enough.
 _LONGEST_SCRIPT = 32_768
 
@@ -66,9 +63,6 @@ def find_served_names(words: Sequence[str]) -> tuple[str, ...]:
             taking = not word.endswith(";")
     return tuple(dict.fromkeys(name for name in names if name and "$" not in name))
 
-
-# --- was reconciler/resources/kubernetes/engines.py:
-# Which inference engine a container runs, and how it was started (flags and defaults: wva.md 4.1).
 
 _VLLM, _SGLANG = "vllm", "sglang"
 

@@ -16,9 +16,6 @@ from reconciler.manifests.wording import describe, join_words, name_field, quote
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.validation import NonEmpty, Shape, validate
 
-# --- was reconciler/resources/kubernetes/quantities.py:
-# Kubernetes quantities and durations (Go's `1h30m`), and fields that hold an integer or a text.
-
 _EXAMPLES = 'a quantity like 10, "0.75", "500m" or "1Ki"'
 _QUANTITY = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
@@ -79,9 +76,6 @@ def parse_duration(text: str) -> float:
     seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in _PART.findall(text))
     return -seconds if text.startswith("-") else seconds
 
-
-# --- was reconciler/resources/kubernetes/selectors.py:
-# Which objects are meant: label selectors and references, as Kubernetes writes them anywhere.
 
 _OPERATORS = tuple(LabelOperator)
 _NEEDS_VALUES = (LabelOperator.IN, LabelOperator.NOT_IN)
@@ -149,9 +143,6 @@ def _as_requirement(fields: RequirementFields) -> LabelRequirement:
     return LabelRequirement(key=fields.key, operator=LabelOperator(fields.operator), values=tuple(fields.values or ()))
 
 
-# --- was reconciler/resources/kubernetes/conditions.py:
-# Conditions of any object's status, as `metav1.Condition` validates them.
-
 _DATE_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
 Time = Annotated[str, Field(pattern=_DATE_TIME, description="a time like 2026-01-09T22:00:00Z")]
 
@@ -189,10 +180,6 @@ def _as_condition(condition: ConditionFields) -> Condition:
 
 def _nowhere(_: tuple[str | int, ...]) -> Place:
     return Place(path="")
-
-
-# --- was reconciler/resources/kubernetes/embedded.py:
-# YAML inside a ConfigMap's value: parsed within caps, each of its fields with its own line of the file.
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,6 @@ from reconciler.resources.kubernetes.engines import expand, find_served_names, f
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated, read_texts
 from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown, is_templated
 
-# --- was reconciler/resources/kubernetes/pods.py:
-# A pod template's containers, where its pods may run, and the accelerators one replica asks for.
-
 # Extended resources that are accelerators, and how the names of others begin.
 _DEVICE_RESOURCES = frozenset({"nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu"})
 _DEVICE_PREFIXES = ("gpu.intel.com/", "aws.amazon.com/neuron", "nvidia.com/mig-")
@@ -226,9 +223,6 @@ def _read_variables(env: object) -> dict[str, str]:
     entries = [entry for entry in env if isinstance(entry, dict)] if isinstance(env, list) else []
     return {str(entry.get("name")): str(entry["value"]) for entry in entries if "value" in entry}
 
-
-# --- was reconciler/resources/kubernetes/pod_templates.py:
-# A scale target from its pod templates: what one replica runs, where it may, and which accelerators it takes.
 
 MAX_REPLICAS = 2**31 - 1
 _REPLICAS = ("spec", "replicas")

@@ -16,9 +16,6 @@ from reconciler.resources.kubernetes.pods import (
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.validation import LooseShape, is_templated, validate
 
-# --- was reconciler/resources/kubernetes/deployments.py:
-# `apps/v1` Deployment and StatefulSet: the scale target as written.
-
 _DEPLOYMENT_FIELDS = (
     "replicas",
     "selector",
@@ -75,9 +72,6 @@ def _read(source: KubernetesObject, known: tuple[str, ...]) -> Iterator[Piece]:
     replicas = mapping_at(source.fields, ("spec",)).get("replicas")
     yield from read_scale_target(source, replicas, (template,), findings)
 
-
-# --- was reconciler/resources/kubernetes/leader_workers.py:
-# `leaderworkerset.x-k8s.io/v1` LeaderWorkerSet: a replica is a group of pods, one of which leads.
 
 GROUP_PATH = ("spec", "leaderWorkerTemplate")
 GROUP_FIELDS = (

@@ -12,9 +12,6 @@ from reconciler.resources.llmaz.servings import (
     read_service,
 )
 
-# --- was reconciler/resources/llmaz/kinds.py:
-# The kinds of llmaz, and the ConfigMap with its global settings.
-
 _GROUP = "inference.llmaz.io"
 _VERSIONS = (f"{_GROUP}/v1alpha1",)
 _FLAVOR_LISTS = tuple((*claim, "inferenceFlavors") for claim in (CLAIM, CLAIMS))

@@ -1,44 +1,32 @@
 """BackendRuntime, and how backends are started."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
 
 from reconciler.domain.identity import Finding, Place, Severity
-from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import describe, escape, join_words, quote
-from reconciler.resources.kubernetes.engines import read_launch, tell_engine
 from reconciler.resources.kubernetes.fields import SelectorFields, read_quantity
-from reconciler.resources.llmaz.models import (
-    MODEL_LABEL,
-    BackendConfig,
-    BackendRuntime,
-    EnvVar,
-    ModelClaim,
-    Quantities,
-    RecommendedConfig,
-    Written,
-    check_devices,
-    count_devices,
-)
-from reconciler.resources.objects import KubernetesObject, Piece, read_resource
+from reconciler.resources.llmaz.models import Quantities, Written, check_devices, count_devices
+from reconciler.resources.objects import KubernetesObject, Piece, Record, read_resource
 from reconciler.resources.validation import LooseShape, Shape
-
-# --- was reconciler/resources/llmaz/backends.py:
-# How backends are started: variables and resources as in core, triggers as in `autoscaling/v2`.
 
 _Path = tuple[str | int, ...]
 
 
-class ResourcesFields(Shape):
+class ContainerResources(Shape):
     """What a container asks for."""
 
     limits: Quantities | None = None
     requests: Quantities | None = None
     claims: list[dict[str, str]] | None = None
+
+    @property
+    def devices(self) -> dict[str, int]:
+        """The devices among them; a limit counts before a request."""
+        return count_devices(self.limits, self.requests)
 
 
 class _ValueSource(LooseShape):
@@ -48,7 +36,7 @@ class _ValueSource(LooseShape):
     resource: str | None = None
 
 
-class EnvFields(Shape):
+class EnvVar(Shape):
     """A variable with a value, or with one of the sources that Kubernetes knows."""
 
     name: str
@@ -111,18 +99,18 @@ class _Behavior(Shape):
     scale_down: _Rules | None = None
 
 
-class _HpaTriggerFields(Shape):
+class _HpaTrigger(Shape):
     metrics: list[_Metric] | None = None
     behavior: _Behavior | None = None
 
 
-class TriggerFields(Shape):
+class ScaleTrigger(Shape):
     """`scaleTrigger`: only an HPA is known."""
 
-    hpa: _HpaTriggerFields | None = None
+    hpa: _HpaTrigger | None = None
 
 
-def check_resources(source: KubernetesObject, path: _Path, resources: ResourcesFields | None) -> Iterator[Finding]:
+def check_resources(source: KubernetesObject, path: _Path, resources: ContainerResources | None) -> Iterator[Finding]:
     """A limit below its request is refused, for every resource that has both."""
     if resources is None:
         return
@@ -136,29 +124,11 @@ def check_resources(source: KubernetesObject, path: _Path, resources: ResourcesF
             yield source.complain((*path, "limits", resource), message)
 
 
-def check_trigger(source: KubernetesObject, path: _Path, trigger: TriggerFields | None) -> Iterator[Finding]:
+def check_trigger(source: KubernetesObject, path: _Path, trigger: ScaleTrigger | None) -> Iterator[Finding]:
     """A trigger without an HPA triggers nothing and is refused."""
     if trigger is not None and trigger.hpa is None:
         yield source.complain((*path, "hpa"), "expected an HPA's metrics, found nothing")
 
-
-def as_variables(variables: list[EnvFields] | None) -> tuple[EnvVar, ...]:
-    """Variables; one that has its value from elsewhere is empty."""
-    return tuple(EnvVar(name=each.name, value=each.value or "") for each in variables or ())
-
-
-def place_of_trigger(source: KubernetesObject, path: _Path, trigger: TriggerFields | None) -> Place | None:
-    """Where a trigger of an HPA stands; None without one."""
-    return None if trigger is None or trigger.hpa is None else source.locate(path)
-
-
-def devices_of(resources: ResourcesFields | None) -> dict[str, int]:
-    """The devices that a container asks for; a limit counts before a request."""
-    return {} if resources is None else count_devices(resources.limits, resources.requests)
-
-
-# --- was reconciler/resources/llmaz/runtimes.py:
-# `inference.llmaz.io/v1alpha1` BackendRuntime: an engine's image and the ways to start it.
 
 _CONFIGS = "recommendedConfigs"
 _PLACEHOLDER = re.compile(r"\{\{-?\s*(.{0,64}?)\s*-?\}\}", re.DOTALL)
@@ -170,53 +140,72 @@ _NOTES = {
 }
 
 
-class _RecommendedConfigFields(Shape):
+class RecommendedConfig(Shape):
+    """One way to start a backend, by name."""
+
     name: str
     args: list[str] | None = None
-    resources: ResourcesFields | None = None
+    resources: ContainerResources | None = None
     shared_memory_size: Written | None = None
-    scale_trigger: TriggerFields | None = None
+    scale_trigger: ScaleTrigger | None = None
 
 
-class _RuntimeSpec(Shape):
-    """Lifecycle and probes stay unvalidated: nothing decides by them."""
+class BackendConfig(Shape):
+    """How a Playground's backend is run: `args` follow those of the recommended config, the rest replaces it."""
+
+    backend_name: str | None = None
+    version: str | None = None
+    config_name: str | None = None
+    args: list[str] | None = None
+    envs: list[EnvVar] | None = None
+    resources: ContainerResources | None = None
+    shared_memory_size: Written | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its BackendRuntime."""
+        return self.backend_name or "vllm"
+
+
+class RuntimeSpec(Shape):
+    """BackendRuntimeSpec. Lifecycle and probes stay unvalidated: they decide nothing."""
 
     image: str
     version: str
     command: list[str] | None = None
-    envs: list[EnvFields] | None = None
+    envs: list[EnvVar] | None = None
     lifecycle: object = None
     liveness_probe: object = None
     readiness_probe: object = None
     startup_probe: object = None
-    configs: Annotated[list[_RecommendedConfigFields] | None, Field(alias=_CONFIGS)] = None
+    configs: Annotated[list[RecommendedConfig] | None, Field(alias=_CONFIGS)] = None
 
-    @property
-    def ignored(self) -> tuple[str, ...]:
-        """The fields that are written and that nothing decides by."""
-        written = {
-            "lifecycle": self.lifecycle,
-            "livenessProbe": self.liveness_probe,
-            "readinessProbe": self.readiness_probe,
-            "startupProbe": self.startup_probe,
-        }
-        return tuple(name for name, value in written.items() if value is not None)
+
+class BackendRuntime(Record[RuntimeSpec]):
+    """An inference engine and how it is started; of the whole cluster."""
+
+    __slots__ = ()
+
+    def find_config(self, name: str) -> RecommendedConfig | None:
+        """The recommended config of that name."""
+        return next((config for config in self.spec.configs or () if config.name == name), None)
+
+    def place_of_trigger(self, name: str) -> Place | None:
+        """Where the trigger of a recommended config stands; None without one."""
+        for index, config in enumerate(self.spec.configs or ()):
+            if config.name == name:
+                return self.place_of(_CONFIGS, index, "scaleTrigger") if config.scale_trigger else None
+        return None
 
 
 def read_runtime(source: KubernetesObject) -> Iterator[Piece]:
-    """The runtime, or the broken resource, and all that must be said about it."""
+    """The runtime, or the broken resource, and all findings."""
     yield from read_resource(
-        source,
-        _RuntimeSpec,
-        named=(),
-        braced=(_CONFIGS,),
-        check=_check,
-        build=_build,
-        notes=_NOTES,
+        source, RuntimeSpec, BackendRuntime, named=(), braced=(_CONFIGS,), check=_check, notes=_NOTES
     )
 
 
-def _check(source: KubernetesObject, spec: _RuntimeSpec) -> Iterator[Finding]:
+def _check(source: KubernetesObject, spec: RuntimeSpec) -> Iterator[Finding]:
     seen: set[str] = set()
     for index, config in enumerate(spec.configs or ()):
         path = ("spec", _CONFIGS, index)
@@ -234,63 +223,3 @@ def _check_placeholders(source: KubernetesObject, path: tuple[str | int, ...], a
         if name not in _PLACEHOLDERS:
             message = f"expected {join_words(_PLACEHOLDERS)} in braces, got {quote(name)}: no pod could be built"
             yield source.complain(path, message, Severity.WARNING)
-
-
-def _build(source: KubernetesObject, spec: _RuntimeSpec) -> Iterator[Piece]:
-    yield BackendRuntime(
-        key=source.key,
-        place=source.place,
-        image=spec.image,
-        version=spec.version,
-        command=tuple(spec.command or ()),
-        envs=as_variables(spec.envs),
-        recommended=tuple(_as_config(source, index, config) for index, config in enumerate(spec.configs or ())),
-        ignored=spec.ignored,
-    )
-
-
-def _as_config(source: KubernetesObject, index: int, config: _RecommendedConfigFields) -> RecommendedConfig:
-    path = ("spec", _CONFIGS, index)
-    return RecommendedConfig(
-        name=config.name,
-        args=tuple(config.args or ()),
-        devices=devices_of(config.resources),
-        trigger_place=place_of_trigger(source, (*path, "scaleTrigger"), config.scale_trigger),
-    )
-
-
-# --- was reconciler/resources/llmaz/launching.py:
-# What a Playground's pods run: the backend's engine, its arguments and the model it serves.
-
-DEFAULT_CONFIG, SPECULATIVE_CONFIG = "default", "speculative-decoding"
-ENGINES: Mapping[str, str] = {"vllm": "vllm", "sglang": "sglang", "tgi": "tgi", "tensorrt-llm": "trtllm"}
-"""The backends that llmaz brings along whose engines are known."""
-
-
-def find_config(runtime: BackendRuntime, claim: ModelClaim, config_name: str = "") -> RecommendedConfig | None:
-    """The recommended config that is used: the one named, else what the claim's models call for."""
-    return runtime.find_config(config_name or (SPECULATIVE_CONFIG if claim.is_speculative else DEFAULT_CONFIG))
-
-
-def run_backend(
-    workload: Workload, claim: ModelClaim, backend: BackendConfig, runtime: BackendRuntime | None
-) -> Workload:
-    """The scale target with what its pods run; without the backend's runtime only what the Playground says of it.
-
-    A Playground's arguments follow those of the recommended config; its resources replace them by name. The model
-    is served under the OpenModel's name.
-    """
-    config = find_config(runtime, claim, backend.config_name) if runtime is not None else None
-    args = (*(config.args if config else ()), *backend.args)
-    variables = {each.name: each.value for each in (*(runtime.envs if runtime else ()), *backend.envs)}
-    engine = ENGINES.get(backend.backend_name, "")
-    if runtime is not None:
-        engine = tell_engine(runtime.image, (*runtime.command, *args)) or engine
-    return replace(
-        workload,
-        devices={**(config.devices if config else {}), **backend.devices},
-        served_names=(claim.main.name,),
-        engine=engine,
-        launch=read_launch(engine, args, variables),
-        template_labels={MODEL_LABEL: claim.main.name},
-    )

@@ -2,207 +2,25 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.inventory import Accelerator, Catalog
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.kubernetes.fields import Time, read_quantity
 from reconciler.resources.kubernetes.pods import is_device_resource
-from reconciler.resources.objects import KubernetesObject, Piece, read_resource
+from reconciler.resources.objects import KubernetesObject, Piece, Record, read_resource
 from reconciler.resources.validation import Shape
 from reconciler.resources.variants import Flavor, RankedFlavor
-
-# --- was reconciler/domain/declared/llmaz.py:
-# What llmaz declares: models with the flavors they may run on, what serves them, and how backends are started.
-# `place` is where a noun stands; of a resource it is the object's first line. The replicas of a Playground or Service
-# are those of the workload with the same key.
 
 DEFAULT_BACKEND = "vllm"
 MODEL_LABEL = "llmaz.io/model-name"
 FAMILY_LABEL = "llmaz.io/model-family-name"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenModel:
-    """A model and its flavors, the preferred one first; of the whole cluster, so its key has no namespace."""
-
-    key: ResourceKey
-    place: Place
-    family_name: str
-    protocol: str = ""
-    """Of the address that its weights come from, in lower case; empty where a hub has them."""
-    flavors: tuple[Flavor, ...] = ()
-
-    def find_flavor(self, name: str) -> Flavor | None:
-        """The flavor of that name, as llmaz finds it: the first."""
-        return next((flavor for flavor in self.flavors if flavor.name == name), None)
-
-
-class ModelRole(StrEnum):
-    """What a model does beside another: drafts are for speculative decoding."""
-
-    MAIN = "main"
-    DRAFT = "draft"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRef:
-    """A claimed model by its name."""
-
-    name: str
-    role: ModelRole = ModelRole.MAIN
-    place: Place
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelClaim:
-    """The models that are served together, at least one, and the flavors wanted, all of the model's when none is named.
-
-    `field` is the claim's own, under which `inferenceFlavors` stands: `spec.modelClaim` or `spec.modelClaims`.
-    """
-
-    models: tuple[ModelRef, ...]
-    flavor_names: tuple[str, ...] = ()
-    field: tuple[str, ...] = ("spec", "modelClaim")
-    place: Place
-    flavors_place: Place | None = None
-
-    @property
-    def main(self) -> ModelRef:
-        """The model whose flavors and name count: the first with the role main."""
-        return next((model for model in self.models if model.role is ModelRole.MAIN), self.models[0])
-
-    @property
-    def is_speculative(self) -> bool:
-        """Whether a draft model runs beside the main one."""
-        return any(model.role is ModelRole.DRAFT for model in self.models)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvVar:
-    """A variable of the backend; empty where its value comes from elsewhere."""
-
-    name: str
-    value: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackendConfig:
-    """How a Playground's backend is run: `args` follow those of the recommended config, the rest replaces it."""
-
-    backend_name: str = DEFAULT_BACKEND
-    version: str = ""
-    config_name: str = ""
-    args: tuple[str, ...] = ()
-    envs: tuple[EnvVar, ...] = ()
-    devices: Mapping[str, int] = field(default_factory=dict)
-    place: Place | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElasticConfig:
-    """Bounds of the replicas; without a trigger nobody moves them but us."""
-
-    min_replicas: int = 1
-    max_replicas: int
-    trigger_place: Place | None = None
-    """Where what makes llmaz create a HorizontalPodAutoscaler stands, which then owns the replicas."""
-    place: Place
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Playground:
-    """A model served by a backend of llmaz's, one pod a replica."""
-
-    key: ResourceKey
-    place: Place
-    claim: ModelClaim
-    replicas: int = 1
-    backend: BackendConfig = field(default_factory=BackendConfig)
-    elastic: ElasticConfig | None = None
-    skips_loader: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferenceService:
-    """`inference.llmaz.io` Service: models served by pods of one's own, `size` of them in the group of a replica."""
-
-    key: ResourceKey
-    place: Place
-    claim: ModelClaim
-    replicas: int = 1
-    size: int = 1
-    skips_loader: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecommendedConfig:
-    """One way to start a backend, by name."""
-
-    name: str
-    args: tuple[str, ...] = ()
-    devices: Mapping[str, int] = field(default_factory=dict)
-    trigger_place: Place | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackendRuntime:
-    """An inference engine and how it is started; of the whole cluster.
-
-    `ignored` are the written fields by which nothing is decided: the lifecycle and the probes.
-    """
-
-    key: ResourceKey
-    place: Place
-    image: str
-    version: str
-    command: tuple[str, ...] = ()
-    envs: tuple[EnvVar, ...] = ()
-    recommended: tuple[RecommendedConfig, ...] = ()
-    ignored: tuple[str, ...] = ()
-
-    def find_config(self, name: str) -> RecommendedConfig | None:
-        """The recommended config of that name."""
-        return next((config for config in self.recommended if config.name == name), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GlobalConfig:
-    """llmaz's own settings: which scheduler its pods get, empty for the cluster's default."""
-
-    cluster: str
-    place: Place
-    scheduler_name: str = ""
-
-
-Serving = Playground | InferenceService
-"""What serves a model: both claim models and have replicas."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Llmaz:
-    """All that llmaz declares in the commit."""
-
-    models: tuple[OpenModel, ...] = ()
-    playgrounds: tuple[Playground, ...] = ()
-    services: tuple[InferenceService, ...] = ()
-    runtimes: tuple[BackendRuntime, ...] = ()
-    configs: tuple[GlobalConfig, ...] = ()
-
-    @property
-    def servings(self) -> tuple[Serving, ...]:
-        """Playgrounds, then Services."""
-        return (*self.playgrounds, *self.services)
-
-
-# --- was reconciler/resources/llmaz/fields.py:
-# Field types that llmaz's resources share, and the rule for their names.
 
 SKIP_LOADER = "llmaz.io/skip-model-loader"
 MAX_INT32 = 2**31 - 1
@@ -249,14 +67,6 @@ def check_name(source: KubernetesObject) -> Iterator[Finding]:
         yield source.complain(("metadata", "name"), f"{message}, got {quote(source.name)} (llmaz writes -- for a dot)")
 
 
-def skips_loader(source: KubernetesObject) -> bool:
-    """Whether the weights are not fetched by llmaz."""
-    return source.annotations.get(SKIP_LOADER) == "true"
-
-
-# --- was reconciler/resources/llmaz/models.py:
-# `llmaz.io/v1alpha1` OpenModel: where a model's weights come from and which flavors may serve it.
-
 _PROTOCOLS = ("oss", "s3", "gcs", "ollama", "host")
 _ADDRESSES: Mapping[str, tuple[re.Pattern[str], str]] = {
     "oss": (re.compile(r"[^.]+\.[^/]+/.+", re.DOTALL), "oss://BUCKET.ENDPOINT/PATH"),
@@ -281,7 +91,7 @@ class _Hub(Shape):
     ignore_patterns: list[str] | None = None
 
 
-class _ModelSourceFields(Shape):
+class _ModelSource(Shape):
     hub: Annotated[_Hub | None, Field(alias="modelHub")] = None
     uri: str | None = None
 
@@ -297,29 +107,52 @@ class _InferenceConfig(Shape):
     flavors: Annotated[list[_Flavor], Field(max_length=8)] | None = None
 
 
-class OpenModelFields(Shape):
+class OpenModelSpec(Shape):
     """ModelSpec of an OpenModel."""
 
     family_name: str
-    source: _ModelSourceFields
+    source: _ModelSource
     inference_config: _InferenceConfig | None = None
     owned_by: str = "llmaz"
     created_at: Time | None = None
 
 
+class OpenModel(Record[OpenModelSpec]):
+    """A model and its flavors, the preferred one first; of the whole cluster, so its key has no namespace."""
+
+    __slots__ = ()
+
+    @property
+    def protocol(self) -> str:
+        """Of the address that its weights come from, in lower case; empty where a hub has them."""
+        origin = self.spec.source
+        return "" if origin.hub else (origin.uri or "").partition("://")[0].lower()
+
+    @property
+    def flavors(self) -> tuple[Flavor, ...]:
+        """The accelerators that a replica may run on."""
+        return tuple(
+            Flavor(
+                name=each.name,
+                devices=count_devices(each.limits),
+                node_selector=each.node_selector or {},
+                params=each.params or {},
+                place=self.source.locate((*_FLAVORS, index)),
+            )
+            for index, each in enumerate(_flavors_of(self.spec))
+        )
+
+    def find_flavor(self, name: str) -> Flavor | None:
+        """The flavor of that name, as llmaz finds it: the first."""
+        return next((flavor for flavor in self.flavors if flavor.name == name), None)
+
+
 def read_model(source: KubernetesObject) -> Iterator[Piece]:
-    """The model, or the broken resource, and all that must be said about it."""
-    yield from read_resource(
-        source,
-        OpenModelFields,
-        named=("inferenceConfig",),
-        check=_check,
-        build=_build,
-        notes=_NOTES,
-    )
+    """The model, or the broken resource, and all findings."""
+    yield from read_resource(source, OpenModelSpec, OpenModel, named=("inferenceConfig",), check=_check, notes=_NOTES)
 
 
-def _check(source: KubernetesObject, spec: OpenModelFields) -> Iterator[Finding]:
+def _check(source: KubernetesObject, spec: OpenModelSpec) -> Iterator[Finding]:
     yield from check_name(source)
     if not _LABEL_VALUE.fullmatch(spec.family_name):
         message = "expected at most 63 letters, digits, -, _ and ., as it becomes the label llmaz.io/model-family-name"
@@ -375,32 +208,9 @@ def _check_flavors(source: KubernetesObject, flavors: list[_Flavor]) -> Iterator
         seen.add(flavor.name)
 
 
-def _flavors_of(spec: OpenModelFields) -> list[_Flavor]:
+def _flavors_of(spec: OpenModelSpec) -> list[_Flavor]:
     return (spec.inference_config.flavors if spec.inference_config else None) or []
 
-
-def _build(source: KubernetesObject, spec: OpenModelFields) -> Iterator[Piece]:
-    yield OpenModel(
-        key=source.key,
-        place=source.place,
-        family_name=spec.family_name,
-        protocol="" if spec.source.hub else (spec.source.uri or "").partition("://")[0].lower(),
-        flavors=tuple(_as_flavor(source, index, flavor) for index, flavor in enumerate(_flavors_of(spec))),
-    )
-
-
-def _as_flavor(source: KubernetesObject, index: int, flavor: _Flavor) -> Flavor:
-    return Flavor(
-        name=flavor.name,
-        devices=count_devices(flavor.limits),
-        node_selector=flavor.node_selector or {},
-        params=flavor.params or {},
-        place=source.locate((*_FLAVORS, index)),
-    )
-
-
-# --- was reconciler/resources/llmaz/flavors.py:
-# What claims and flavors mean: which flavors a replica may run on, in which order, on which accelerators.
 
 # Where clouds and node discovery say what a node is, in the order they are looked at; other labels follow.
 _NODE_KEYS = (
@@ -419,18 +229,14 @@ class Spelling:
     source: str
 
 
-def rank_flavors(claim: ModelClaim, model: OpenModel | None) -> tuple[RankedFlavor, ...]:
-    """The flavors of a claim in its order, else all of the main model's in the model's; drafts have no say."""
-    if claim.flavor_names:
-        names = tuple(dict.fromkeys(claim.flavor_names))
-        return tuple(
-            RankedFlavor(name=name, rank=rank, flavor=model.find_flavor(name) if model is not None else None)
-            for rank, name in enumerate(names)
-        )
-    firsts: dict[str, Flavor] = {}
-    for flavor in model.flavors if model is not None else ():
-        firsts.setdefault(flavor.name, flavor)
-    return tuple(RankedFlavor(name=name, rank=rank, flavor=each) for rank, (name, each) in enumerate(firsts.items()))
+def rank_flavors(names: Sequence[str] | None, model: OpenModel | None) -> tuple[RankedFlavor, ...]:
+    """The flavors that a claim names in its order, else all of the main model's in the model's; drafts do not count."""
+    flavors = {flavor.name: flavor for flavor in reversed(model.flavors)} if model is not None else {}
+    own = [flavor.name for flavor in model.flavors] if model is not None else []
+    return tuple(
+        RankedFlavor(name=name, rank=rank, flavor=flavors.get(name))
+        for rank, name in enumerate(dict.fromkeys(names or own))
+    )
 
 
 def list_spellings(flavor: Flavor) -> Iterator[Spelling]:

@@ -9,27 +9,23 @@ from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.manifests.wording import escape, join_words, quote, suggest
 from reconciler.resources.kubernetes.engines import read_flags
-from reconciler.resources.llmaz.backends import DEFAULT_CONFIG, SPECULATIVE_CONFIG, find_config, run_backend
-from reconciler.resources.llmaz.models import (
-    FAMILY_LABEL,
-    SKIP_LOADER,
-    BackendRuntime,
-    GlobalConfig,
-    InferenceService,
-    Llmaz,
-    OpenModel,
-    Playground,
-    Serving,
-    place_on,
-    rank_flavors,
-)
+from reconciler.resources.llmaz.backends import BackendConfig, BackendRuntime
+from reconciler.resources.llmaz.models import FAMILY_LABEL, SKIP_LOADER, OpenModel, place_on, rank_flavors
+from reconciler.resources.llmaz.servings import GlobalConfig, Serving, config_for, run_backend
 from reconciler.resources.objects import report_duplicate, split_duplicates
 from reconciler.resources.variants import RankedFlavor
 
-# --- was reconciler/resources/llmaz/served_models.py:
-# Playgrounds and Services joined with the models, runtimes and settings that they mean: what a variant is made of.
-
 SCHEDULER = "inftyai-scheduler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Llmaz:
+    """All that llmaz declares in the commit; Playgrounds stand before Services."""
+
+    models: tuple[OpenModel, ...] = ()
+    servings: tuple[Serving, ...] = ()
+    runtimes: tuple[BackendRuntime, ...] = ()
+    configs: tuple[GlobalConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +40,9 @@ class ServedModel:
     serving: Serving
     workload: Workload
     model: OpenModel | None
-    runtime: BackendRuntime | None
     flavors: tuple[RankedFlavor, ...]
     is_placed: bool | None
     hold: Hold | None = None
-
-    @property
-    def pods(self) -> int:
-        """How many pods a replica has."""
-        return _pods_of(self.serving)
 
     @property
     def model_name(self) -> str:
@@ -90,9 +80,8 @@ class Shelf:
 
     def find_runtime(self, serving: Serving) -> BackendRuntime | None:
         """The backend of a Playground, when Git has it."""
-        if not isinstance(serving, Playground):
-            return None
-        return self.runtimes.get((serving.key.cluster, serving.backend.backend_name))
+        backend = serving.backend
+        return self.runtimes.get((serving.key.cluster, backend.name)) if backend is not None else None
 
     def is_placed(self, cluster: str) -> bool | None:
         """Whether pods go to the scheduler that knows flavors; None when nothing in Git says so."""
@@ -111,40 +100,28 @@ def join_served_models(
 
 
 def _join(serving: Serving, workload: Workload, shelf: Shelf) -> ServedModel:
-    model, runtime = shelf.find_model(serving), shelf.find_runtime(serving)
-    flavors = rank_flavors(serving.claim, model)
+    model = shelf.find_model(serving)
+    flavors = rank_flavors(serving.claim.flavor_names, model)
+    workload = replace(
+        workload,
+        replicas=serving.replicas,
+        becomes=replace(workload.key, kind="LeaderWorkerSet"),
+    )
+    if serving.backend is not None:
+        workload = run_backend(workload, serving, shelf.find_runtime(serving))
+    if model is not None:
+        labels = {**workload.template_labels, FAMILY_LABEL: model.spec.family_name}
+        workload = replace(workload, template_labels=labels)
+    if flavors and flavors[0].flavor is not None:
+        workload = place_on(workload, flavors[0].flavor, serving.pods)
     return ServedModel(
         serving=serving,
-        workload=_complete(serving, workload, model, runtime, flavors),
+        workload=workload,
         model=model,
-        runtime=runtime,
         flavors=flavors,
         is_placed=shelf.is_placed(serving.key.cluster),
         hold=_find_hold(serving, model, flavors, shelf),
     )
-
-
-def _complete(
-    serving: Serving,
-    workload: Workload,
-    model: OpenModel | None,
-    runtime: BackendRuntime | None,
-    flavors: tuple[RankedFlavor, ...],
-) -> Workload:
-    workload = replace(workload, replicas=serving.replicas, becomes=replace(workload.key, kind="LeaderWorkerSet"))
-    if isinstance(serving, Playground):
-        workload = run_backend(workload, serving.claim, serving.backend, runtime)
-    if model is not None:
-        labels = {**workload.template_labels, FAMILY_LABEL: model.family_name}
-        workload = replace(workload, template_labels=labels)
-    first = flavors[0].flavor if flavors else None
-    if first is None:
-        return workload
-    return place_on(workload, first, _pods_of(serving))
-
-
-def _pods_of(serving: Serving) -> int:
-    return 1 if isinstance(serving, Playground) else serving.size
 
 
 def _find_hold(
@@ -170,31 +147,26 @@ def find_owners(llmaz: Llmaz) -> Iterator[ReplicaOwner]:
     The backend's is the one of the config that the claim's models call for, whatever config is named.
     """
     shelf = Shelf.of(llmaz, ())
-    for playground in llmaz.playgrounds:
-        place = _find_trigger(playground, shelf.find_runtime(playground))
+    for serving in llmaz.servings:
+        place = _find_trigger(serving, shelf.find_runtime(serving))
         if place is not None:
             yield ReplicaOwner(
-                cluster=playground.key.cluster,
-                namespace=playground.key.namespace,
-                owner=f"the HorizontalPodAutoscaler that llmaz makes of scaleTrigger for {playground.key.name}",
-                target_kind=playground.key.kind,
-                target_name=playground.key.name,
+                cluster=serving.key.cluster,
+                namespace=serving.key.namespace,
+                owner=f"the HorizontalPodAutoscaler that llmaz makes of scaleTrigger for {serving.key.name}",
+                target_kind=serving.key.kind,
+                target_name=serving.key.name,
                 place=place,
             )
 
 
-def _find_trigger(playground: Playground, runtime: BackendRuntime | None) -> Place | None:
-    if playground.elastic is None:
+def _find_trigger(serving: Serving, runtime: BackendRuntime | None) -> Place | None:
+    if serving.elastic is None:
         return None
-    if playground.elastic.trigger_place is not None:
-        return playground.elastic.trigger_place
-    name = SPECULATIVE_CONFIG if playground.claim.is_speculative else DEFAULT_CONFIG
-    config = runtime.find_config(name) if runtime is not None else None
-    return config.trigger_place if config is not None else None
+    if serving.elastic.scale_trigger is not None:
+        return serving.place_of("elasticConfig", "scaleTrigger")
+    return runtime.place_of_trigger(config_for(serving.claim)) if runtime is not None else None
 
-
-# --- was reconciler/resources/llmaz/traps.py:
-# What llmaz lets pass and nobody wants: claims, flavors, backends and scheduler beside each other, all as warnings.
 
 _UNLOADED = ("s3", "gcs")
 _TENSOR_PARALLEL = ("tensor-parallel-size", "tp", "tp-size")
@@ -215,23 +187,23 @@ def find_traps(llmaz: Llmaz, broken: tuple[BrokenResource, ...]) -> Iterator[Fin
         else:
             yield from _check_flavors(serving, model)
             yield from _check_loader(serving, model)
-        if isinstance(serving, Playground):
-            yield from _check_backend(serving, shelf)
+        if serving.backend is not None:
+            yield from _check_backend(serving, serving.backend, shelf)
     yield from _check_scheduler(llmaz, shelf)
 
 
 def _report_absent(serving: Serving, shelf: Shelf) -> Finding:
-    ref = serving.claim.main
-    hint = suggest(ref.name, (name for cluster, name in shelf.models if cluster == serving.key.cluster))
-    words = f"OpenModel {escape(ref.name)} is not in Git"
+    name = serving.claim.main.name
+    hint = suggest(name, (each for cluster, each in shelf.models if cluster == serving.key.cluster))
+    words = f"OpenModel {escape(name)} is not in Git"
     if hint:
-        return Finding(place=ref.place, severity=Severity.ERROR, message=words + hint)
-    return _warn(ref.place, f"{words}: nothing can be decided")
+        return Finding(place=serving.main_place, severity=Severity.ERROR, message=words + hint)
+    return _warn(serving.main_place, f"{words}: nothing can be decided")
 
 
 def _check_flavors(serving: Serving, model: OpenModel) -> Iterator[Finding]:
-    ranked = rank_flavors(serving.claim, model)
-    place = serving.claim.flavors_place or serving.claim.place
+    ranked = rank_flavors(serving.claim.flavor_names, model)
+    place = serving.flavors_place
     known = join_words([quote(flavor.name) for flavor in model.flavors]) or "none"
     for each in ranked:
         if each.flavor is None:
@@ -261,31 +233,30 @@ def _check_loader(serving: Serving, model: OpenModel) -> Iterator[Finding]:
             f"the weights are at {model.protocol}://, which llmaz's loader cannot read: annotate {SKIP_LOADER} "
             '"true" and let the backend read them'
         )
-        yield _warn(serving.claim.place, message)
+        yield _warn(serving.claim_place, message)
 
 
-def _check_backend(playground: Playground, shelf: Shelf) -> Iterator[Finding]:
-    backend, runtime = playground.backend, shelf.find_runtime(playground)
-    place = backend.place or playground.claim.place
-    config = find_config(runtime, playground.claim, backend.config_name) if runtime is not None else None
+def _check_backend(serving: Serving, backend: BackendConfig, shelf: Shelf) -> Iterator[Finding]:
+    place, runtime = serving.backend_place, shelf.find_runtime(serving)
+    config = runtime.find_config(backend.config_name or config_for(serving.claim)) if runtime is not None else None
     if runtime is not None and config is None and backend.config_name:
-        known = join_words([quote(each.name) for each in runtime.recommended]) or "none"
+        known = join_words([quote(each.name) for each in runtime.spec.configs or ()]) or "none"
         message = f"BackendRuntime {escape(runtime.key.name)} has no config {quote(backend.config_name)}, but {known}"
         yield _warn(place, message)
-    args = (*(config.args if config else ()), *backend.args)
+    args = (*((config.args if config else None) or ()), *(backend.args or ()))
     flags = read_flags(args)
-    if backend.backend_name == "sglang" and "enable-metrics" not in flags:
+    if backend.name == "sglang" and "enable-metrics" not in flags:
         yield _warn(place, "sglang serves no metrics without --enable-metrics: add it to args, or its load is unknown")
-    elif backend.backend_name in _UNMEASURED:
-        yield _warn(place, f"{backend.backend_name} {_UNMEASURED[backend.backend_name]}: its load is unknown")
-    yield from _check_parallelism(playground, shelf.find_model(playground), flags, place)
+    elif backend.name in _UNMEASURED:
+        yield _warn(place, f"{backend.name} {_UNMEASURED[backend.name]}: its load is unknown")
+    yield from _check_parallelism(serving, shelf.find_model(serving), flags, place)
 
 
 def _check_parallelism(
-    playground: Playground, model: OpenModel | None, flags: Mapping[str, str], place: Place
+    serving: Serving, model: OpenModel | None, flags: Mapping[str, str], place: Place
 ) -> Iterator[Finding]:
     """llmaz derives no argument from a flavor, so both must be written alike."""
-    ranked = rank_flavors(playground.claim, model)
+    ranked = rank_flavors(serving.claim.flavor_names, model)
     devices = sum(ranked[0].flavor.devices.values()) if ranked and ranked[0].flavor else 0
     written = next((flags[name] for name in _TENSOR_PARALLEL if name in flags), "")
     if devices and written.isascii() and written.isdigit() and len(written) < 6 and int(written) > devices:
@@ -308,9 +279,6 @@ def _warn(place: Place, message: str) -> Finding:
     return Finding(place=place, severity=Severity.WARNING, message=message)
 
 
-# --- was reconciler/resources/llmaz/folding.py:
-# From the pieces of single files to all that llmaz declares.
-
 Kind = TypeVar("Kind")
 
 
@@ -329,13 +297,12 @@ def fold_llmaz(pieces: Sequence[object], broken: Sequence[BrokenResource]) -> Fo
     """Fold the pieces of all files; `broken` are the resources and scale targets that cannot be used already."""
     models, broken_models = split_duplicates(_pick(pieces, OpenModel))
     runtimes, broken_runtimes = split_duplicates(_pick(pieces, BackendRuntime))
-    playgrounds, services = _pick(pieces, Playground), _pick(pieces, InferenceService)
+    servings = sorted(_pick(pieces, Serving), key=lambda serving: serving.key.kind)
     doubled = [*broken_models, *broken_runtimes]
     unusable = {each.key for each in broken}
     declared = Llmaz(
         models=tuple(models),
-        playgrounds=tuple(each for each in playgrounds if each.key not in unusable),
-        services=tuple(each for each in services if each.key not in unusable),
+        servings=tuple(each for each in servings if each.key not in unusable),
         runtimes=tuple(runtimes),
         configs=tuple(_pick(pieces, GlobalConfig)),
     )
@@ -344,7 +311,7 @@ def fold_llmaz(pieces: Sequence[object], broken: Sequence[BrokenResource]) -> Fo
         owners=tuple(find_owners(declared)),
         broken=tuple(doubled),
         findings=(*map(report_duplicate, doubled), *find_traps(declared, (*broken, *doubled))),
-        targets=frozenset([*(each.key for each in playgrounds), *(each.key for each in services)]),
+        targets=frozenset(each.key for each in servings),
     )
 
 

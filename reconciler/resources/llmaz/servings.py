@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -11,41 +11,20 @@ from reconciler.domain.identity import Finding, Place, Severity, finding_of
 from reconciler.domain.workloads import Workload
 from reconciler.errors import InputError
 from reconciler.manifests.wording import quote
+from reconciler.resources.kubernetes.engines import read_launch, tell_engine
 from reconciler.resources.kubernetes.fields import IntOrString, parse_embedded
 from reconciler.resources.kubernetes.pods import TemplateFields, find_unknown, mapping_at, read_scale_target
 from reconciler.resources.kubernetes.scale_targets import split_group
 from reconciler.resources.llmaz.backends import (
-    EnvFields,
-    ResourcesFields,
-    TriggerFields,
-    as_variables,
+    BackendConfig,
+    BackendRuntime,
+    ScaleTrigger,
     check_resources,
     check_trigger,
-    devices_of,
-    place_of_trigger,
-    run_backend,
 )
-from reconciler.resources.llmaz.models import (
-    DEFAULT_BACKEND,
-    MAX_INT32,
-    MODEL_LABEL,
-    BackendConfig,
-    ElasticConfig,
-    GlobalConfig,
-    InferenceService,
-    ModelClaim,
-    ModelRef,
-    ModelRole,
-    Playground,
-    Written,
-    check_name,
-    skips_loader,
-)
-from reconciler.resources.objects import KubernetesObject, Piece, read_resource
+from reconciler.resources.llmaz.models import MAX_INT32, MODEL_LABEL, SKIP_LOADER, check_name
+from reconciler.resources.objects import KubernetesObject, Piece, Record, read_resource
 from reconciler.resources.validation import LooseShape, Shape, validate
-
-# --- was reconciler/resources/llmaz/claims.py:
-# Claims: which models a Playground or Service serves, and in which flavors.
 
 CLAIM, CLAIMS = ("spec", "modelClaim"), ("spec", "modelClaims")
 NOTES = dict.fromkeys(
@@ -61,7 +40,9 @@ class SingleClaim(Shape):
     inference_flavors: list[str] | None = None
 
 
-class _ClaimedModelFields(Shape):
+class ClaimedModel(Shape):
+    """A claimed model by its name; drafts are for speculative decoding."""
+
     name: str
     role: Literal["main", "draft"] = "main"
 
@@ -69,37 +50,30 @@ class _ClaimedModelFields(Shape):
 class SeveralClaims(Shape):
     """`modelClaims`: models with their roles."""
 
-    models: Annotated[list[_ClaimedModelFields], Field(min_length=1)]
+    models: Annotated[list[ClaimedModel], Field(min_length=1)]
     inference_flavors: list[str] | None = None
 
 
-def as_claim(source: KubernetesObject, claim: SingleClaim) -> ModelClaim:
-    """A claim of one model, which is the main one."""
-    return ModelClaim(
-        models=(ModelRef(name=claim.model_name, place=source.locate((*CLAIM, "modelName"))),),
-        flavor_names=tuple(claim.inference_flavors or ()),
-        field=CLAIM,
-        place=source.locate(CLAIM),
-        flavors_place=_locate_flavors(source, CLAIM, claim.inference_flavors),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelClaim:
+    """The models that are served together, at least one, and the flavors wanted, all of the model's when none is named.
 
+    `field` is the claim's own, under which `inferenceFlavors` stands.
+    """
 
-def as_claims(source: KubernetesObject, claims: SeveralClaims) -> ModelClaim:
-    """A claim of several models."""
-    return ModelClaim(
-        models=tuple(
-            ModelRef(name=model.name, role=ModelRole(model.role), place=source.locate((*CLAIMS, "models", index)))
-            for index, model in enumerate(claims.models)
-        ),
-        flavor_names=tuple(claims.inference_flavors or ()),
-        field=CLAIMS,
-        place=source.locate(CLAIMS),
-        flavors_place=_locate_flavors(source, CLAIMS, claims.inference_flavors),
-    )
+    field: str
+    models: Sequence[ClaimedModel]
+    flavor_names: Sequence[str] | None
 
+    @property
+    def main(self) -> ClaimedModel:
+        """The model whose flavors and name count: the first with the role main."""
+        return next((model for model in self.models if model.role == "main"), self.models[0])
 
-def _locate_flavors(source: KubernetesObject, path: tuple[str, ...], names: Sequence[str] | None) -> Place | None:
-    return source.locate((*path, "inferenceFlavors")) if names is not None else None
+    @property
+    def is_speculative(self) -> bool:
+        """Whether a draft model runs with the main one."""
+        return any(model.role == "draft" for model in self.models)
 
 
 def check_roles(source: KubernetesObject, claims: SeveralClaims, *, is_strict: bool) -> Iterator[Finding]:
@@ -139,9 +113,6 @@ def _count(roles: Counter[str]) -> str:
     return " and ".join(f"{roles[role]} {role}" for role in ("main", "draft") if roles[role])
 
 
-# --- was reconciler/resources/llmaz/playgrounds.py:
-# `inference.llmaz.io/v1alpha1` Playground: a model served by one of llmaz's backends.
-
 _BACKEND, _ELASTIC = ("spec", "backendRuntimeConfig"), ("spec", "elasticConfig")
 _NOTES = {
     **NOTES,
@@ -150,34 +121,28 @@ _NOTES = {
 }
 
 
-class _Backend(Shape):
-    backend_name: str | None = None
-    version: str | None = None
-    config_name: str | None = None
-    args: list[str] | None = None
-    envs: list[EnvFields] | None = None
-    resources: ResourcesFields | None = None
-    shared_memory_size: Written | None = None
+class ElasticConfig(Shape):
+    """Bounds of the replicas; without a trigger only we change them."""
 
-
-class _Elastic(Shape):
     min_replicas: Annotated[int, Field(ge=1, le=MAX_INT32)] = 1
     max_replicas: Annotated[int, Field(ge=1, le=MAX_INT32)]
-    scale_trigger: TriggerFields | None = None
+    scale_trigger: ScaleTrigger | None = None
 
 
-class _PlaygroundSpec(Shape):
+class PlaygroundSpec(Shape):
+    """PlaygroundSpec, without its replicas."""
+
     model_claim: SingleClaim | None = None
     model_claims: SeveralClaims | None = None
-    backend_runtime_config: _Backend | None = None
-    elastic_config: _Elastic | None = None
+    backend_runtime_config: BackendConfig | None = None
+    elastic_config: ElasticConfig | None = None
 
 
 def read_playground(source: KubernetesObject) -> Iterator[Piece]:
-    """The Playground with its scale target, or the broken resource, and all that must be said about it."""
+    """The Playground with its scale target, or the broken resource, and all findings."""
     yield from read_resource(
         source,
-        _PlaygroundSpec,
+        PlaygroundSpec,
         named=("modelClaim", "modelClaims", "elasticConfig"),
         check=_check_playground,
         build=_build_playground,
@@ -187,7 +152,7 @@ def read_playground(source: KubernetesObject) -> Iterator[Piece]:
     )
 
 
-def _check_playground(source: KubernetesObject, spec: _PlaygroundSpec) -> Iterator[Finding]:
+def _check_playground(source: KubernetesObject, spec: PlaygroundSpec) -> Iterator[Finding]:
     yield from check_name(source)
     claim, claims, elastic = spec.model_claim, spec.model_claims, spec.elastic_config
     if (claim is None) == (claims is None):
@@ -203,7 +168,7 @@ def _check_playground(source: KubernetesObject, spec: _PlaygroundSpec) -> Iterat
         yield from _check_elastic(source, elastic)
 
 
-def _check_elastic(source: KubernetesObject, elastic: _Elastic) -> Iterator[Finding]:
+def _check_elastic(source: KubernetesObject, elastic: ElasticConfig) -> Iterator[Finding]:
     if elastic.min_replicas >= elastic.max_replicas:
         is_written = "minReplicas" in mapping_at(source.fields, _ELASTIC)
         found = f"{elastic.min_replicas}{'' if is_written else ', the default'}"
@@ -212,58 +177,13 @@ def _check_elastic(source: KubernetesObject, elastic: _Elastic) -> Iterator[Find
     yield from check_trigger(source, (*_ELASTIC, "scaleTrigger"), elastic.scale_trigger)
 
 
-def _build_playground(source: KubernetesObject, spec: _PlaygroundSpec) -> Iterator[Piece]:
-    claim = _claim_of(source, spec)
-    backend = _as_backend(source, spec.backend_runtime_config)
+def _build_playground(source: KubernetesObject, spec: PlaygroundSpec) -> Iterator[Piece]:
+    serving = Serving(source, spec)
     for piece in read_scale_target(source, mapping_at(source.fields, ("spec",)).get("replicas"), (), ()):
-        if claim is None or not isinstance(piece, Workload):
-            yield piece
-            continue
-        yield run_backend(piece, claim, backend, runtime=None)
-        yield Playground(
-            key=source.key,
-            place=source.place,
-            claim=claim,
-            replicas=1 if piece.replicas is None else piece.replicas,
-            backend=backend,
-            elastic=_as_elastic(source, spec.elastic_config),
-            skips_loader=skips_loader(source),
-        )
+        yield run_backend(piece, serving, runtime=None) if isinstance(piece, Workload) else piece
+        if isinstance(piece, Workload):
+            yield serving
 
-
-def _claim_of(source: KubernetesObject, spec: _PlaygroundSpec) -> ModelClaim | None:
-    if spec.model_claims is not None:
-        return as_claims(source, spec.model_claims)
-    return as_claim(source, spec.model_claim) if spec.model_claim is not None else None
-
-
-def _as_backend(source: KubernetesObject, backend: _Backend | None) -> BackendConfig:
-    if backend is None:
-        return BackendConfig()
-    return BackendConfig(
-        backend_name=backend.backend_name or DEFAULT_BACKEND,
-        version=backend.version or "",
-        config_name=backend.config_name or "",
-        args=tuple(backend.args or ()),
-        envs=as_variables(backend.envs),
-        devices=devices_of(backend.resources),
-        place=source.locate(_BACKEND),
-    )
-
-
-def _as_elastic(source: KubernetesObject, elastic: _Elastic | None) -> ElasticConfig | None:
-    if elastic is None:
-        return None
-    return ElasticConfig(
-        min_replicas=elastic.min_replicas,
-        max_replicas=elastic.max_replicas,
-        trigger_place=place_of_trigger(source, (*_ELASTIC, "scaleTrigger"), elastic.scale_trigger),
-        place=source.locate(_ELASTIC),
-    )
-
-
-# --- was reconciler/resources/llmaz/services.py:
-# `inference.llmaz.io/v1alpha1` Service: claimed models in pods of one's own, one LeaderWorkerSet a Service.
 
 _GROUP = ("spec", "workloadTemplate")
 _CONTAINER = "model-runner"
@@ -298,17 +218,19 @@ class _Group(Shape):
     persistent_volume_claim_retention_policy: object = None
 
 
-class _ServiceSpec(Shape):
+class ServiceSpec(Shape):
+    """ServiceSpec, without its replicas."""
+
     model_claims: SeveralClaims
     workload_template: _Group
     rollout_strategy: _Rollout | None = None
 
 
 def read_service(source: KubernetesObject) -> Iterator[Piece]:
-    """The Service with its scale target, or the broken resource, and all that must be said about it."""
+    """The Service with its scale target, or the broken resource, and all findings."""
     yield from read_resource(
         source,
-        _ServiceSpec,
+        ServiceSpec,
         named=("modelClaims",),
         check=_check_service,
         build=_build_service,
@@ -317,7 +239,7 @@ def read_service(source: KubernetesObject) -> Iterator[Piece]:
     )
 
 
-def _check_service(source: KubernetesObject, spec: _ServiceSpec) -> Iterator[Finding]:
+def _check_service(source: KubernetesObject, spec: ServiceSpec) -> Iterator[Finding]:
     yield from check_name(source)
     yield from check_roles(source, spec.model_claims, is_strict=True)
     for template in ("leaderTemplate", "workerTemplate"):
@@ -329,29 +251,133 @@ def _check_service(source: KubernetesObject, spec: _ServiceSpec) -> Iterator[Fin
         yield source.complain(path, f"expected a container named {_CONTAINER}, found none")
 
 
-def _build_service(source: KubernetesObject, spec: _ServiceSpec) -> Iterator[Piece]:
-    group, claim = spec.workload_template, as_claims(source, spec.model_claims)
+def _build_service(source: KubernetesObject, spec: ServiceSpec) -> Iterator[Piece]:
+    group, serving = spec.workload_template, Serving(source, spec)
     templates = split_group(group.leader_template, group.worker_template, _GROUP, group.size)
     for piece in read_scale_target(source, mapping_at(source.fields, ("spec",)).get("replicas"), templates, ()):
-        if not isinstance(piece, Workload):
+        if isinstance(piece, Workload):
+            yield replace(piece, template_labels={**piece.template_labels, MODEL_LABEL: serving.claim.main.name})
+            yield serving
+        else:
             yield piece
-            continue
-        yield replace(piece, template_labels={**piece.template_labels, MODEL_LABEL: claim.main.name})
-        yield InferenceService(
-            key=source.key,
-            place=source.place,
-            claim=claim,
-            replicas=1 if piece.replicas is None else piece.replicas,
-            size=group.size,
-            skips_loader=skips_loader(source),
-        )
 
 
-# --- was reconciler/resources/llmaz/global_config.py:
-# ConfigMap `llmaz-global-config`: the scheduler that llmaz gives its pods to.
+class Serving(Record[PlaygroundSpec | ServiceSpec]):
+    """What serves a model: a Playground, with a backend of llmaz's and one pod a replica, or a Service.
+
+    The workload with its key is its scale target.
+    """
+
+    __slots__ = ()
+
+    @property
+    def claim(self) -> ModelClaim:
+        """Which models it serves, in which flavors."""
+        if isinstance(self.spec, PlaygroundSpec) and self.spec.model_claim is not None:
+            single = self.spec.model_claim
+            only = ClaimedModel(name=single.model_name)
+            return ModelClaim(field=CLAIM[-1], models=(only,), flavor_names=single.inference_flavors)
+        several = self.spec.model_claims
+        models, names = (several.models, several.inference_flavors) if several is not None else ((), None)
+        return ModelClaim(field=CLAIMS[-1], models=models, flavor_names=names)
+
+    @property
+    def main_place(self) -> Place:
+        """Where its main model is named."""
+        claim = self.claim
+        if claim.field == CLAIM[-1]:
+            return self.place_of(claim.field, "modelName")
+        return self.place_of(claim.field, "models", list(claim.models).index(claim.main))
+
+    @property
+    def claim_place(self) -> Place:
+        """Where its claim stands."""
+        return self.place_of(self.claim.field)
+
+    @property
+    def flavors_place(self) -> Place:
+        """Where its flavors are listed, or its claim where they are not."""
+        claim = self.claim
+        return self.claim_place if claim.flavor_names is None else self.place_of(claim.field, "inferenceFlavors")
+
+    @property
+    def backend(self) -> BackendConfig | None:
+        """How a Playground's backend is run; a Service brings its own pods."""
+        return (self.spec.backend_runtime_config or BackendConfig()) if isinstance(self.spec, PlaygroundSpec) else None
+
+    @property
+    def backend_place(self) -> Place:
+        """Where its backend is configured, or its claim where that is not."""
+        is_written = isinstance(self.spec, PlaygroundSpec) and self.spec.backend_runtime_config is not None
+        return self.place_of(_BACKEND[-1]) if is_written else self.claim_place
+
+    @property
+    def elastic(self) -> ElasticConfig | None:
+        """The bounds of a Playground's replicas."""
+        return self.spec.elastic_config if isinstance(self.spec, PlaygroundSpec) else None
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas its own manifest has."""
+        written = mapping_at(self.source.fields, ("spec",)).get("replicas")
+        return written if isinstance(written, int) else 1
+
+    @property
+    def pods(self) -> int:
+        """How many pods a replica has."""
+        return self.spec.workload_template.size if isinstance(self.spec, ServiceSpec) else 1
+
+    @property
+    def skips_loader(self) -> bool:
+        """Whether the weights are not fetched by llmaz."""
+        return self.source.annotations.get(SKIP_LOADER) == "true"
+
+
+DEFAULT_CONFIG, SPECULATIVE_CONFIG = "default", "speculative-decoding"
+ENGINES: Mapping[str, str] = {"vllm": "vllm", "sglang": "sglang", "tgi": "tgi", "tensorrt-llm": "trtllm"}
+"""The backends that llmaz brings along whose engines are known."""
+
+
+def config_for(claim: ModelClaim) -> str:
+    """The name of the recommended config that a claim's models call for."""
+    return SPECULATIVE_CONFIG if claim.is_speculative else DEFAULT_CONFIG
+
+
+def run_backend(workload: Workload, serving: Serving, runtime: BackendRuntime | None) -> Workload:
+    """The scale target with what its pods run; without the backend's runtime only what the Playground says of it.
+
+    A Playground's arguments follow those of the recommended config; its resources replace them by name. The model
+    is served under the OpenModel's name.
+    """
+    claim, backend = serving.claim, serving.backend or BackendConfig()
+    config = runtime.find_config(backend.config_name or config_for(claim)) if runtime is not None else None
+    args = (*((config.args if config else None) or ()), *(backend.args or ()))
+    envs = (*((runtime.spec.envs if runtime else None) or ()), *(backend.envs or ()))
+    engine = ENGINES.get(backend.name, "")
+    if runtime is not None:
+        engine = tell_engine(runtime.spec.image, (*(runtime.spec.command or ()), *args)) or engine
+    asked = [each.resources.devices for each in (config, backend) if each is not None and each.resources is not None]
+    return replace(
+        workload,
+        devices={resource: count for devices in asked for resource, count in devices.items()},
+        served_names=(claim.main.name,),
+        engine=engine,
+        launch=read_launch(engine, args, {each.name: each.value or "" for each in envs}),
+        template_labels={MODEL_LABEL: claim.main.name},
+    )
+
 
 GLOBAL_CONFIG_MAP = "llmaz-global-config"
 _KEY = "config.data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalConfig:
+    """llmaz's own settings: which scheduler its pods get, empty for the cluster's default."""
+
+    cluster: str
+    place: Place
+    scheduler_name: str = ""
 
 
 class _GlobalConfigFields(LooseShape):

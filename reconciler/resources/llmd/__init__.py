@@ -8,9 +8,6 @@ from reconciler.resources.llmd.saturation import SATURATION_CONFIG_MAPS, ZERO_CO
 from reconciler.resources.llmd.service_classes import CLASSES_CONFIG_MAP, COSTS_CONFIG_MAP, read_classes, read_costs
 from reconciler.resources.llmd.variant_autoscaling import read_variant
 
-# --- was reconciler/resources/llmd/kinds.py:
-# The kind of upstream's autoscaler, and its ConfigMaps.
-
 
 def llmd_family(target_versions: Mapping[str, str]) -> Family:
     """The family; `target_versions` are the kinds that its resource may scale, each with the version to name it in.

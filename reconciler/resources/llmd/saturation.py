@@ -22,10 +22,6 @@ from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.validation import LooseShape, Shape, validate
 from reconciler.resources.variants import UpstreamNamespace
 
-# --- was reconciler/resources/llmd/entries.py:
-# Entries of upstream's per-model ConfigMaps: a small YAML document per key, for one model or for all. Upstream leaves
-# an entry that it cannot read out and goes on: every complaint here is a warning, and says so.
-
 _DEFAULT = "default"
 _LEFT_OUT = "this entry is left out"
 
@@ -220,11 +216,6 @@ class UpstreamSettings:
     saturation: tuple[SaturationEntry, ...] = ()
     zero: tuple[ZeroEntry, ...] = ()
 
-
-# --- was reconciler/resources/llmd/saturation.py:
-# Entries of upstream's saturation ConfigMap: thresholds, analyzers and limiters, a small YAML document each. Upstream
-# leaves an invalid entry out and goes on, so every complaint is a warning. It reads a number that is 0 as not
-# written.
 
 SATURATION_CONFIG_MAPS = ("wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config")
 """The names that upstream has given it, the newest first."""
@@ -421,9 +412,6 @@ def _as_limiter(limiter: _Limiter) -> LimiterSettings:
     )
 
 
-# --- was reconciler/resources/llmd/scale_to_zero.py:
-# Entries of `wva-model-scale-to-zero-config`: which models go to zero, and how long after their last request.
-
 ZERO_CONFIG_MAP = "wva-model-scale-to-zero-config"
 
 
@@ -470,9 +458,6 @@ def _parse_period(text: str) -> float | None:
         return None
     return seconds if seconds > 0 else None
 
-
-# --- was reconciler/resources/llmd/scopes.py:
-# Which of several ConfigMaps of one purpose upstream would read: one for all, and one for each namespace opted in.
 
 _NOWHERE = Place(path="")
 

@@ -17,9 +17,6 @@ from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.validation import Shape, validate
 from reconciler.resources.variants import ListedClass, ListedCost
 
-# --- was reconciler/resources/llmd/service_classes.py:
-# Service classes as ConfigMap keys list them: YAML in a string, milliseconds, and priority 1 first.
-
 CLASSES_CONFIG_MAP = "service-classes-config"
 _MARK = "slo-"
 _WAIT_PERCENTILE = 95.0
@@ -126,9 +123,6 @@ def _as_listed(text: EmbeddedYaml, model_id: str, service_class: ServiceClass) -
 def _as_target(limit_ms: float | None, percentile: float | None) -> SloTarget | None:
     return SloTarget(limit_s=seconds_from_ms(limit_ms), percentile=percentile) if limit_ms else None
 
-
-# --- was reconciler/resources/llmd/costs.py:
-# Prices of accelerators as upstream's ConfigMap lists them: cents an hour, or plain numbers.
 
 COSTS_CONFIG_MAP = "accelerator-unit-costs"
 _LARGEST_COST = 1e9

@@ -27,11 +27,6 @@ from reconciler.resources.objects import (
 from reconciler.resources.validation import Locate, NonEmpty, Shape, Validated, validate
 from reconciler.resources.variants import SloClassRef, VariantResource
 
-# --- was reconciler/resources/llmd/spec.py:
-# The specs of a VariantAutoscaling, field by field as its versions validate them. Flat profiles are those of the
-# first API document; later versions dropped `atTokens` (2025-08-12), so it may be missing. Since 2025-09 the
-# parameters stand in `perfParms`, as maps of text.
-
 # Beyond this, in milliseconds or money, a number is a mistake: 10^9 ms are eleven days.
 _LARGEST = 1e9
 
@@ -155,9 +150,6 @@ class NameSpec(Shape):
 Spec = FlatProfileSpec | ParmsProfileSpec | TargetSpec | NameSpec
 
 
-# --- was reconciler/resources/llmd/forms.py:
-# Which form a spec has: told from the fields that are there, refused when they contradict each other.
-
 _TARGET_FIELDS = ("scaleTargetRef", "minReplicas", "maxReplicas")
 _PROFILE_FIELDS = ("sloClassRef", "modelProfile")
 _FLAT_FIELDS = ("alpha", "beta", "atTokens")
@@ -222,11 +214,6 @@ def _entries(spec: Mapping[str, object]) -> list[Mapping[str, object]]:
     accelerators = profile.get("accelerators") if isinstance(profile, dict) else None
     return [entry for entry in accelerators if isinstance(entry, dict)] if isinstance(accelerators, list) else []
 
-
-# --- was reconciler/resources/llmd/status.py:
-# The statuses of a VariantAutoscaling as its versions validate them, checked as warnings. Where versions differ the
-# first API document of the form decides: v0.6 made the target form's accelerator and count optional, which is
-# accepted, and allowed a count of 0, which is warned of.
 
 Replicas = Annotated[int, Field(ge=0)]
 AcceleratorName = Annotated[str, Field(min_length=2)]
@@ -334,9 +321,6 @@ def check_status(shape: StatusShape, status: object, locate: Locate) -> tuple[Fi
     """What the resource's own version would say of its status; only warnings, since nothing decides by it."""
     return validate(_MODELS[shape], status, locate=locate, unknown=Severity.WARNING, severity=Severity.WARNING).findings
 
-
-# --- was reconciler/resources/llmd/variant.py:
-# A VariantAutoscaling as a domain variant: forms told apart, milliseconds to seconds, every complaint placed.
 
 _DEPLOYMENT = "Deployment"
 _DEFAULT_MAX_REPLICAS = 2

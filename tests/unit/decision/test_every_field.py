@@ -35,7 +35,7 @@ from reconciler.resources.declaration import Declaration
 from reconciler.resources.inference.gateway import ObjectiveSpec
 from reconciler.resources.kthena.backends import BoosterFieldsG3, BoosterFieldsG4, ModelFieldsBeforeG3
 from reconciler.resources.kthena.policy_specs import BindingFields, PolicyFieldsBeforeV1, TargetPolicyFields
-from reconciler.resources.llmaz.models import OpenModelFields
+from reconciler.resources.llmaz.models import OpenModelSpec
 from reconciler.resources.llmd.variant_autoscaling import FlatProfileSpec, NameSpec, ParmsProfileSpec, TargetSpec
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import read_declaration
@@ -50,7 +50,7 @@ SCHEMAS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "AutoscalingPolicyBinding": (BindingFields,),
     "Model": (ModelFieldsBeforeG3,),
     "ModelBooster": (BoosterFieldsG3, BoosterFieldsG4),
-    "OpenModel": (OpenModelFields,),
+    "OpenModel": (OpenModelSpec,),
     "InferenceObjective": (ObjectiveSpec,),
 }
 FieldPath: TypeAlias = tuple[str | int, ...]

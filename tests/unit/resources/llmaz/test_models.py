@@ -43,7 +43,7 @@ def model_of(declaration: Declaration) -> OpenModel:
 def test_a_model_is_carried_over_field_by_field(load: Load, write: Write) -> None:
     model = model_of(load(write("OpenModel", WHOLE)))
     assert (model.key.namespace, model.key.name, model.key.label) == ("", "qwen2-0--5b", "qwen2-0--5b")
-    assert (model.family_name, model.protocol) == ("qwen2", "")
+    assert (model.spec.family_name, model.protocol) == ("qwen2", "")
     first, second = model.flavors
     assert first.name == "a100"
     assert (first.devices, second.devices) == ({"nvidia.com/gpu": 8}, {"nvidia.com/gpu": 1})

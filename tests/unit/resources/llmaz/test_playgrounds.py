@@ -9,7 +9,7 @@ from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.manifests.documents import parse_documents
 from reconciler.pipeline.edits import sheet_of, write_edits
 from reconciler.resources.declaration import Declaration
-from reconciler.resources.llmaz.models import EnvVar, ModelRole, Playground
+from reconciler.resources.llmaz.servings import Serving
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]
@@ -59,8 +59,8 @@ elasticConfig:
 MODEL = "{familyName: q, source: {uri: 'host:///m'}, inferenceConfig: {flavors: [{name: t4}, {name: a100}]}}"
 
 
-def playground_of(declaration: Declaration) -> Playground:
-    (playground,) = declaration.llmaz.playgrounds
+def playground_of(declaration: Declaration) -> Serving:
+    (playground,) = declaration.llmaz.servings
     return playground
 
 
@@ -72,23 +72,21 @@ def test_a_playground_is_carried_over_field_by_field(load: Load, write: Write) -
     claim, backend, elastic = playground.claim, playground.backend, playground.elastic
     assert (claim.main.name, claim.flavor_names, claim.field) == (
         "qwen2-0--5b",
-        ("t4", "a100"),
-        ("spec", "modelClaim"),
+        ["t4", "a100"],
+        "modelClaim",
     )
-    assert claim.flavors_place == Place(path="a.yaml", line=14, field="spec.modelClaim.inferenceFlavors")
+    assert playground.flavors_place == Place(path="a.yaml", line=14, field="spec.modelClaim.inferenceFlavors")
     assert (playground.replicas, playground.skips_loader) == (2, False)
-    assert (backend.backend_name, backend.version, backend.config_name) == ("sglang", "v0.4.5", "fast")
-    assert backend.args == ("--enable-metrics", "--tp", "2")
-    assert backend.envs == (
-        EnvVar(name="HF_HOME", value="/cache"),
-        EnvVar(name="HF_TOKEN"),
-        EnvVar(name="POD"),
-    )
-    assert backend.devices == {"nvidia.com/gpu": 1}
+    assert backend is not None
+    assert (backend.name, backend.version, backend.config_name) == ("sglang", "v0.4.5", "fast")
+    assert backend.args == ["--enable-metrics", "--tp", "2"]
+    variables = [(each.name, each.value) for each in backend.envs or ()]
+    assert variables == [("HF_HOME", "/cache"), ("HF_TOKEN", None), ("POD", None)]
+    assert backend.resources is not None
+    assert backend.resources.devices == {"nvidia.com/gpu": 1}
     assert elastic is not None
     assert (elastic.min_replicas, elastic.max_replicas) == (1, 3)
-    assert elastic.trigger_place is not None
-    assert elastic.trigger_place.field == "spec.elasticConfig.scaleTrigger"
+    assert [each.place.field for each in declaration.owners] == ["spec.elasticConfig.scaleTrigger"]
 
 
 def test_the_scale_target_of_a_playground_runs_its_backend(load: Load, write: Write) -> None:
@@ -105,11 +103,13 @@ def test_the_scale_target_of_a_playground_runs_its_backend(load: Load, write: Wr
 def test_what_is_not_written_is_as_llmaz_fills_it_in(load: Load, write: Write) -> None:
     declaration = load(write("Playground", "modelClaim: {modelName: m}"))
     playground = playground_of(declaration)
-    assert (playground.replicas, playground.backend.backend_name, playground.elastic) == (1, "vllm", None)
+    assert playground.backend is not None
+    assert (playground.replicas, playground.backend.name, playground.elastic) == (1, "vllm", None)
     (workload,) = declaration.workloads
     assert (workload.replicas, workload.engine) == (None, "vllm")
     empty = playground_of(load(write("Playground", "{modelClaim: {modelName: m}, backendRuntimeConfig: {}}")))
-    assert empty.backend.backend_name == "vllm"
+    assert empty.backend is not None
+    assert empty.backend.name == "vllm"
 
 
 def _claims(*models: str) -> str:
@@ -193,7 +193,7 @@ def test_a_playground_that_llmaz_refuses(load: Load, write: Write, told: Told, s
     (line,) = errors(told(text))
     assert message in line
     declaration = load(text)
-    assert not declaration.llmaz.playgrounds
+    assert not declaration.llmaz.servings
     assert not declaration.workloads
     assert [broken.key.kind for broken in declaration.broken] == ["Playground"]
 
@@ -205,7 +205,7 @@ def test_a_name_is_a_dns_label(write: Write, told: Told) -> None:
 
 def test_a_role_that_is_not_written_is_main(load: Load, write: Write) -> None:
     claim = playground_of(load(write("Playground", _claims("{name: big}", DRAFT)))).claim
-    assert [model.role for model in claim.models] == [ModelRole.MAIN, ModelRole.DRAFT]
+    assert [model.role for model in claim.models] == ["main", "draft"]
     assert (claim.main.name, claim.is_speculative) == ("big", True)
 
 
@@ -279,7 +279,7 @@ def test_replicas_that_are_filled_in_later_are_no_mistake(load: Load, write: Wri
 def test_a_claim_or_bound_that_is_filled_in_later_is_held(load: Load, write: Write, spec: str) -> None:
     declaration = load(write("Playground", spec))
     assert [finding.severity.value for finding in declaration.findings] == ["warning"]
-    assert not declaration.llmaz.playgrounds
+    assert not declaration.llmaz.servings
     assert declaration.broken[0].reason.endswith("cannot be read from Git")
 
 
@@ -293,7 +293,7 @@ def test_our_annotations_hold_for_the_scale_target(load: Load, write: Write) -> 
 def test_two_playgrounds_of_one_name_are_a_mistake(load: Load, write: Write) -> None:
     text = write("Playground", "modelClaim: {modelName: m}")
     declaration = load(text + text)
-    assert not declaration.llmaz.playgrounds
+    assert not declaration.llmaz.servings
     assert not declaration.workloads
     assert [str(each)[:17] for each in declaration.findings] == ["a.yaml:1: error: ", "a.yaml:7: error: "]
 

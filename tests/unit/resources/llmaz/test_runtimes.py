@@ -37,21 +37,24 @@ def test_a_runtime_is_carried_over_field_by_field(load: Load, write: Write) -> N
     declaration = load(write("BackendRuntime", WHOLE, name="vllm"))
     assert [str(finding) for finding in declaration.findings] == []
     (runtime,) = declaration.llmaz.runtimes
-    assert (runtime.key.namespace, runtime.image, runtime.version) == ("", "vllm/vllm-openai", "v0.7.3")
-    assert runtime.command[-1] == "vllm.entrypoints.openai.api_server"
-    assert runtime.envs[0].value == "b"
-    assert runtime.ignored == ("lifecycle", "startupProbe")
+    spec = runtime.spec
+    assert (runtime.key.namespace, spec.image, spec.version) == ("", "vllm/vllm-openai", "v0.7.3")
+    assert (spec.command or [])[-1] == "vllm.entrypoints.openai.api_server"
+    assert next(each.value for each in spec.envs or ()) == "b"
     default = runtime.find_config("default")
     assert default is not None
-    assert default.args[1] == "{{ .ModelPath }}"
-    assert default.devices == {"nvidia.com/gpu": 1}
-    assert default.trigger_place is None
-    assert runtime.recommended[1].trigger_place is not None
+    assert default.resources is not None
+    assert (default.args or [])[1] == "{{ .ModelPath }}"
+    assert default.resources.devices == {"nvidia.com/gpu": 1}
+    assert runtime.place_of_trigger("default") is None
+    trigger = runtime.place_of_trigger("speculative-decoding")
+    assert trigger is not None
+    assert trigger.field == "spec.recommendedConfigs[1].scaleTrigger"
 
 
 def test_a_runtime_may_recommend_nothing(load: Load, write: Write) -> None:
     (runtime,) = load(write("BackendRuntime", SMALL)).llmaz.runtimes
-    assert (runtime.recommended, runtime.ignored) == ((), ())
+    assert runtime.find_config("default") is None
 
 
 @pytest.mark.parametrize(

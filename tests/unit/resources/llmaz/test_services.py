@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.resources.declaration import Declaration
-from reconciler.resources.llmaz.models import InferenceService
+from reconciler.resources.llmaz.servings import Serving
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]
@@ -38,8 +38,8 @@ workloadTemplate: {workerTemplate: {spec: {containers: [{name: model-runner}]}}}
 """
 
 
-def service_of(declaration: Declaration) -> InferenceService:
-    (service,) = declaration.llmaz.services
+def service_of(declaration: Declaration) -> Serving:
+    (service,) = declaration.llmaz.servings
     return service
 
 
@@ -50,8 +50,8 @@ def errors(lines: list[str]) -> list[str]:
 def test_a_service_of_several_hosts_is_carried_over_field_by_field(load: Load, write: Write) -> None:
     declaration = load(write("Service", WHOLE))
     service = service_of(declaration)
-    assert (service.replicas, service.size) == (2, 2)
-    assert service.claim.field == ("spec", "modelClaims")
+    assert (service.replicas, service.pods) == (2, 2)
+    assert service.claim.field == "modelClaims"
     (workload,) = declaration.workloads
     assert (workload.key.kind, workload.replicas) == ("Service", 2)
     assert workload.devices == {"nvidia.com/gpu": 16}
@@ -61,7 +61,7 @@ def test_a_service_of_several_hosts_is_carried_over_field_by_field(load: Load, w
 
 def test_what_is_not_written_is_as_llmaz_fills_it_in(load: Load, write: Write) -> None:
     service = service_of(load(write("Service", SMALL)))
-    assert (service.replicas, service.size) == (1, 1)
+    assert (service.replicas, service.pods) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_service_that_llmaz_refuses(
     (line,) = errors(told(text))
     assert message in line
     declaration = load(text)
-    assert not declaration.llmaz.services
+    assert not declaration.llmaz.servings
     assert not declaration.workloads
 
 

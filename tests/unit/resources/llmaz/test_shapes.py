@@ -100,4 +100,4 @@ def test_a_chart_that_happens_to_be_yaml_is_read(load: Load) -> None:
         "apiVersion: inference.llmaz.io/v1alpha1\nkind: BackendRuntime\nmetadata: {name: vllm}\n"
         'spec:\n  image: "{{ .Values.vllm.image }}"\n  version: v1\n'
     )
-    assert load(chart).llmaz.runtimes[0].image == "{{ .Values.vllm.image }}"
+    assert load(chart).llmaz.runtimes[0].spec.image == "{{ .Values.vllm.image }}"
