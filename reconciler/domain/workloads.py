@@ -147,7 +147,6 @@ class Workload:
     labels: Mapping[str, str] = field(default_factory=dict)
     template_labels: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Annotation] = field(default_factory=dict)
-    places: Mapping[str, Place] = field(default_factory=dict)
     templated: str = ""
     replica_fields: tuple[WrittenField, ...] = ()
     considered: tuple[str, ...] = ()

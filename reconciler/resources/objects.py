@@ -118,11 +118,10 @@ Spec_co = TypeVar("Spec_co", bound=BaseModel, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Record(Generic[Spec_co]):
-    """A custom resource with its spec as it was validated. Its places are looked up when they are asked for."""
+class Declared:
+    """A resource by its object. Its places are looked up when they are needed."""
 
     source: KubernetesObject
-    spec: Spec_co
 
     @property
     def key(self) -> ResourceKey:
@@ -142,6 +141,13 @@ class Record(Generic[Spec_co]):
     def place_of(self, *path: str | int) -> Place:
         """Where a field of its spec stands."""
         return self.source.locate(("spec", *path))
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Declared, Generic[Spec_co]):
+    """A custom resource with its spec as it was validated."""
+
+    spec: Spec_co
 
 
 def group_of(source: KubernetesObject) -> str:

@@ -141,7 +141,7 @@ def _backend(model: ModelResource, backend: ModelBackend) -> VariantResource:
     """Its bounds in Git are where we write its count, so they are no bounds of ours."""
     return VariantResource(
         key=backend.workload.key,
-        document=model.document,
+        document=model.source.ref,
         place=backend.place,
         form=Form.BACKEND,
         status_shape=StatusShape.NONE,
@@ -152,7 +152,7 @@ def _backend(model: ModelResource, backend: ModelBackend) -> VariantResource:
         variant_cost=float(backend.cost) or None,
         served_names=_served_names(model, backend.workload),
         share=model.share_of(backend),
-        labels=model.labels,
+        labels=model.source.labels,
         settings=model.settings,
     )
 

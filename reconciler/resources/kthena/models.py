@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.metric_targets import Generation
 from reconciler.domain.places import FieldPath
 from reconciler.domain.workloads import Workload
@@ -219,8 +219,6 @@ def _forbid_rate(source: KubernetesObject, fields: AnyModelFields, why: str) -> 
 _DEFAULT_GRACE_S = 30.0
 _DEFAULT_ROUTE_WEIGHT = 100
 _BOUND_FIELDS = ("minReplicas", "maxReplicas")
-_CITED = (*_BOUND_FIELDS, "replicas", "scalingCost", "cost", "routeWeight", "scaleToZeroGracePeriod", "loraAdapters")
-_CITED_OF_SPEC = ("name", "modelMatch", "costExpansionRatePercent", "autoscalingPolicy", "autoscalingPolicyRef")
 _EDIT_RESETS = (
     "any edit of a backend makes Kthena set the replicas of its workload back to the number in Git, "
     "whatever they were scaled to"
@@ -271,9 +269,7 @@ def _build(source: KubernetesObject, fields: AnyModelFields, settings: Settings)
     reference = older.autoscaling_policy_ref if older else None
     rate = older.cost_expansion_rate_percent if older else None
     return ModelResource(
-        key=source.key,
-        document=source.ref,
-        place=source.place,
+        source=source,
         generation=era.generation,
         label_prefix=era.label_prefix,
         model_id=fields.name or source.name,
@@ -281,11 +277,8 @@ def _build(source: KubernetesObject, fields: AnyModelFields, settings: Settings)
         matched_name=_matched_name(fields.model_match),
         policy=_read_policy(source, fields, ("spec",)),
         policy_ref=ref_name(reference),
-        policy_ref_place=source.locate(("spec", "autoscalingPolicyRef")) if reference else None,
         cost_expansion_percent=DEFAULT_COST_EXPANSION_PERCENT if rate is None else rate,
-        labels=source.labels,
         settings=settings,
-        places={place.field: place for place in _cite(source, ("spec",), _CITED_OF_SPEC)},
     )
 
 
@@ -316,7 +309,6 @@ def _read_backend(
         max_replicas=highest,
         place=source.locate(path),
         workers=workers,
-        places={place.field: place for place in _cite(source, path, _CITED)},
     )
     return plain if older is None else _add_older(source, plain, older, model, path)
 
@@ -385,7 +377,6 @@ def _read_workload(
         launch=launch,
         labels=source.labels,
         settings=settings,
-        places={each.field: each for each in (place, *(worker.place for worker in workers))},
         templated=_find_templated(source, backend),
         replica_fields=tuple(field_of(source, (*backend.path, name)) for name in names),
         caution=_EDIT_RESETS,
@@ -404,18 +395,6 @@ def _find_templated(source: KubernetesObject, backend: PlacedBackend) -> str:
 def read_env(entries: Sequence[Mapping[str, object]] | None) -> dict[str, str]:
     """Environment variables with a value of their own."""
     return {str(entry["name"]): str(entry["value"]) for entry in entries or () if {"name", "value"} <= entry.keys()}
-
-
-def _cite(source: KubernetesObject, path: FieldPath, names: Sequence[str]) -> Iterator[Place]:
-    value: object = source.fields
-    for part in path:
-        if isinstance(value, dict):
-            value = value.get(part)
-        elif isinstance(value, list) and isinstance(part, int):
-            value = value[part]
-    for name in names:
-        if isinstance(value, dict) and value.get(name) is not None:
-            yield source.locate((*path, name))
 
 
 def _matched_name(match: MatchFields | None) -> str | None:

@@ -27,9 +27,9 @@ from reconciler.resources.kthena.policy_specs import (
 )
 from reconciler.resources.kthena.records import (
     BindingResource,
-    HeterogeneousTarget,
-    HomogeneousTarget,
+    GroupTarget,
     PolicyResource,
+    ScaledTarget,
     TargetSpec,
 )
 from reconciler.resources.kthena.targets import (
@@ -38,7 +38,7 @@ from reconciler.resources.kthena.targets import (
     check_homogeneous,
     read_disaggregated,
     read_heterogeneous,
-    read_homogeneous,
+    read_target,
 )
 from reconciler.resources.objects import KubernetesObject, Piece
 
@@ -101,12 +101,9 @@ def _check_targets(source: KubernetesObject, fields: TargetPolicyFields) -> Iter
 
 def _build_policy(source: KubernetesObject, fields: AnyPolicyFields, settings: Settings) -> PolicyResource:
     return PolicyResource(
-        key=source.key,
-        document=source.ref,
-        place=source.place,
+        source=source,
         spec=read_spec(source, fields, _SPEC, is_inline=False),
         target=_read_target(source, fields) if isinstance(fields, TargetPolicyFields) else None,
-        labels=source.labels,
         settings=settings,
     )
 
@@ -114,7 +111,7 @@ def _build_policy(source: KubernetesObject, fields: AnyPolicyFields, settings: S
 def _read_target(source: KubernetesObject, fields: TargetPolicyFields) -> TargetSpec | None:
     era = tell_era(source, Generation.G4)
     if fields.homogeneous_target is not None:
-        return read_homogeneous(source, fields.homogeneous_target, (*_SPEC, _TARGETS[0]), era)
+        return read_target(source, fields.homogeneous_target, (*_SPEC, _TARGETS[0]), era)
     if fields.heterogeneous_target is not None:
         return read_heterogeneous(source, fields.heterogeneous_target, (*_SPEC, _TARGETS[1]), era)
     if fields.disaggregated_target is not None:
@@ -168,23 +165,17 @@ def _check_binding(source: KubernetesObject, fields: BindingFields) -> Iterator[
 def _build_binding(source: KubernetesObject, fields: BindingFields, settings: Settings) -> BindingResource:
     era = _era_of(source, fields)
     return BindingResource(
-        key=source.key,
-        document=source.ref,
-        place=source.place,
+        source=source,
         generation=era.generation,
         label_prefix=era.label_prefix,
         policy=fields.policy_ref.name,
-        policy_place=source.locate(("spec", "policyRef")),
         target=_read_bound_target(source, fields, era),
-        labels=source.labels,
         settings=settings,
     )
 
 
-def _read_bound_target(
-    source: KubernetesObject, fields: BindingFields, era: Era
-) -> HomogeneousTarget | HeterogeneousTarget:
+def _read_bound_target(source: KubernetesObject, fields: BindingFields, era: Era) -> ScaledTarget | GroupTarget:
     name, target = _written(fields)
     if isinstance(target, AnyHomogeneousFields):
-        return read_homogeneous(source, target, ("spec", name), era)
+        return read_target(source, target, ("spec", name), era)
     return read_heterogeneous(source, target, ("spec", name), era)

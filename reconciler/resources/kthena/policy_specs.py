@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.metric_targets import (
     DEFAULT_BEHAVIOR,
     LONGEST_WINDOW_S,
@@ -402,20 +402,7 @@ def read_spec(source: KubernetesObject, fields: AnyPolicyFields, path: FieldPath
         place=source.locate(path),
         down_place=source.locate((*path, *_DOWN)),
         up_place=source.locate((*path, *_UP)),
-        places={place.field: place for place in _cite(source, fields, path)},
     )
-
-
-def _cite(source: KubernetesObject, fields: AnyPolicyFields, path: FieldPath) -> Iterator[Place]:
-    if fields.tolerance_percent is not None:
-        yield source.locate((*path, "tolerancePercent"))
-    for index, _ in enumerate(fields.metrics or ()):
-        yield source.locate((*path, "metrics", index))
-    behavior = fields.behavior or BehaviorFields()
-    up = behavior.scale_up or ScaleUpFields()
-    for written, field in ((behavior.scale_down, _DOWN), (up.stable_policy, _UP), (up.panic_policy, _PANIC)):
-        if written is not None:
-            yield source.locate((*path, *field))
 
 
 def check_spec(

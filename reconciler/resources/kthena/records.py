@@ -14,24 +14,21 @@ from reconciler.domain.metric_targets import (
     Policy,
     RatioRange,
 )
-from reconciler.domain.places import Annotation, DocumentRef
+from reconciler.domain.places import Annotation
 from reconciler.domain.workloads import NodeTerm, Workload
+from reconciler.resources.objects import Declared
 
 DEFAULT_COST_EXPANSION_PERCENT = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySpec:
-    """What a policy wants, with every default filled in; `metrics` of `policy` may be empty where roles have their own.
-
-    `places` are of the fields that are written, by field path; those of the two rates are the nearest there is.
-    """
+    """What a policy asks for, with every default; `metrics` of `policy` may be empty where roles have their own."""
 
     policy: Policy
     place: Place
     down_place: Place
     up_place: Place
-    places: Mapping[str, Place] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +67,10 @@ class ScaledTarget:
     match_labels: Mapping[str, str] = field(default_factory=dict)
     endpoint: MetricEndpoint = MetricEndpoint()
     sources: Mapping[str, MetricSource] = field(default_factory=dict)
-    places: Mapping[str, Place] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HomogeneousTarget:
-    """One workload that is scaled alone."""
-
-    target: ScaledTarget
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeterogeneousTarget:
+class GroupTarget:
     """Workloads that serve one load together; the rate is how batches of one kind grow, 200 doubling each."""
 
     params: tuple[ScaledTarget, ...]
@@ -125,35 +114,26 @@ class DisaggregatedTarget:
     ratio: RatioConstraint | None = None
 
 
-TargetSpec: TypeAlias = HomogeneousTarget | HeterogeneousTarget | DisaggregatedTarget
+TargetSpec: TypeAlias = ScaledTarget | GroupTarget | DisaggregatedTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyResource:
+class PolicyResource(Declared):
     """An AutoscalingPolicy; `target` is None where bindings name the targets (before v1.0)."""
 
-    key: ResourceKey
-    document: DocumentRef
-    place: Place
     spec: PolicySpec
     target: TargetSpec | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Annotation] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BindingResource:
+class BindingResource(Declared):
     """An AutoscalingPolicyBinding: which policy of its namespace scales which targets."""
 
-    key: ResourceKey
-    document: DocumentRef
-    place: Place
     generation: Generation
     label_prefix: str
     policy: str
-    policy_place: Place
-    target: HomogeneousTarget | HeterogeneousTarget
-    labels: Mapping[str, str] = field(default_factory=dict)
+    target: ScaledTarget | GroupTarget
     settings: Mapping[str, Annotation] = field(default_factory=dict)
 
 
@@ -205,7 +185,6 @@ class ModelBackend:
     policy: PolicySpec | None = None
     policy_ref: str = ""
     policy_ref_place: Place | None = None
-    places: Mapping[str, Place] = field(default_factory=dict)
 
     @property
     def has_policy(self) -> bool:
@@ -214,12 +193,9 @@ class ModelBackend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelResource:
+class ModelResource(Declared):
     """A Model or ModelBooster: backends that serve `model_id`, scaled together, one by one, or not at all."""
 
-    key: ResourceKey
-    document: DocumentRef
-    place: Place
     generation: Generation
     label_prefix: str
     model_id: str
@@ -228,11 +204,8 @@ class ModelResource:
     """The exact name that requests for it bear, where its match says one."""
     policy: PolicySpec | None = None
     policy_ref: str = ""
-    policy_ref_place: Place | None = None
     cost_expansion_percent: int = DEFAULT_COST_EXPANSION_PERCENT
-    labels: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Annotation] = field(default_factory=dict)
-    places: Mapping[str, Place] = field(default_factory=dict)
 
     @property
     def has_policy(self) -> bool:

@@ -30,8 +30,7 @@ from reconciler.resources.kthena.policy_specs import (
 from reconciler.resources.kthena.records import (
     DEFAULT_COST_EXPANSION_PERCENT,
     DisaggregatedTarget,
-    HeterogeneousTarget,
-    HomogeneousTarget,
+    GroupTarget,
     MetricEndpoint,
     RatioConstraint,
     RoleTarget,
@@ -41,50 +40,28 @@ from reconciler.resources.kubernetes.fields import read_quantity, read_selector
 from reconciler.resources.objects import KubernetesObject
 
 _ROLE = "Role"
-_CITED = {
-    "min_replicas": "minReplicas",
-    "max_replicas": "maxReplicas",
-    "cost": "cost",
-}
-_CITED_OF_TARGET = {
-    "target_ref": "targetRef",
-    "sub_targets": "subTargets",
-    "additional_match_labels": "additionalMatchLabels",
-    "metric_endpoint": "metricEndpoint",
-    "metric_from": "metricFrom",
-    "metric_sources": "metricSources",
-}
 
-
-def read_homogeneous(
-    source: KubernetesObject, fields: AnyHomogeneousFields, path: FieldPath, era: Era
-) -> HomogeneousTarget:
-    """One target."""
-    return HomogeneousTarget(target=_read_target(source, fields, path, era))
+_ROLE = "Role"
 
 
 def read_heterogeneous(
     source: KubernetesObject, fields: AnyHeterogeneousFields, path: FieldPath, era: Era
-) -> HeterogeneousTarget:
+) -> GroupTarget:
     """A group of targets."""
     rate = fields.cost_expansion_rate_percent
     params: Sequence[AnyParamFields] = fields.params
-    return HeterogeneousTarget(
-        params=tuple(_read_target(source, param, (*path, "params", index), era) for index, param in enumerate(params)),
+    return GroupTarget(
+        params=tuple(read_target(source, param, (*path, "params", index), era) for index, param in enumerate(params)),
         cost_expansion_percent=DEFAULT_COST_EXPANSION_PERCENT if rate is None else rate,
     )
 
 
-def _read_target(source: KubernetesObject, fields: AnyHomogeneousFields, path: FieldPath, era: Era) -> ScaledTarget:
+def read_target(source: KubernetesObject, fields: AnyHomogeneousFields, path: FieldPath, era: Era) -> ScaledTarget:
+    """One target."""
     target = fields.target
     labels = target.additional_match_labels if isinstance(target, TargetFieldsBeforeG3) else None
     subs = target.sub_targets if isinstance(target, TargetFieldsG3) else None
     cost: int | None = getattr(fields, "cost", None)
-    written = [(*path, key) for name, key in _CITED.items() if getattr(fields, name, None) is not None]
-    written += [
-        (*path, "target", key) for name, key in _CITED_OF_TARGET.items() if getattr(target, name, None) is not None
-    ]
-    places = [source.locate(field) for field in written]
     return ScaledTarget(
         reference=read_reference(target, era),
         min_replicas=fields.min_replicas,
@@ -95,7 +72,6 @@ def _read_target(source: KubernetesObject, fields: AnyHomogeneousFields, path: F
         match_labels=labels or {},
         endpoint=_read_endpoint(target),
         sources=read_sources(None if isinstance(target, TargetFieldsBeforeG3) else target.metric_sources),
-        places={place.field: place for place in places},
     )
 
 

@@ -28,8 +28,7 @@ from reconciler.resources.kthena.records import (
     DEFAULT_COST_EXPANSION_PERCENT,
     BindingResource,
     DisaggregatedTarget,
-    HeterogeneousTarget,
-    HomogeneousTarget,
+    GroupTarget,
     KthenaResources,
     MetricEndpoint,
     ModelBackend,
@@ -213,12 +212,12 @@ def _follow_policy(policy: PolicyResource, index: Index) -> Iterator[Following]:
 
 
 def _follow_binding(binding: BindingResource, index: Index) -> Following:
-    found = _find_policy(binding.key, binding.policy, (binding.place, binding.policy_place), index)
+    found = _find_policy(binding.key, binding.policy, (binding.place, binding.place_of("policyRef")), index)
     if isinstance(found, Unfollowed):
         return found
     if found.target is not None:
         reason = f"{_POLICY} {found.key.label} has a target of its own: it needs no binding"
-        return Unfollowed(key=binding.key, place=binding.place, at=binding.policy_place, reason=reason)
+        return Unfollowed(key=binding.key, place=binding.place, at=binding.place_of("policyRef"), reason=reason)
     era = binding.generation, binding.label_prefix
     return _follow_target(binding.key, binding.place, found.spec, binding.target, era, index)
 
@@ -243,14 +242,14 @@ def _follow_target(
     key: ResourceKey,
     place: Place,
     spec: PolicySpec,
-    target: HomogeneousTarget | HeterogeneousTarget,
+    target: ScaledTarget | GroupTarget,
     era: tuple[Generation, str],
     index: Index,
 ) -> Followed:
-    params = (target.target,) if isinstance(target, HomogeneousTarget) else target.params
+    params = (target,) if isinstance(target, ScaledTarget) else target.params
     generation, _ = era
     found = [index.find(each.reference, key, each.role, generation) for each in params]
-    rate = target.cost_expansion_percent if isinstance(target, HeterogeneousTarget) else DEFAULT_COST_EXPANSION_PERCENT
+    rate = target.cost_expansion_percent if isinstance(target, GroupTarget) else DEFAULT_COST_EXPANSION_PERCENT
     return Followed(
         target=TrackedTarget(
             key=key,
@@ -340,7 +339,7 @@ def _as_role(role: RoleTarget, serving: str, found: FoundTarget, policy: Policy)
 
 def _follow_model(model: ModelResource, index: Index) -> Iterator[Following]:
     if model.has_policy:
-        places = model.place, model.policy_ref_place or model.place
+        places = model.place, model.place_of("autoscalingPolicyRef")
         found = model.policy or _find_policy(model.key, model.policy_ref, places, index)
         yield found if isinstance(found, Unfollowed) else _follow_backends(model, model.key, model.backends, found)
         return

@@ -302,7 +302,6 @@ def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> tuple
         labels=source.labels,
         template_labels=templates[0].labels if templates else {},
         templated=next((found.templated for found in counted if found.templated), "") or _find_templated(templates),
-        places={each.field: each for each in _cite(source, templates, [found.container for found in counted])},
     )
     return workload, tuple(finding for found in counted for finding in found.findings)
 
@@ -319,7 +318,6 @@ def with_count(
         replicas=replicas,
         replicas_place=place,
         settings=settings,
-        places=workload.places if place is None else {place.field: place, **workload.places},
         templated=templated or workload.templated,
     )
 
@@ -380,16 +378,3 @@ def _place_of(template: PodTemplate) -> PodPlace:
 def _find_templated(templates: Sequence[PodTemplate]) -> str:
     paths = ((*each.path, "spec", "nodeSelector") for each in templates if find_templated(each.pod.node_selector))
     return name_field(next(paths, ()))
-
-
-def _cite(
-    source: KubernetesObject, templates: Sequence[PodTemplate], containers: Sequence[int | None]
-) -> Iterator[Place]:
-    for template, container in zip(templates, containers, strict=True):
-        path = (*template.path, "spec")
-        if template.pod.node_selector:
-            yield source.locate((*path, "nodeSelector"))
-        if template.pod.affinity:
-            yield source.locate((*path, "affinity"))
-        if container is not None:
-            yield source.locate((*path, "containers", container, "resources"))

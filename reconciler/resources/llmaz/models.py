@@ -296,5 +296,4 @@ def place_on(workload: Workload, flavor: Flavor, pods: int = 1) -> Workload:
         workload,
         devices={**workload.devices, **devices},
         node_selector={**flavor.node_selector, **workload.node_selector},
-        places={**workload.places, flavor.place.field: flavor.place},
     )

@@ -64,7 +64,6 @@ def test_a_deployment_is_carried_over_field_by_field(declare: Declare) -> None:
     assert workload.labels == {"app": "llama", "empty": ""}
     assert workload.template_labels == {"llm-d.ai/variant": "llama"}
     assert workload.settings["maxReplicas"].value == 4
-    assert workload.places["spec.template.spec.nodeSelector"].line == 14
     assert workload.templated == ""
 
 

@@ -93,7 +93,6 @@ def test_a_group_takes_the_devices_of_its_leader_and_of_every_other_worker(decla
     assert workload.launch is not None
     assert workload.launch.tensor_parallel == 8
     assert workload.template_labels == {"role": "leader"}
-    assert workload.places["spec.leaderWorkerTemplate.leaderTemplate.spec.nodeSelector"].line == 13
 
 
 def test_without_a_leaders_template_every_pod_of_a_group_is_a_worker(declare: Declare) -> None:

@@ -94,4 +94,3 @@ def test_metrics_and_tolerance_have_their_units_and_defaults(declare: Declare) -
     assert policy.spec.down_place.line == policy.spec.place.line == 4
     (other,) = declare(HEAD + "  tolerancePercent: 0\n").kthena.policies
     assert other.spec.policy.tolerance_percent == 0
-    assert other.spec.places["spec.tolerancePercent"].line == 6

@@ -61,7 +61,6 @@ def test_the_flavors_of_a_claim_are_candidates_in_its_order(join: Callable[..., 
     assert [(each.name, each.rank) for each in served.flavors] == [("t4", 0), ("a100", 1)]
     assert served.workload.devices == {"nvidia.com/gpu": 4}
     assert served.workload.node_selector == {"gpu": "t4"}
-    assert served.workload.places["spec.inferenceConfig.flavors[2]"].line == 11
 
 
 def test_without_flavors_in_the_claim_all_of_the_model_are_candidates(join: Callable[..., ServedModel]) -> None:
