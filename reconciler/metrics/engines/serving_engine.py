@@ -1,21 +1,22 @@
-"""What a file of this package says of its engine, and the PromQL that each kind of metric is asked with.
+"""The record that each engine's file fills in, and the PromQL for each kind of metric.
 
-`$by`, `$unnamed`, `$place`, `$where` and `$window` are as in `Quantity`.
+`$by`, `$unnamed`, `$place`, `$where` and `$window` are explained in `Quantity`.
 """
 
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import cast
+from typing import TypeVar, cast
 
 SELDOM = "150s"
-"""The longest time between two scrapes, every two minutes, and their jitter: what is silent for longer has gone."""
+"""The longest expected scrape interval (two minutes) and its jitter; a series silent for longer is gone."""
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
-    """A gauge of an engine: `only` narrows its series, `by` are the labels to keep, `rank` tells its ranks apart.
+    """A gauge: `only` selects its series, `by` are the labels to keep, `rank` and `apart` labels whose series add up.
 
-    So does `apart` where it has more labels of its own. Series that differ in anything else are one that was scraped
-    twice, or that each tensor-parallel rank exports, and count once.
+    Series that differ in any other label are duplicates (scraped twice, or exported by each tensor-parallel rank) and
+    count once.
     """
 
     metric: str
@@ -31,48 +32,47 @@ class Gauge:
         return f"{self.metric}{{{self.only},$where}}" if self.only else f"{self.metric}{{$where}}"
 
     def narrowed(self, only: str) -> "Gauge":
-        """The same of fewer series."""
+        """The same with one more matcher."""
         return replace(self, only=f"{self.only},{only}" if self.only else only)
 
     def now(self) -> str:
-        """Its value, ranks added up."""
+        """Its value, summed over ranks."""
         return self._total(self.selector)
 
     def average(self) -> str:
-        """Its mean over the window, ranks added up."""
+        """Its mean over the window, summed over ranks."""
         return self._total(f"avg_over_time({self.selector}[$window])")
 
     def most(self) -> str:
-        """The most of it within the window, ranks added up."""
+        """Its maximum over the window, summed over ranks."""
         return self._total(f"max_over_time({self.selector}[$window])")
 
     def changes(self) -> str:
-        """How often it changed within the window, where it was there a window ago."""
+        """How often it changed within the window, if it existed a window ago."""
         return self._total(f"changes({self.selector}[$window]) and {self.selector} offset $window")
 
     def growth(self) -> str:
-        """By how much it grows in a second, if it was there a window ago: a new replica takes over what others had."""
+        """Its growth per second; 0 if it did not exist a window ago, as a new replica takes over others' requests."""
         growth = f"deriv({self.selector}[$window])"
         return self._total(f"({growth} and {self.selector} offset $window) or {growth} * 0")
 
     def last_seen(self) -> tuple[str, str]:
-        """The time of its newest sample, while it lives and then for an hour, so that stale is told from missing."""
+        """The time of its newest sample, remembered for an hour: this tells stale from missing."""
         seen = f"timestamp({self.selector})"
         return f"max by ({self.by}) ({seen})", f"max by ({self.by}) (max_over_time({seen}[1h:1m]))"
 
     def peak(self) -> str:
-        """Its largest value within the window, of what is scraped more seldom the newest, rank by rank."""
+        """Its maximum over the window by rank; the newest sample where scrapes are rarer than that."""
         seldom = f"last_over_time({self.selector}[{SELDOM}])"
-        return f"max by ({self.by_rank}) (max_over_time({self.selector}[$window]) or {seldom})"
+        return f"max by ({self._by_rank}) (max_over_time({self.selector}[$window]) or {seldom})"
 
     def latest(self, function: str = "", *labels: str) -> str:
-        """Its newest value, rank by rank, apart by `labels` whose values say something; `function` may look back."""
+        """Its newest value by rank and `labels`; a `function` such as `last_over_time` looks back over the window."""
         selected = f"{function}({self.selector}[$window])" if function else self.selector
-        return f"max by ({', '.join((self.by_rank, *labels))}) ({selected})"
+        return f"max by ({', '.join((self._by_rank, *labels))}) ({selected})"
 
     @property
-    def by_rank(self) -> str:
-        """The labels to keep, with that of the rank."""
+    def _by_rank(self) -> str:
         return f"{self.by}, {self.rank}" if self.rank else self.by
 
     def _total(self, expression: str) -> str:
@@ -81,10 +81,10 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter:
-    """A counter of an engine; only series that match one of `beside` by pod and model count, where that is given.
+    """A counter; with `beside`, only series count whose pod and model also have a series of that selector.
 
-    `apart` are labels of its own: series that differ in others were scraped twice and count once. Without it all are
-    added up, as in ratios, whose parts are repeated alike.
+    `apart` are labels whose series add up; series that differ in other labels are duplicates and count once. Without it
+    all series add up, as in ratios, where duplicates cancel out.
     """
 
     metric: str
@@ -94,21 +94,20 @@ class Counter:
 
     @property
     def is_derived(self) -> bool:
-        """Whether other series have their say in it."""
+        """Whether it depends on other series."""
         return bool(self.beside)
 
     def gain(self, function: str = "rate") -> str:
-        """What it gained within the window, by `rate` or `increase`."""
+        """Its `rate` or `increase` over the window."""
         gained = f"{function}({self.metric}{{$where}}[$window])"
-        beside = f" and on ($place, model) last_over_time({self.beside}[$window])" if self.beside else ""
-        if self.apart is None:
-            return f"sum by ({self.by}) ({gained}{beside})"
-        return _added_up(self.by, self.apart, f"{gained}{beside}")
+        if self.beside:
+            gained += f" and on ($place, model) last_over_time({self.beside}[$window])"
+        return f"sum by ({self.by}) ({gained})" if self.apart is None else _added_up(self.by, self.apart, gained)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterRatio:
-    """The gain of one counter by that of another, divided by `divisor` where the first counts in another unit."""
+    """The gain of one counter by that of another, divided by `divisor` to convert units."""
 
     numerator: Counter
     denominator: Counter
@@ -116,7 +115,7 @@ class CounterRatio:
 
     @property
     def is_derived(self) -> bool:
-        """Whether other series have their say in it."""
+        """Whether it depends on other series."""
         return self.numerator.is_derived
 
     def latest(self) -> str:
@@ -128,33 +127,33 @@ class CounterRatio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """How full something is of which an engine tells what is `used` and how much there is in `total`."""
+    """The fraction of `total` that is `used`, for an engine that exports both."""
 
     used: Gauge
     total: Gauge
     is_derived = True
 
     def peak(self) -> str:
-        """The largest part within the window, rank by rank."""
+        """The largest fraction within the window, by rank."""
         return f"{self.used.peak()} / {self.total.latest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """Tokens that an engine tells as a number of blocks and the tokens of each."""
+    """Tokens as a number of blocks times the tokens of a block."""
 
     num_blocks: Gauge
     block_tokens: Gauge
     is_derived = True
 
     def latest(self, function: str = "") -> str:
-        """The newest product, rank by rank."""
+        """The newest product, by rank."""
         return f"{self.num_blocks.latest(function)} * {self.block_tokens.latest(function)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockLabels:
-    """The same of an engine that tells both numbers in the values of labels."""
+    """The same for an engine that exports both numbers as label values."""
 
     gauge: Gauge
     num_blocks: str
@@ -162,20 +161,21 @@ class BlockLabels:
     is_derived = False
 
     def latest(self, function: str = "") -> str:
-        """The newest series, rank by rank, with those labels."""
+        """The newest series with those labels, by rank."""
         return self.gauge.latest(function, self.num_blocks, self.block_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingEngine:
-    """What replicas of one serving engine export of each quantity, the best first; nothing where they do not tell it.
+    """The metrics of one serving engine for each quantity, the best first; empty where it exports none.
 
-    `rank` is the label that tells the data-parallel ranks of a pod apart. The first of `running` and `waiting`
-    together are the requests that a replica has.
+    `rank` is the label that separates the data-parallel ranks of a pod. The first of `running` and the first of
+    `waiting` add up to the requests in a replica. `names_model`: its series carry the model's name.
     """
 
     name: str
     rank: str = ""
+    names_model: bool = False
     running: tuple[Gauge, ...] = ()
     waiting: tuple[Gauge, ...] = ()
     finished: tuple[Counter, ...] = ()
@@ -190,34 +190,31 @@ class ServingEngine:
     prefix_hit_rate: tuple[Gauge | CounterRatio, ...] = ()
 
 
-def _added_up(by: str, apart: str, expression: str) -> str:
-    """The sum over what `apart` tells apart, each counted once however often it was scraped."""
-    if not apart:
-        return f"max by ({by}) ({expression})"
-    return f"sum by ({by}) (max by ({by}, {apart}) ({expression}))"
-
-
-def underscored(engine: ServingEngine) -> ServingEngine:
-    """The engine with `_` for `:` in the names of its metrics."""
-    return cast(ServingEngine, _renamed(engine))
-
-
-def _renamed(part: object) -> object:
+def underscored(part: Part) -> Part:
+    """An engine, or a part of it, with `_` for `:` in the names of its metrics."""
+    renamed: object = part
     if isinstance(part, str):
-        return part.replace(":", "_")
-    if isinstance(part, tuple):
-        return tuple(map(_renamed, part))
-    if is_dataclass(part) and not isinstance(part, type):
-        return replace(part, **{each.name: _renamed(getattr(part, each.name)) for each in fields(part)})
-    return part
+        renamed = part.replace(":", "_")
+    elif isinstance(part, tuple):
+        renamed = tuple(map(underscored, part))
+    elif is_dataclass(part) and not isinstance(part, type):
+        renamed = replace(part, **{each.name: underscored(getattr(part, each.name)) for each in fields(part)})
+    return cast(Part, renamed)
 
 
 def ratio(numerator: str, denominator: str, rank: str = "") -> CounterRatio:
-    """The gain of one counter by that of another, rank by rank where one is given."""
+    """The gain of one counter by that of another, by rank if one is given."""
     by = f"$by, {rank}" if rank else "$by"
     return CounterRatio(numerator=Counter(metric=numerator, by=by), denominator=Counter(metric=denominator, by=by))
 
 
 def mean(histogram: str) -> CounterRatio:
-    """What a histogram observed on average."""
+    """The mean of what a histogram observed."""
     return ratio(f"{histogram}_sum", f"{histogram}_count")
+
+
+def _added_up(by: str, apart: str, expression: str) -> str:
+    """The sum over the labels `apart`; duplicates count once."""
+    if not apart:
+        return f"max by ({by}) ({expression})"
+    return f"sum by ({by}) (max by ({by}, {apart}) ({expression}))"

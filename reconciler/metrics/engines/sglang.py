@@ -1,4 +1,4 @@
-"""SGLang: every tensor-parallel rank may export a gauge, and all of them show the same."""
+"""SGLang: every tensor-parallel rank may export a gauge, all with the same value."""
 
 from reconciler.metrics.engines.serving_engine import BlockLabels, Counter, Gauge, ServingEngine, mean, ratio
 
@@ -9,9 +9,10 @@ def _gauge(metric: str) -> Gauge:
     return Gauge(metric=f"sglang:{metric}", rank=RANK)
 
 
-SGLANG = ServingEngine(
+ENGINE = ServingEngine(
     name="sglang",
     rank=RANK,
+    names_model=True,
     running=(_gauge("num_running_reqs"),),
     waiting=(_gauge("num_queue_reqs"),),
     finished=(Counter(metric="sglang:num_requests_total", apart=f"{RANK}, engine_type"),),

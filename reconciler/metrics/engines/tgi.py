@@ -1,10 +1,10 @@
-"""TGI: it names no model, so its series get that of the variant they belong to."""
+"""TGI: its series name no model; they get that of the variant they belong to."""
 
 from reconciler.metrics.engines.serving_engine import Counter, Gauge, ServingEngine, Usage, mean
 
 KV_TOKENS = Gauge(metric="tgi_batch_max_total_tokens")
 
-TGI = ServingEngine(
+ENGINE = ServingEngine(
     name="tgi",
     running=(Gauge(metric="tgi_batch_current_size"),),
     waiting=(Gauge(metric="tgi_queue_size"),),

@@ -1,7 +1,7 @@
-"""TensorRT-LLM under Triton, which names a model of its own (`model="tensorrt_llm"`) that nobody asks for.
+"""TensorRT-LLM under Triton, whose series name a model of Triton's own (`model="tensorrt_llm"`).
 
-Its series are left without a model, and get that of the variant they belong to. In an ensemble each request passes a
-model before the engine and one after, and each of them counts it: only those of the engine do.
+That label is dropped, and the series get the model of the variant they belong to. In an ensemble each request passes
+one model before the engine and one after it, and each counts the request: only the engine's own counters are used.
 """
 
 from reconciler.metrics.engines.serving_engine import Blocks, Counter, CounterRatio, Gauge, ServingEngine
@@ -24,12 +24,12 @@ def _of_the_engine(counter: str) -> Counter:
 
 FINISHED = _of_the_engine("nv_inference_request_success")
 
-TRITON = ServingEngine(
+ENGINE = ServingEngine(
     name="triton",
     running=(_requests("scheduled"), _requests("active")),
     waiting=(_requests("waiting"),),
     finished=(FINISHED,),
-    # in Triton's own queue: what waits inside TensorRT-LLM is not in it
+    # in Triton's own queue, without the time inside TensorRT-LLM
     wait=(
         CounterRatio(
             numerator=_of_the_engine("nv_inference_queue_duration_us"), denominator=FINISHED, divisor=MICROSECONDS

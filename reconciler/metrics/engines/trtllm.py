@@ -4,7 +4,7 @@ from reconciler.metrics.engines.serving_engine import Blocks, Counter, Gauge, Se
 
 FINISHED = "trtllm_request_success_total"
 
-TRTLLM = ServingEngine(
+ENGINE = ServingEngine(
     name="trtllm",
     running=(Gauge(metric="trtllm_num_requests_running"),),
     waiting=(Gauge(metric="trtllm_num_requests_waiting"),),

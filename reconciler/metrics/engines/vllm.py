@@ -10,9 +10,10 @@ def _gauge(metric: str) -> Gauge:
     return Gauge(metric=f"vllm:{metric}", rank=RANK)
 
 
-VLLM = ServingEngine(
+ENGINE = ServingEngine(
     name="vllm",
     rank=RANK,
+    names_model=True,
     running=(_gauge("num_requests_running"),),
     waiting=(_gauge("num_requests_waiting"),),
     finished=(

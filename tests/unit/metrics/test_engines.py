@@ -4,7 +4,8 @@ from collections import Counter as Tally
 
 import pytest
 
-from reconciler.metrics.engines import ENGINES, SOURCES, ServingEngine, offered
+from reconciler.metrics.engines import ENGINES, SOURCES, offered
+from reconciler.metrics.engines.serving_engine import ServingEngine
 from reconciler.metrics.quantities import QUANTITIES, SATURATION_QUANTITIES, Name
 
 ASKED = {quantity.name: quantity.candidates for quantity in (*QUANTITIES, *SATURATION_QUANTITIES)}
