@@ -1,4 +1,7 @@
-"""Devices: what nodes offer and what pods hold, as kube-state-metrics reports it."""
+"""Devices that the nodes of a cluster offer and pods hold, by kube-state-metrics: two queries, and what they answer.
+
+Series that a scrape renamed (`exported_node`) are left out: under the names of their target they would all be one node.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,25 +16,19 @@ from reconciler.metrics.quantities import Name, Quantity
 from reconciler.metrics.queries import LabelNames, exported_label, label_names, matchers, render
 from reconciler.metrics.readings import Attribution, MetricReadings, ObjectName, ReplicaSeries, target_of
 
-# --- was reconciler/metrics/queries/devices.py:
-# What is asked about devices: what nodes offer and what pods hold, in two queries a cluster whatever its size. All of
-# it is of kube-state-metrics. Series that a scrape renamed (`exported_node`) are left alone: under the names of its
-# target they would all be one node.
-
 SETTLED_S = 600.0
-"""So long a node must be silent, cordoned or not ready before it counts as such: plugins and scrapes restart."""
+"""How long a node must be silent, cordoned or not ready before it counts as such: plugins and scrapes restart."""
 FACT = "fact"
 OFFERS, LABELS, CORDONED, NOT_READY, SEEN = "offers", "labels", "cordoned", "not ready", "seen"
-"""What a series of the answer about nodes tells, in its label `fact`."""
+"""What a series of the answer about nodes says, in its label `fact`."""
 EVERY_NODE_OFFERS = "cpu"
-"""Asked beside devices: a node that offers none of them still reports this."""
-SCRAPED_NODE = 'exported_node=""'
+"""Queried together with devices: a node without devices still reports this."""
 EXPORTED_NAMESPACE = "exported_namespace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceNames:
-    """What to look for: resources of containers (regular expressions as they are exported), and labels of nodes."""
+    """Resources of containers (regular expressions, spelled as exported) and labels of nodes to query."""
 
     resources: tuple[str, ...]
     labels: tuple[str, ...]
@@ -43,7 +40,7 @@ def device_queries(cluster: ClusterSettings, names: DeviceNames, now_s: float) -
     if settings is None:
         return ()
     spelled = label_names(settings)
-    where = ",".join(filter(None, (matchers(settings), SCRAPED_NODE)))
+    where = ",".join(filter(None, (matchers(settings), 'exported_node=""')))
     held = where if spelled.namespace == EXPORTED_NAMESPACE else f'{where},{EXPORTED_NAMESPACE}=""'
     texts = (
         (Name.NODES, render(_nodes(names), spelled, where)),
@@ -55,17 +52,20 @@ def device_queries(cluster: ClusterSettings, names: DeviceNames, now_s: float) -
 
 
 def _nodes(names: DeviceNames) -> Quantity:
-    """Five facts of each node. What a node said within the hour counts until it says something else."""
-    offered = f'kube_node_status_allocatable{{resource=~"{_any((*names.resources, EVERY_NODE_OFFERS))}",$where}}'
+    """Five facts of each node. What a node reported within the last hour counts until it reports something else."""
+    resources = "|".join(dict.fromkeys((*names.resources, EVERY_NODE_OFFERS)))
+    offered = f'kube_node_status_allocatable{{resource=~"{resources}",$where}}'
     labels = ", ".join(("node", *dict.fromkeys(map(exported_label, names.labels))))
     ready = 'kube_node_status_condition{condition="Ready",status="true",$where}'
     return Quantity(
         name=Name.NODES,
-        unit="devices",
-        reason="what nodes offer, what they are, and whether they all say it",
         by=("node",),
         candidates=(
-            _fact(OFFERS, f"max by (node, resource) (max_over_time({offered}[$window]))", _last(offered, "resource")),
+            _fact(
+                OFFERS,
+                f"max by (node, resource) (max_over_time({offered}[$window]))",
+                f"max by (node, resource) (last_over_time({offered}[1h]))",
+            ),
             _fact(
                 LABELS,
                 f"group by ({labels}) (last_over_time(kube_node_labels{{$where}}[$window]))",
@@ -79,38 +79,25 @@ def _nodes(names: DeviceNames) -> Quantity:
     )
 
 
+def _fact(fact: str, *alternatives: str) -> str:
+    return f'label_replace({" or on (node) ".join(alternatives)}, "{FACT}", "{fact}", "", "")'
+
+
 def _requests(names: DeviceNames) -> Quantity:
-    """What each pod on a node holds; two exporters that tell the same must not count twice."""
-    asked = f'kube_pod_container_resource_requests{{resource=~"{_any(names.resources)}",node!="",$where}}'
+    """What each pod on a node holds; two exporters of the same series count once."""
+    resources = "|".join(dict.fromkeys(names.resources))
+    requests = f'kube_pod_container_resource_requests{{resource=~"{resources}",node!="",$where}}'
     over = 'kube_pod_status_phase{phase=~"Failed|Succeeded",$where} == 1'
-    held = f"sum by ($place, node, resource) (max by ($place, container, node, resource) ({asked}))"
+    held = f"sum by ($place, node, resource) (max by ($place, container, node, resource) ({requests}))"
     return Quantity(
         name=Name.DEVICE_REQUESTS,
-        unit="devices",
-        reason="what pods hold, ours and those of others",
         by=("namespace", "pod", "node", "resource"),
         candidates=(f"{held} unless on ($place) ({over})",),
     )
 
 
-def _fact(fact: str, *alternatives: str) -> str:
-    return f'label_replace({" or on (node) ".join(alternatives)}, "{FACT}", "{fact}", "", "")'
-
-
-def _last(selector: str, label: str) -> str:
-    return f"max by (node, {label}) (last_over_time({selector}[1h]))"
-
-
-def _any(resources: Sequence[str]) -> str:
-    return "|".join(dict.fromkeys(resources))
-
-
-# --- was reconciler/metrics/reading/devices.py:
-# Devices that nodes of a cluster offer and pods hold, by kube-state-metrics; a doubtful number is None.
-
-
 def devices_seen(variants: Iterable[Variant], readings: MetricReadings, names: LabelNames, now_s: float) -> DevicesSeen:
-    """What the answers of one cluster say at `now_s` (Unix seconds)."""
+    """The devices of one cluster at `now_s` (Unix seconds); a number that cannot be right is None."""
     nodes, requests = _answered(Name.NODES, readings), _answered(Name.DEVICE_REQUESTS, readings)
     variant_of = _membership(variants, readings)
     return DevicesSeen(
@@ -122,46 +109,35 @@ def devices_seen(variants: Iterable[Variant], readings: MetricReadings, names: L
 
 
 def _answered(name: Name, readings: MetricReadings) -> Sequence[Sample] | NoAnswer:
-    if name in readings.failed:
-        return readings.failed[name]
-    if name not in readings.answered:
-        return NoAnswer(absence=Absence.FAILED, reason=f"Prometheus was not asked for {name}")
-    return readings.devices.get(name, ())
+    absence = readings.absence_of(name)
+    return absence if absence is not None else readings.devices.get(name, ())
 
 
 def _read_nodes(samples: Sequence[Sample], now_s: float) -> tuple[ClusterNode, ...] | NoAnswer:
-    told: dict[str, dict[str, list[Sample]]] = {}
+    facts: dict[str, dict[str, list[Sample]]] = {}
     for sample in samples:
-        facts = told.setdefault(sample.labels.get(FACT, ""), {})
-        facts.setdefault(sample.labels.get("node", ""), []).append(sample)
-    offers, seen = told.get(OFFERS, {}), told.get(SEEN, {})
-    doubt = _doubt(offers, seen, now_s)
-    if doubt is not None:
-        return doubt
-    return tuple(_node(name, told, now_s) for name in sorted({*offers, *seen}))
-
-
-def _doubt(offers: Mapping[str, object], seen: Mapping[str, Sequence[Sample]], now_s: float) -> NoAnswer | None:
-    """Why the nodes that are known may not be all there are; None when they are."""
+        of_nodes = facts.setdefault(sample.labels.get(FACT, ""), {})
+        of_nodes.setdefault(sample.labels.get("node", ""), []).append(sample)
+    offers, seen = facts.get(OFFERS, {}), facts.get(SEEN, {})
     for metric, found in (("kube_node_info", seen), ("kube_node_status_allocatable", offers)):
         if not found:
             reason = f"no series of {metric}: this Prometheus scrapes no kube-state-metrics that exports it"
             return NoAnswer(absence=Absence.MISSING, reason=reason)
-    times_s = {name: samples[0].value for name, samples in seen.items()}
+    times_s = {name: of_node[0].value for name, of_node in seen.items()}
     broken = sorted(name for name, time_s in times_s.items() if not is_usable(time_s))
     if broken:
         reason = f"kube_node_info of node {printable(broken[0])} has no time that could be read"
         return NoAnswer(absence=Absence.NAN, reason=reason)
     silent_s = now_s - max(times_s.values())
     if silent_s > SETTLED_S:
-        reason = f"kube-state-metrics told nothing of any node for {silent_s / 60:.0f} min"
+        reason = f"kube-state-metrics reported no node for {silent_s / 60:.0f} min"
         return NoAnswer(absence=Absence.STALE, reason=reason)
-    return None
+    return tuple(_node(name, facts, now_s) for name in sorted({*offers, *seen}))
 
 
-def _node(name: str, told: Mapping[str, Mapping[str, Sequence[Sample]]], now_s: float) -> ClusterNode:
+def _node(name: str, facts: Mapping[str, Mapping[str, Sequence[Sample]]], now_s: float) -> ClusterNode:
     def of(fact: str) -> Sequence[Sample]:
-        return told.get(fact, {}).get(name, ())
+        return facts.get(fact, {}).get(name, ())
 
     labels: dict[str, set[str]] = {}
     for sample in of(LABELS):
@@ -195,7 +171,7 @@ def _count(value: float) -> int | None:
 
 
 def _membership(variants: Iterable[Variant], readings: MetricReadings) -> Callable[[ObjectName], ResourceKey | None]:
-    """Finds a pod's variant; where two variants share a scale target either will do: its devices are ours."""
+    """Finds the variant of a pod; of two variants with one scale target it finds either, as both are ours."""
     ours = list(variants)
     attribution = Attribution(
         by_name={ObjectName(variant.key.namespace, variant.key.name): variant.key for variant in ours},
@@ -205,7 +181,7 @@ def _membership(variants: Iterable[Variant], readings: MetricReadings) -> Callab
     )
 
     def variant_of(pod: ObjectName) -> ResourceKey | None:
-        # of a replica that is a group of pods, only the first is named as the others are found by
+        # of a replica that is a group of pods, only the first has a name that leads to the variant
         group, _, number = pod.name.rpartition("-")
         names = (pod.name, f"{group}-0") if number.isdecimal() else (pod.name,)
         found = (attribution.variant_of(ReplicaSeries(pod.namespace, name, "", "")) for name in names)

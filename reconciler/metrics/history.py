@@ -1,4 +1,7 @@
-"""What answers over time say: traces of replicas, past arrivals of models, live counts of scale targets."""
+"""What answers over time say: traces of replicas, past arrivals of models, live counts of scale targets.
+
+All series of a kind are put on one grid of moments; NaN where nothing is known.
+"""
 
 import math
 from array import array
@@ -21,20 +24,30 @@ from reconciler.metrics.readings import (
     Served,
     Target,
     capacity_of,
+    configured_model,
     grouped,
     picked_model,
     rank_of,
+    reported_model,
     series_of,
-    written_model,
 )
 
-# --- was reconciler/metrics/reading/traces.py:
-# Histories of replicas, from the answers to range queries: every series on one grid, NaN where nothing is known.
+_CONTRADICTED = math.inf
+"""Marks a moment with two different values while reading; in the result it is NaN."""
 
-CONTESTED = math.inf
-"""Marks a moment with two different values while reading; in the trace it is NaN."""
 
-Traces = Mapping[ResourceKey, tuple[Trace, ...]]
+def _blank(grid: Grid) -> "array[float]":
+    return array("d", (math.nan,)) * grid.count
+
+
+def _set(held: "array[float]", points: Iterable[tuple[int | None, float]]) -> None:
+    """Put values in their places; two different ones for one moment contradict each other, and neither is kept."""
+    for index, value in points:
+        if index is not None:
+            held[index] = value if math.isnan(held[index]) or held[index] == value else _CONTRADICTED
+
+
+# ---- traces of replicas
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,34 +62,54 @@ class Histories:
     warnings: dict[str, None] = field(default_factory=dict)
 
     @property
-    def tells_fullness(self) -> bool:
+    def has_fullness(self) -> bool:
         """Whether it was asked how full replicas were."""
         return Name.KV_CACHE_USAGE in self.asked
 
 
 def read_histories(answers: Iterable[Answer], names: LabelNames, grid: Grid) -> Histories:
-    """What one cluster's answers with the step of `grid` told, one answer in memory at a time."""
+    """One cluster's answers with the step of `grid`, one in memory at a time."""
     histories = Histories(grid=grid)
     times_s = grid.times_s
     for answer in answers:
-        if answer.query.step_s == grid.step_s and answer.query.quantity in HISTORY:
-            name = Name(answer.query.quantity)
-            histories.asked.add(name)
-            histories.values.setdefault(name, {})
-            matrix = decode_matrix(answer)
-            if isinstance(matrix, NoAnswer):
-                histories.failed.append(matrix)
-                continue
-            histories.warnings.update(dict.fromkeys(matrix.warnings))
-            for row in matrix.rows:
-                _add(row, name, names, histories, times_s)
+        if answer.query.step_s != grid.step_s or answer.query.quantity not in HISTORY:
+            continue
+        name = Name(answer.query.quantity)
+        histories.asked.add(name)
+        histories.values.setdefault(name, {})
+        matrix = decode_matrix(answer)
+        if isinstance(matrix, NoAnswer):
+            histories.failed.append(matrix)
+            continue
+        histories.warnings.update(dict.fromkeys(matrix.warnings))
+        for row in matrix.rows:
+            _add_to_trace(row, name, names, histories, times_s)
     return histories
+
+
+def _add_to_trace(row: MatrixRow, name: Name, names: LabelNames, histories: Histories, times_s: "array[float]") -> None:
+    grid, values = histories.grid, row.values
+    series = series_of(row.labels, names)
+    histories.pods.setdefault(ObjectName(series.namespace, series.pod), set()).add(series)
+    if name is Name.KV_TOKENS:
+        values = array("d", (capacity_of(row.labels, value).tokens or math.nan for value in values))
+    values = array("d", [value if 0 <= value < ABSURD else math.nan for value in values])
+    of_instances, instance = histories.values[name], Instance(series.namespace, series.pod, rank_of(row.labels))
+    held = of_instances.get(instance)
+    is_new = held is None
+    if held is None:
+        held = of_instances[instance] = _blank(grid)
+    first = grid.index_of(row.times_s[0]) if row.times_s else None
+    if is_new and first is not None and row.times_s == times_s[first : first + len(values)]:  # without a gap
+        held[first : first + len(values)] = values
+        return
+    points = zip(map(grid.index_of, row.times_s), values, strict=True)
+    _set(held, ((index, value) for index, value in points if not math.isnan(value)))
 
 
 def histories_by_grid(answers: Iterable[Answer], names: LabelNames) -> tuple[Histories, ...]:
     """One cluster's histories, one for each step that was asked for, the finest first."""
-    asked = [answer for answer in answers if answer.query.quantity in HISTORY]
-    steps = grouped((answer.query.step_s, answer) for answer in asked)
+    steps = grouped((answer.query.step_s, answer) for answer in answers if answer.query.quantity in HISTORY)
     return tuple(
         read_histories(members, names, grid)
         for _, members in sorted((step_s, steps[step_s]) for step_s in steps if step_s)
@@ -84,96 +117,48 @@ def histories_by_grid(answers: Iterable[Answer], names: LabelNames) -> tuple[His
     )
 
 
-def trace(histories: Histories, attribution: Attribution) -> Traces:
+def trace(histories: Histories, attribution: Attribution) -> Mapping[ResourceKey, tuple[Trace, ...]]:
     """The histories of one cluster's variants; empties `histories` to save memory."""
-    unknown = (math.nan,) * histories.grid.count
-    told: dict[ObjectName, dict[str, dict[str, tuple[float, ...]]]] = {}
+    by_rank: dict[ObjectName, dict[str, dict[str, tuple[float, ...]]]] = {}
     for name, of_instances in histories.values.items():
         while of_instances:
             instance, values = of_instances.popitem()
-            ranks = told.setdefault(ObjectName(instance.namespace, instance.pod), {})
-            ranks.setdefault(instance.rank, {})[str(name)] = tuple(map(_believed, values))
-    asked = dict.fromkeys(map(str, histories.values), unknown)
+            ranks = by_rank.setdefault(ObjectName(instance.namespace, instance.pod), {})
+            of_rank = ranks.setdefault(instance.rank, {})
+            of_rank[str(name)] = tuple(value if math.isfinite(value) else math.nan for value in values)
+    unknown = dict.fromkeys(map(str, histories.values), (math.nan,) * histories.grid.count)
     found: dict[ResourceKey, list[Trace]] = {}
-    for pod, ranks in sorted(told.items()):
-        variant = _variant_of(histories.pods[pod], attribution)
+    for pod, ranks in sorted(by_rank.items()):
+        # some series of a pod say more than others: they have a label of the variant, or the model
+        variants = (attribution.variant_of(series) for series in sorted(histories.pods[pod]))
+        variant = next(filter(None, variants), None)
         if variant is not None:
-            found.setdefault(variant, []).extend(_traces_of(pod, variant, ranks, asked, histories.grid))
+            found.setdefault(variant, []).extend(_traces_of(pod, variant, ranks, unknown, histories.grid))
     return {variant: tuple(traces) for variant, traces in found.items()}
-
-
-def _add(row: MatrixRow, name: Name, names: LabelNames, histories: Histories, times_s: "array[float]") -> None:
-    series = series_of(row.labels, names)
-    histories.pods.setdefault(ObjectName(series.namespace, series.pod), set()).add(series)
-    of_instances = histories.values[name]
-    instance = Instance(series.namespace, series.pod, rank_of(row.labels))
-    places = _places(row.times_s, times_s, histories.grid)
-    values = _believable(row, name)
-    held = of_instances.get(instance)
-    if held is None:
-        held = of_instances[instance] = array("d", (math.nan,)) * len(times_s)
-        if isinstance(places, range):
-            held[places.start : places.stop] = values
-            return
-    for index, value in zip(places, values, strict=True):
-        if index is not None and not math.isnan(value):
-            held[index] = value if math.isnan(held[index]) or held[index] == value else CONTESTED
-
-
-def _believable(row: MatrixRow, name: Name) -> "array[float]":
-    values = row.values
-    if name is Name.KV_TOKENS:
-        values = array("d", (capacity_of(row.labels, value).tokens or math.nan for value in values))
-    return array("d", [value if 0 <= value < ABSURD else math.nan for value in values])
-
-
-def _places(found_s: "array[float]", times_s: "array[float]", grid: Grid) -> Sequence[int | None]:
-    """Where points stand on the grid, None beside it; a range when they follow one another without a gap."""
-    first = grid.index_of(found_s[0]) if found_s else None
-    if first is not None and found_s == times_s[first : first + len(found_s)]:
-        return range(first, first + len(found_s))
-    return [grid.index_of(at_s) for at_s in found_s]
-
-
-def _believed(value: float) -> float:
-    return value if math.isfinite(value) else math.nan
-
-
-def _variant_of(pod: Iterable[ReplicaSeries], attribution: Attribution) -> ResourceKey | None:
-    # some series of a pod tell more of it than others: a label of the variant, or the model
-    return next((variant for series in sorted(pod) if (variant := attribution.variant_of(series))), None)
 
 
 def _traces_of(
     pod: ObjectName,
     variant: ResourceKey,
     ranks: Mapping[str, Mapping[str, tuple[float, ...]]],
-    asked: Mapping[str, tuple[float, ...]],
+    unknown: Mapping[str, tuple[float, ...]],
     grid: Grid,
 ) -> Iterator[Trace]:
     """One trace for each data-parallel rank; series without a rank are in all of them."""
     shared = ranks.get("", {})
     instances = [rank for rank in sorted(ranks) if rank] or [""]
     for rank in instances:
-        series = {**asked, **shared, **ranks[rank]}
-        instance = rank if len(instances) > 1 else ""
         yield Trace(
             pod=pod.name,
-            instance=instance,
+            instance=rank if len(instances) > 1 else "",
             variant=variant,
             start_s=grid.start_s,
             step_s=grid.step_s,
-            series=series,
+            series={**unknown, **shared, **ranks[rank]},
         )
 
 
-# --- was reconciler/metrics/reading/past_arrivals.py:
-# Each model's arrivals before now, from the source that its load is taken from, and how long requests were.
-
-Rates = dict[Served, "array[float]"]
-ServedOf = Callable[[Mapping[str, str], LabelNames], Served]
-FirstNames = Mapping[ResourceKey, Served]
-"""The name that a variant's model is served under, where its series tell none."""
+# ---- arrivals before now, from the source that the load is taken from, and how long requests were
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,25 +166,39 @@ class PastReadings:
     """One cluster's rates by quantity and served model on one grid, NaN where nothing is known."""
 
     grid: Grid | None = None
-    rates: dict[Name, Rates] = field(default_factory=dict)
+    rates: dict[Name, dict[Served, "array[float]"]] = field(default_factory=dict)
     failed: dict[Name, NoAnswer] = field(default_factory=dict)
     warnings: dict[str, None] = field(default_factory=dict)
 
-    def is_asked(self, name: Name) -> bool:
-        """Whether there is any answer, be it that it failed."""
-        return name in self.rates or name in self.failed
+
+_ServedOf = Callable[[Mapping[str, str], LabelNames], Served]
+PAST_SERVED: Mapping[str, _ServedOf] = {
+    Name.PAST_COMPLETIONS: reported_model,
+    Name.PAST_QUEUE_GROWTH: reported_model,
+    Name.PAST_OUTPUT_TOKENS: reported_model,
+    Name.PAST_INPUT_TOKENS: reported_model,
+    Name.PAST_ENDPOINT_PICKER: picked_model,
+    Name.PAST_CONFIGURED: configured_model,
+}
+"""How the model of a series of the past is found, by quantity."""
+USUAL_SERVED: Mapping[str, _ServedOf] = {
+    Name.USUAL_COMPLETIONS: reported_model,
+    Name.USUAL_OUTPUT_TOKENS: reported_model,
+    Name.USUAL_INPUT_TOKENS: reported_model,
+}
+"""The same for a whole day."""
 
 
 def read_past(
     answers: Iterable[Answer],
     names: LabelNames,
     attribution: Attribution,
-    first_names: FirstNames,
-    served_of: Mapping[str, ServedOf],
+    first_names: Mapping[ResourceKey, Served],
+    served_of: Mapping[str, _ServedOf],
 ) -> PastReadings:
-    """The answers of one cluster to the quantities of `served_of`, put together on one grid; what failed is left out.
+    """The answers of one cluster to the quantities of `served_of`, put together on one grid.
 
-    What a pod tells without a model is of the first served name of its variant.
+    A pod's series without a model count for the first served name of its variant, from `first_names`.
     """
     asked = [answer for answer in answers if answer.query.quantity in served_of and answer.query.step_s is not None]
     readings = PastReadings(grid=grid_over([answer.query for answer in asked]))
@@ -213,14 +212,31 @@ def read_past(
         return None if variant is None else first_names[variant]
 
     for answer in asked:
-        _read_one(answer, owner_of, readings)
+        matrix, name, grid = decode_matrix(answer), Name(answer.query.quantity), readings.grid
+        if isinstance(matrix, NoAnswer):
+            readings.failed.setdefault(name, matrix)
+            continue
+        readings.warnings.update(dict.fromkeys(matrix.warnings))
+        rates = readings.rates.setdefault(name, {})
+        for row in matrix.rows:
+            served = owner_of(row.labels, name)
+            if grid is not None and served is not None:
+                _add_up(rates.setdefault(served, _blank(grid)), row, grid)
     return readings
+
+
+def _add_up(held: "array[float]", row: MatrixRow, grid: Grid) -> None:
+    for time_s, value in zip(row.times_s, row.values, strict=True):
+        index = grid.index_of(time_s)
+        if index is not None:
+            known = value if math.isfinite(value) else math.inf  # infinite it stays, whatever is added
+            held[index] = known if math.isnan(held[index]) else held[index] + known
 
 
 def past_of(
     models: Iterable[Model], loads: Mapping[ModelKey, Load | NoAnswer], readings: PastReadings
 ) -> dict[ModelKey, PastArrivals | NoAnswer]:
-    """The arrivals of each model whose load is known, or why they are not; no key where nobody asked for them."""
+    """The arrivals of each model whose load is known, or why they are not; empty when they were not asked for."""
     found: dict[ModelKey, PastArrivals | NoAnswer] = {}
     for model in models:
         load = loads[model.key]
@@ -229,30 +245,42 @@ def past_of(
     return found
 
 
-def lengths_in(model: Model, readings: PastReadings) -> Lengths:
-    """How long the requests of a model were that were finished in all this time."""
-    finished = _summed(Name.PAST_COMPLETIONS, model.served, readings, is_usable) or ()
-    return Lengths(
-        output_tokens=_mean_length(Name.PAST_OUTPUT_TOKENS, finished, model.served, readings),
-        input_tokens=_mean_length(Name.PAST_INPUT_TOKENS, finished, model.served, readings),
+def _past_of(model: Model, load: Load, readings: PastReadings, grid: Grid) -> PastArrivals | NoAnswer:
+    names: tuple[Name, ...] = (Name.PAST_ENDPOINT_PICKER,)
+    if load.is_by_replicas:
+        names = Name.PAST_COMPLETIONS, Name.PAST_QUEUE_GROWTH
+    elif load.arrivals_from is ArrivalSource.CONFIGURED:
+        names = (Name.PAST_CONFIGURED,)
+    needed = (*names, Name.PAST_COMPLETIONS, Name.PAST_OUTPUT_TOKENS, Name.PAST_INPUT_TOKENS)
+    failed = next((readings.failed[name] for name in needed if name in readings.failed), None)
+    rates = _summed(names[0], model.served, readings)
+    growth = _summed(names[1], model.served, readings, _is_usable_growth) if len(names) > 1 else None
+    if rates is None or (growth is None and len(names) > 1):
+        named = " or ".join(f'"{printable(one.model)}"' for one in model.served)
+        missing = NoAnswer(absence=Absence.MISSING, reason=f"no series counts the past arrivals of model {named}")
+        return failed or missing
+    if growth is not None:
+        pairs = zip(rates, growth, strict=True)
+        rates = [math.nan if math.isnan(more) else rate + max(0.0, more) for rate, more in pairs]
+    finished = _summed(Name.PAST_COMPLETIONS, model.served, readings) or [math.nan] * grid.count
+    inputs = _lengths(Name.PAST_INPUT_TOKENS, finished, model.served, readings)
+    return PastArrivals(
+        start_s=grid.start_s,
+        step_s=grid.step_s,
+        window_s=load.window_s,
+        rates_per_s=tuple(rate * model.share for rate in rates),
+        output_tokens=_lengths(Name.PAST_OUTPUT_TOKENS, finished, model.served, readings),
+        input_tokens=() if load.input_tokens is None else inputs,
+        reason="" if failed is None else failed.reason,
     )
 
 
-def _mean_length(
-    name: Name, finished: Sequence[float], served: Sequence[Served], readings: PastReadings
-) -> float | None:
-    tokens = _summed(name, served, readings, is_usable) or ()
-    known = [pair for pair in zip(tokens, finished, strict=False) if all(map(is_usable, pair))]
-    count = math.fsum(each for _, each in known)
-    return math.fsum(told for told, _ in known) / count if count > 0 else None
-
-
 def usual_of(models: Iterable[Model], readings: PastReadings) -> dict[ModelKey, UsualLoad]:
-    """What a day of each model was like; one of which nothing was finished in all of it has no key."""
+    """A usual day of each model; one that finished nothing in all of it is left out."""
     found: dict[ModelKey, UsualLoad] = {}
     grid = readings.grid
-    for model in models if grid is not None else ():
-        finished = _summed(Name.USUAL_COMPLETIONS, model.served, readings, is_usable)
+    for model in models:
+        finished = _summed(Name.USUAL_COMPLETIONS, model.served, readings)
         if finished is None or grid is None:
             continue
         found[model.key] = UsualLoad(
@@ -265,142 +293,62 @@ def usual_of(models: Iterable[Model], readings: PastReadings) -> dict[ModelKey, 
     return found
 
 
-def _past_of(model: Model, load: Load, readings: PastReadings, grid: Grid) -> PastArrivals | NoAnswer:
-    names = _counting(load)
-    needed = (*names, Name.PAST_COMPLETIONS, Name.PAST_OUTPUT_TOKENS, Name.PAST_INPUT_TOKENS)
-    failed = next((readings.failed[name] for name in needed if name in readings.failed), None)
-    rates = _rates_of(names, model.served, readings)
-    if rates is None:
-        named = " or ".join(f'"{printable(one.model)}"' for one in model.served)
-        missing = NoAnswer(absence=Absence.MISSING, reason=f"no series tells what arrived for model {named} before")
-        return failed or missing
-    finished = _summed(Name.PAST_COMPLETIONS, model.served, readings, is_usable) or [math.nan] * grid.count
-    outputs, inputs = (
-        _lengths(name, finished, model.served, readings) for name in (Name.PAST_OUTPUT_TOKENS, Name.PAST_INPUT_TOKENS)
-    )
-    return PastArrivals(
-        start_s=grid.start_s,
-        step_s=grid.step_s,
-        window_s=load.window_s,
-        rates_per_s=tuple(rate * model.share for rate in rates),
-        output_tokens=outputs,
-        input_tokens=() if load.input_tokens is None else inputs,
-        reason="" if failed is None else failed.reason,
-    )
+def lengths_in(model: Model, readings: PastReadings) -> Lengths:
+    """The mean lengths of all requests of a model that finished in the past."""
+    finished = _summed(Name.PAST_COMPLETIONS, model.served, readings) or ()
 
+    def mean(name: Name) -> float | None:
+        tokens = _summed(name, model.served, readings) or ()
+        known = [pair for pair in zip(tokens, finished, strict=False) if all(map(is_usable, pair))]
+        count = math.fsum(each for _, each in known)
+        return math.fsum(each for each, _ in known) / count if count > 0 else None
 
-def _counting(load: Load) -> tuple[Name, ...]:
-    """What the arrivals of before are counted by: whoever counts those of now."""
-    if load.is_by_replicas:
-        return Name.PAST_COMPLETIONS, Name.PAST_QUEUE_GROWTH
-    is_configured = load.arrivals_from is ArrivalSource.CONFIGURED
-    return (Name.PAST_CONFIGURED if is_configured else Name.PAST_ENDPOINT_PICKER,)
-
-
-def _rates_of(names: Sequence[Name], served: Sequence[Served], readings: PastReadings) -> list[float] | None:
-    """The rates by the source of the load, None without any series of it."""
-    rates = _summed(names[0], served, readings, is_usable)
-    if len(names) == 1 or rates is None:
-        return rates
-    growth = _summed(names[1], served, readings, _is_usable_growth)
-    if growth is None:
-        return None
-    pairs = zip(rates, growth, strict=True)
-    return [math.nan if math.isnan(more) else rate + max(0.0, more) for rate, more in pairs]
+    return Lengths(output_tokens=mean(Name.PAST_OUTPUT_TOKENS), input_tokens=mean(Name.PAST_INPUT_TOKENS))
 
 
 def _lengths(
     name: Name, finished: Sequence[float], served: Sequence[Served], readings: PastReadings
 ) -> tuple[float, ...]:
-    """Tokens of a request; NaN where none was finished or nothing is known, nothing where nobody asked."""
-    if not readings.is_asked(name):
+    """Tokens of a request; NaN where none finished or nothing is known, empty when that was not asked."""
+    if name not in readings.rates and name not in readings.failed:
         return ()
-    tokens = _summed(name, served, readings, is_usable)
+    tokens = _summed(name, served, readings)
     if tokens is None:
         return tuple(math.nan for _ in finished)
-    return tuple(told / count if count > 0 else math.nan for told, count in zip(tokens, finished, strict=True))
-
-
-def _summed(
-    name: Name, served: Sequence[Served], readings: PastReadings, is_known: Callable[[float], bool]
-) -> list[float] | None:
-    """The sum over served names that have series, NaN where one of them has a gap.
-
-    A name that nobody had asked for yet, while others were, is no gap: its counter begins with its first request.
-    """
-    told = [rates for one in served if (rates := readings.rates.get(name, {}).get(one)) is not None]
-    if len(told) < 2:
-        return [rate if is_known(rate) else math.nan for rate in told[0]] if told else None
-    firsts = [next((at for at, rate in enumerate(rates) if not math.isnan(rate)), len(rates)) for rates in told]
-    sums = []
-    for at, parts in enumerate(zip(*told, strict=True)):
-        begun = [part for part, first in zip(parts, firsts, strict=True) if at >= first]
-        sums.append(math.fsum(begun) if begun and all(map(is_known, begun)) else math.nan)
-    return sums
+    return tuple(each / count if count > 0 else math.nan for each, count in zip(tokens, finished, strict=True))
 
 
 def _is_usable_growth(rate: float) -> bool:
     return is_usable(abs(rate))
 
 
-def _read_one(
-    answer: Answer, owner_of: Callable[[Mapping[str, str], Name], Served | None], readings: PastReadings
-) -> None:
-    matrix = decode_matrix(answer)
-    name, grid = Name(answer.query.quantity), readings.grid
-    if isinstance(matrix, NoAnswer):
-        readings.failed.setdefault(name, matrix)
-        return
-    readings.warnings.update(dict.fromkeys(matrix.warnings))
-    rates = readings.rates.setdefault(name, {})
-    for row in matrix.rows:
-        served = owner_of(row.labels, name)
-        if grid is not None and served is not None:
-            _add_up(rates.setdefault(served, array("d", [math.nan]) * grid.count), row.times_s, row.values, grid)
+def _summed(
+    name: Name, served: Sequence[Served], readings: PastReadings, is_known: Callable[[float], bool] = is_usable
+) -> list[float] | None:
+    """The sum over served names that have series, NaN where one of them has a gap.
+
+    Before its first request a name's counter does not exist yet, which is no gap.
+    """
+    series = [rates for one in served if (rates := readings.rates.get(name, {}).get(one)) is not None]
+    if len(series) < 2:
+        return [rate if is_known(rate) else math.nan for rate in series[0]] if series else None
+    firsts = [next((at for at, rate in enumerate(rates) if not math.isnan(rate)), len(rates)) for rates in series]
+    sums = []
+    for at, parts in enumerate(zip(*series, strict=True)):
+        begun = [part for part, first in zip(parts, firsts, strict=True) if at >= first]
+        sums.append(math.fsum(begun) if begun and all(map(is_known, begun)) else math.nan)
+    return sums
 
 
-def _add_up(held: "array[float]", times_s: "array[float]", values: "array[float]", grid: Grid) -> None:
-    for time_s, value in zip(times_s, values, strict=True):
-        index = grid.index_of(time_s)
-        if index is not None:
-            known = value if math.isfinite(value) else math.inf  # infinite it stays, whatever is added
-            held[index] = known if math.isnan(held[index]) else held[index] + known
-
-
-def _reported_model(labels: Mapping[str, str], names: LabelNames) -> Served:
-    return Served(labels.get(names.namespace, ""), labels.get(names.model, ""))
-
-
-PAST_SERVED: Mapping[str, ServedOf] = {
-    Name.PAST_COMPLETIONS: _reported_model,
-    Name.PAST_QUEUE_GROWTH: _reported_model,
-    Name.PAST_OUTPUT_TOKENS: _reported_model,
-    Name.PAST_INPUT_TOKENS: _reported_model,
-    Name.PAST_ENDPOINT_PICKER: picked_model,
-    Name.PAST_CONFIGURED: written_model,
-}
-"""Whose a series of the past is, by quantity."""
-USUAL_SERVED: Mapping[str, ServedOf] = {
-    Name.USUAL_COMPLETIONS: _reported_model,
-    Name.USUAL_OUTPUT_TOKENS: _reported_model,
-    Name.USUAL_INPUT_TOKENS: _reported_model,
-}
-"""The same of a whole day."""
-
-
-# --- was reconciler/metrics/reading/live.py:
-# How many replicas scale targets ask for in their clusters, by kube-state-metrics. Deployments and StatefulSets
-# alone: kube-state-metrics knows of no other kind unless somebody describes it to it.
-
-Live = Mapping[ResourceKey, LiveReplicas | NoAnswer]
+# ---- live counts of Deployments and StatefulSets, the kinds that kube-state-metrics knows by itself
 
 
 @dataclass(slots=True, kw_only=True)
 class LiveReadings:
-    """One cluster's counts by scale target, and why some answers told nothing; no grid when nothing was asked."""
+    """One cluster's counts by scale target, with the answers that failed; no grid when nothing was asked."""
 
     grid: Grid | None = None
-    counts: dict[Target, list[float]] = field(default_factory=dict)
+    counts: dict[Target, "array[float]"] = field(default_factory=dict)
     failed: list[NoAnswer] = field(default_factory=list)
     warnings: dict[str, None] = field(default_factory=dict)
 
@@ -408,7 +356,7 @@ class LiveReadings:
 def watched_target(variant: Variant) -> Target | None:
     """The scale target whose live count is compared with Git's; None where Git has no count or an autoscaler sets it.
 
-    Between the bounds of an autoscaler replicas move as they like.
+    Between the bounds of an autoscaler replicas may change freely.
     """
     workload = variant.workload
     if workload is None or workload.replicas is None or variant.is_autoscaled:
@@ -420,7 +368,8 @@ def watched_target(variant: Variant) -> Target | None:
 def read_live(answers: Iterable[Answer], names: LabelNames) -> LiveReadings:
     """The answers of one cluster to `live_queries`, put together on one grid."""
     asked = [answer for answer in answers if answer.query.quantity == Name.LIVE_REPLICAS and answer.query.step_s]
-    readings = LiveReadings(grid=grid_over([answer.query for answer in asked]))
+    grid = grid_over([answer.query for answer in asked])
+    readings = LiveReadings(grid=grid)
     for answer in asked:
         matrix = decode_matrix(answer)
         if isinstance(matrix, NoAnswer):
@@ -428,45 +377,33 @@ def read_live(answers: Iterable[Answer], names: LabelNames) -> LiveReadings:
             continue
         readings.warnings.update(dict.fromkeys(matrix.warnings))
         for row in matrix.rows:
-            _add_of_live(row, names, readings)
+            objects = ((kind, row.labels[label]) for kind, label in WORKLOAD_LABELS.items() if row.labels.get(label))
+            kind, name = next(objects, ("", ""))
+            if name and grid is not None:
+                target = row.labels.get(names.namespace, ""), kind, name
+                counts = readings.counts.setdefault(target, _blank(grid))
+                _set(counts, zip(map(grid.index_of, row.times_s), row.values, strict=True))
     return readings
 
 
-def live_of(variants: Iterable[Variant], readings: LiveReadings) -> Live:
-    """What is known of each watched variant; nothing of any when nothing was asked."""
-    targets = {variant.key: target for variant in variants if (target := watched_target(variant)) is not None}
+def live_of(variants: Iterable[Variant], readings: LiveReadings) -> Mapping[ResourceKey, LiveReplicas | NoAnswer]:
+    """The live count of each watched variant; empty when nothing was asked."""
     grid = readings.grid
-    return {} if grid is None else {key: _told(target, grid, readings) for key, target in targets.items()}
-
-
-def _told(target: Target, grid: Grid, readings: LiveReadings) -> LiveReplicas | NoAnswer:
-    counts = readings.counts.get(target)
-    if counts is not None:
-        return LiveReplicas(start_s=grid.start_s, step_s=grid.step_s, counts=tuple(map(_believed_of_live, counts)))
-    if readings.failed:
-        return readings.failed[0]
-    namespace, kind, name = target
-    reason = f"no kube-state-metrics tells what {kind} {namespace}/{name} asks for: it is not held against Git"
-    return NoAnswer(absence=Absence.MISSING, reason=reason)
-
-
-def _add_of_live(row: MatrixRow, names: LabelNames, readings: LiveReadings) -> None:
-    target, grid = _target_of(row.labels, names), readings.grid
-    if target is None or grid is None:
-        return
-    counts = readings.counts.setdefault(target, [math.nan] * grid.count)
-    for time_s, value in zip(row.times_s, row.values, strict=True):
-        index = grid.index_of(time_s)
-        if index is not None:
-            # told twice and differently, neither is believed
-            counts[index] = value if math.isnan(counts[index]) or counts[index] == value else math.inf
-
-
-def _target_of(labels: Mapping[str, str], names: LabelNames) -> Target | None:
-    found = ((kind, labels[label]) for kind, label in WORKLOAD_LABELS.items() if labels.get(label))
-    kind, name = next(found, ("", ""))
-    return (labels.get(names.namespace, ""), kind, name) if name else None
-
-
-def _believed_of_live(count: float) -> float:
-    return count if is_usable(count) and count.is_integer() else math.nan
+    if grid is None:
+        return {}
+    found: dict[ResourceKey, LiveReplicas | NoAnswer] = {}
+    for variant in variants:
+        target = watched_target(variant)
+        if target is None:
+            continue
+        counts = readings.counts.get(target)
+        if counts is not None:
+            whole = tuple(each if is_usable(each) and each.is_integer() else math.nan for each in counts)
+            found[variant.key] = LiveReplicas(start_s=grid.start_s, step_s=grid.step_s, counts=whole)
+        elif readings.failed:
+            found[variant.key] = readings.failed[0]
+        else:
+            namespace, kind, name = target
+            reason = f"no kube-state-metrics reports the replicas of {kind} {namespace}/{name} to compare with Git"
+            found[variant.key] = NoAnswer(absence=Absence.MISSING, reason=reason)
+    return found

@@ -14,73 +14,135 @@ from reconciler.metrics.quantities import WINDOW_S, Name
 from reconciler.metrics.readings import MetricReadings, ObjectName, ReplicaSeries, Served, grouped, served_by, total
 from reconciler.metrics.replicas import Sightings, is_beyond_noise
 
-# --- was reconciler/metrics/reading/spreads.py:
-# How far the lengths of prompts differ, by the buckets of a histogram.
-
-USUAL_SPREAD = 1.0
-"""What is expected before any request was seen; conversations and code of public traces have 0.9, long ones 1.7."""
-WORTH = 1000.0
-"""Requests that the expectation weighs: of heavy tails fewer say little, and a spread that flickers moves replicas."""
-LARGEST_SPREAD = 20.0
-Buckets = Mapping[float, float]
-"""Observations a second of at most so many tokens, by that bound; the last bound is infinite."""
-
-
-def spread_of(buckets: Buckets, window_s: float) -> float | None:
-    """The variance of what fell into the buckets over its squared mean; None where nothing did or they contradict.
-
-    Inside a bucket lengths are taken to lie evenly, and those beyond the last bound on it: a longer one is never told.
-    Of a bucket of width h, in logarithms, that is h^2 / 6 too much of their variance: half of it by the grouping
-    (Sheppard), half by the evenness.
-    """
-    bounds = sorted(bound for bound, rate in buckets.items() if bound >= 0 and is_usable(rate))
-    whole = buckets.get(math.inf, math.nan)
-    if not bounds or bounds[-1] != math.inf or not 0 < whole < math.inf:
-        return None
-    first = second = widths = 0.0
-    for low, high in pairwise((0.0, *bounds)):
-        part = buckets[high] - buckets.get(low, 0.0)
-        if part < 0:
-            return None
-        top = high if math.isfinite(high) else low
-        first += part * (low + top) / 2
-        second += part * (low * low + low * top + top * top) / 3
-        widths += part * math.log(top / low) ** 2 if low > 0 else 0.0
-    if not (0 < first * first < math.inf and second * whole < math.inf):
-        return None
-    seen = min(max(second * whole / (first * first) * math.exp(-widths / whole / 6) - 1, 0.0), LARGEST_SPREAD)
-    return (seen * whole * window_s + USUAL_SPREAD * WORTH) / (whole * window_s + WORTH)
-
-
-# --- was reconciler/metrics/reading/demand.py:
-# The load of one model: its arrivals, who counted them and how long requests are, or why it is not known.
-
 SEEN_BY_PICKER = 0.5
 """When the picker counts less than this part of completions, most requests reach replicas around it."""
 NEGLIGIBLE_PER_S = 1e-9
-Arrivals = tuple[float, ArrivalSource]
-"""Requests per second, and who counted them."""
+
+# ---- models, and why their replicas must not be counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model with its variants and served names; `obstacle` says why its replicas must not be counted.
+
+    `share` is the fraction of what is counted under these names that its variants get.
+    """
+
+    key: ModelKey
+    members: tuple[Variant, ...]
+    served: tuple[Served, ...]
+    obstacle: NoAnswer | None
+    share: float = 1.0
+
+
+def models_of(
+    variants: Sequence[Variant], sightings: Sightings, observations: Mapping[ResourceKey, Observation]
+) -> Iterator[Model]:
+    """Every model that has a variant."""
+    claims: dict[Served, set[str]] = {}
+    for variant in variants:
+        for served in served_by(variant):
+            claims.setdefault(served, set()).add(variant.model.model_id)
+    routed = grouped((variant.model.whole, variant) for variant in variants if variant.share is not None)
+    for key, members in grouped((variant.model, variant) for variant in variants).items():
+        share = members[0].share
+        counted = members if share is None else routed[key.whole]
+        names = tuple(sorted({one for variant in counted for one in served_by(variant)}))
+        obstacle = (
+            _silent(counted, sightings, observations)
+            or _misnamed(counted, names, sightings)
+            or _claimed_twice(names, claims)
+        )
+        yield Model(
+            key=key, members=tuple(members), served=names, obstacle=obstacle, share=1.0 if share is None else share
+        )
+
+
+def _silent(
+    members: Sequence[Variant], sightings: Sightings, observations: Mapping[ResourceKey, Observation]
+) -> NoAnswer | None:
+    """Why a variant does not report: without its part the load would look smaller than it is."""
+    for variant in sorted(members, key=lambda variant: variant.key):
+        absence = observations[variant.key].absence
+        # pods of no variant are counted by their model all the same, unless they name none
+        if absence and (absence.absence is not Absence.UNATTRIBUTED or variant.key in sightings.unnamed):
+            whose = "" if len(members) == 1 else f"{printable(variant.key.name)}: "
+            return NoAnswer(absence=absence.absence, reason=f"{whose}{absence.reason}")
+    return None
+
+
+def _misnamed(members: Sequence[Variant], served: Sequence[Served], sightings: Sightings) -> NoAnswer | None:
+    """Why requests would go uncounted: replicas of the model report a name that it is not served under."""
+    for variant in members:
+        for one in sightings.reporting_of(variant.key):
+            if Served(one.namespace, one.model) not in served:
+                reason = (
+                    f'replicas of {printable(variant.key.name)} report model "{printable(one.model)}", which is not '
+                    f"one of its served names: set models[].servedNames"
+                )
+                return NoAnswer(absence=Absence.MISSING, reason=reason)
+    return None
+
+
+def _claimed_twice(served: Sequence[Served], claims: Mapping[Served, set[str]]) -> NoAnswer | None:
+    for one in served:
+        if len(claims[one]) > 1:
+            models = " and ".join(printable(model) for model in sorted(claims[one]))
+            reason = f'name "{printable(one.model)}" in namespace {printable(one.namespace)} is served by {models}'
+            return NoAnswer(absence=Absence.UNATTRIBUTED, reason=f"{reason}: give each its own served name")
+    return None
+
+
+# ---- the load of a model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """Mean tokens of a request, None where nobody told them."""
+    """Mean tokens of a request, None where they are not known."""
 
     output_tokens: float | None = None
     input_tokens: float | None = None
 
 
-UNKNOWN_LENGTHS = Lengths()
+Arrivals = tuple[float, ArrivalSource]
+"""Requests per second, and what counted them."""
 
 
-def load_of(
-    served: Sequence[Served], replicas: int, readings: MetricReadings, before: Lengths = UNKNOWN_LENGTHS
-) -> Load | NoAnswer:
-    """The load of a model over all its served names, on `replicas` in Git; an unknown part makes all unknown.
+def loads_of(
+    models: Sequence[Model], readings: MetricReadings, before: Mapping[ModelKey, Lengths]
+) -> dict[ModelKey, Load | NoAnswer]:
+    """The load of each model, or why it is not known; `before` is how long its requests were within `payback`."""
+    return {model.key: model.obstacle or _load(model, readings, before[model.key]) for model in models}
 
-    Where none of its requests has finished lately, as of a few that take long, they are as long as those of `before`.
+
+def _load(model: Model, readings: MetricReadings, before: Lengths) -> Load | NoAnswer:
+    replicas = sum(variant.current.replicas for variant in model.members)
+    whole = _load_of(model.served, replicas, readings, before)
+    if isinstance(whole, NoAnswer):
+        return whole
+    alternatives = {
+        readings.alternatives.get(ObjectName(series.namespace, series.pod), "")
+        for one in model.served
+        for series in readings.members(Name.COMPLETIONS, one)
+    }
+    whole = replace(whole, alternatives=tuple(sorted(alternatives - {""})))
+    if model.share == 1:
+        return whole
+    if model.share == 0:
+        return replace(whole, arrival_rate_per_s=0.0, output_tokens=0.0, input_tokens=0.0)
+    return replace(whole, arrival_rate_per_s=whole.arrival_rate_per_s * model.share)
+
+
+def _load_of(served: Sequence[Served], replicas: int, readings: MetricReadings, before: Lengths) -> Load | NoAnswer:
+    """The load over all served names, on `replicas` in Git; an unknown part makes all unknown.
+
+    If no request has finished lately, as with few long ones, requests are assumed to be as long as those of `before`.
     """
-    counted = _arrivals(served, replicas, readings)
+    counted = (
+        _configured(served, readings)
+        or _endpoint_picker(served, replicas, readings)
+        or _completions_and_growth(served, replicas, readings)
+    )
     if isinstance(counted, NoAnswer):
         return counted
     rate_per_s, source = counted
@@ -88,20 +150,22 @@ def load_of(
         return _idle(served, replicas, readings, source, before)
     output = mean_length(Name.OUTPUT_TOKENS, served, readings)
     read_input = mean_length(Name.INPUT_TOKENS, served, readings)
+    arrive = f"{rate_per_s:.3g} req/s arrive for {_named(served)} but"
     if output is None:
-        return _no(
-            Absence.MISSING, f"{rate_per_s:.3g} req/s arrive for {_named(served)} but no series tells output tokens"
-        )
+        return NoAnswer(absence=Absence.MISSING, reason=f"{arrive} no series reports output tokens")
     if before.output_tokens is not None and _sum(Name.COMPLETIONS, served, readings) == 0:
         output, read_input = before.output_tokens, before.input_tokens
     if not is_usable(output) or output == 0:
-        reason = f"{rate_per_s:.3g} req/s arrive for {_named(served)} but none finished in 5m: output length unknown"
-        return _no(Absence.NAN, reason)
+        return NoAnswer(absence=Absence.NAN, reason=f"{arrive} none finished in 5m: output length unknown")
+    buckets: dict[float, float] = {}
+    for one in served:
+        for bound, rate in readings.buckets.get(one, {}).items():
+            buckets[bound] = buckets.get(bound, 0.0) + rate
     return Load(
         arrival_rate_per_s=rate_per_s,
         output_tokens=output,
         input_tokens=read_input if read_input is not None and is_usable(read_input) else None,
-        input_spread=_input_spread(served, readings),
+        input_spread=spread_of(buckets, WINDOW_S),
         window_s=WINDOW_S,
         arrivals_from=source,
     )
@@ -123,34 +187,15 @@ def mean_length(name: Name, served: Sequence[Served], readings: MetricReadings) 
     return math.fsum(mean * weights[series] for series, mean in busy.items()) / weight if weight else math.nan
 
 
-def _input_spread(served: Sequence[Served], readings: MetricReadings) -> float | None:
-    told: dict[float, float] = {}
-    for one in served:
-        for bound, rate in readings.buckets.get(one, {}).items():
-            told[bound] = told.get(bound, 0.0) + rate
-    return spread_of(told, WINDOW_S)
-
-
 def _finished(series: ReplicaSeries, readings: MetricReadings) -> float:
-    # a series without a pod speaks for all replicas of its model, as those of older recordings do
-    finished = (
-        readings.of_pods(Name.COMPLETIONS).get(series)
-        if series.pod
-        else readings.of_model(Name.COMPLETIONS, Served(series.namespace, series.model))
-    )
-    return finished or 0.0
-
-
-def _arrivals(served: Sequence[Served], replicas: int, readings: MetricReadings) -> Arrivals | NoAnswer:
-    return (
-        _configured(served, readings)
-        or _endpoint_picker(served, replicas, readings)
-        or _completions_and_growth(served, replicas, readings)
-    )
+    # a series without a pod counts for all replicas of its model, as those of older recordings do
+    if series.pod:
+        return readings.of_pods(Name.COMPLETIONS).get(series) or 0.0
+    return readings.of_model(Name.COMPLETIONS, Served(series.namespace, series.model)) or 0.0
 
 
 def _configured(served: Sequence[Served], readings: MetricReadings) -> Arrivals | NoAnswer | None:
-    # whoever wrote the query trusts it more than ours: while it fails, ours must not quietly take its place
+    # a configured query takes precedence: while it fails, ours must not quietly take its place
     if Name.ARRIVALS_CONFIGURED in readings.failed:
         return readings.failed[Name.ARRIVALS_CONFIGURED]
     return _counted(Name.ARRIVALS_CONFIGURED, served, readings, ArrivalSource.CONFIGURED)
@@ -169,7 +214,7 @@ def _endpoint_picker(served: Sequence[Served], replicas: int, readings: MetricRe
 def _disagreement(
     picked_per_s: float, completed_per_s: float, served: Sequence[Served], replicas: int, readings: MetricReadings
 ) -> NoAnswer | None:
-    """Why the picker is not believed beside replicas that all report; more is told by it where requests wait."""
+    """Why the picker's count and that of all replicas contradict each other; it may be higher where requests wait."""
     growths = [readings.of_model(Name.QUEUE_GROWTH, one) or 0.0 for one in served]
     growth = max(0.0, sum(growths)) if all(is_usable(abs(each)) for each in growths) else 0.0
     taken_per_s = completed_per_s + (growth if picked_per_s > completed_per_s else 0.0)
@@ -183,7 +228,7 @@ def _disagreement(
         f"the endpoint picker counts {picked_per_s:.4g} req/s for {_named(served)} and its replicas "
         f"{taken_per_s:.4g} req/s, which is more than noise: one of them counts something else"
     )
-    return _no(Absence.CONTRADICTORY, reason)
+    return NoAnswer(absence=Absence.CONTRADICTORY, reason=reason)
 
 
 def _counted(
@@ -193,31 +238,30 @@ def _counted(
     if rate_per_s is None:
         return None
     if not is_usable(rate_per_s):
-        return _no(Absence.NAN, f"{source} of {_named(served)} is not a finite rate")
+        return NoAnswer(absence=Absence.NAN, reason=f"{source} of {_named(served)} is not a finite rate")
     return rate_per_s, source
 
 
 def _completions_and_growth(served: Sequence[Served], replicas: int, readings: MetricReadings) -> Arrivals | NoAnswer:
     finished = _sum(Name.COMPLETIONS, served, readings)
     if finished is None:
-        return _no(Absence.MISSING, _why_uncounted(served, replicas))
+        reason = f"no series counts the requests of {_named(served)}: is that the name its replicas report?"
+        if replicas == 0:
+            reason = f"no replica of {_named(served)} runs and no endpoint picker counts its requests"
+        return NoAnswer(absence=Absence.MISSING, reason=reason)
     if Name.QUEUE_GROWTH in readings.failed:
         return readings.failed[Name.QUEUE_GROWTH]
     completing = [one for one in served if readings.of_model(Name.COMPLETIONS, one) is not None]
     growths = [readings.of_model(Name.QUEUE_GROWTH, one) for one in completing]
     known = [growth for growth in growths if growth is not None]
     if len(known) < len(growths):
-        return _no(Absence.MISSING, f"completions of {_named(served)} are there, running and waiting requests are not")
+        reason = f"completions of {_named(served)} are there, running and waiting requests are not"
+        return NoAnswer(absence=Absence.MISSING, reason=reason)
     if not is_usable(finished) or not all(is_usable(abs(growth)) for growth in known):
-        return _no(Absence.NAN, f"completions or queue growth of {_named(served)} are not finite rates")
-    # a queue that shrinks is served by the replicas of now: counting it as absent demand would stretch the wait
+        reason = f"completions or queue growth of {_named(served)} are not finite rates"
+        return NoAnswer(absence=Absence.NAN, reason=reason)
+    # a queue that shrinks is served by the present replicas: subtracting it from the load would stretch the wait
     return finished + max(0.0, sum(known)), ArrivalSource.REPLICAS
-
-
-def _why_uncounted(served: Sequence[Served], replicas: int) -> str:
-    if replicas == 0:
-        return f"no replica of {_named(served)} runs and no endpoint picker counts its requests"
-    return f"no series counts the requests of {_named(served)}: is that the name its replicas report?"
 
 
 def _idle(
@@ -227,10 +271,9 @@ def _idle(
     under_way = total([_sum(name, served, readings) or 0.0 for name in (Name.RUNNING, Name.WAITING)])
     if not is_usable(under_way) or under_way > 0:
         reason = f"{under_way:.3g} requests of {_named(served)} are under way and none arrived or finished in 5m"
-        return _no(Absence.NAN, reason)
-    output = mean_length(Name.OUTPUT_TOKENS, served, readings)
-    if output is None and replicas > 0:
-        return _no(Absence.MISSING, f"no series tells output tokens of {_named(served)}")
+        return NoAnswer(absence=Absence.NAN, reason=reason)
+    if replicas > 0 and mean_length(Name.OUTPUT_TOKENS, served, readings) is None:
+        return NoAnswer(absence=Absence.MISSING, reason=f"no series reports output tokens of {_named(served)}")
     return Load(
         arrival_rate_per_s=0.0,
         output_tokens=before.output_tokens or 0.0,
@@ -250,74 +293,46 @@ def _named(served: Sequence[Served]) -> str:
     return "model " + " or ".join(f'"{printable(one.model)}"' for one in served)
 
 
-def _no(absence: Absence, reason: str) -> NoAnswer:
-    return NoAnswer(absence=absence, reason=reason)
+# ---- how far the lengths of prompts vary
+
+USUAL_SPREAD = 1.0
+"""Expected before any request was seen; conversations and code of public traces have 0.9, long ones 1.7."""
+WORTH = 1000.0
+"""Requests that the expectation weighs: of heavy tails fewer say little, and a spread that flickers moves replicas."""
+LARGEST_SPREAD = 20.0
 
 
-# --- was reconciler/metrics/reading/loads.py:
-# Every model's load, and the part of it that each of its variants has.
+def spread_of(buckets: Mapping[float, float], window_s: float) -> float | None:
+    """The variance of lengths over their squared mean; None where nothing was observed or the buckets contradict.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """A model with its variants and served names; `obstacle` says why its replicas must not be counted.
-
-    `share` is the fraction of what is counted under these names that its variants get.
+    `buckets` are cumulative observations per second by upper bound, the last one infinite. Lengths are taken to lie
+    evenly inside a bucket, and those beyond the last bound on it. For a bucket of width h, in logarithms, that is
+    h^2 / 6 too much variance: half of it by the grouping (Sheppard), half by the evenness.
     """
-
-    key: ModelKey
-    members: tuple[Variant, ...]
-    served: tuple[Served, ...]
-    obstacle: NoAnswer | None
-    share: float = 1.0
-
-
-def models_of(
-    variants: Sequence[Variant], sightings: Sightings, observations: Mapping[ResourceKey, Observation]
-) -> Iterator[Model]:
-    """Every model that has a variant."""
-    claims = _claims(variants)
-    routed = grouped((variant.model.whole, variant) for variant in variants if variant.share is not None)
-    for key, members in grouped((variant.model, variant) for variant in variants).items():
-        share = members[0].share
-        counted = members if share is None else routed[key.whole]
-        served = tuple(sorted({one for variant in counted for one in served_by(variant)}))
-        obstacle = (
-            _silent(counted, sightings, observations)
-            or _misnamed(counted, served, sightings)
-            or _claimed_twice(served, claims)
-        )
-        yield Model(
-            key=key, members=tuple(members), served=served, obstacle=obstacle, share=1.0 if share is None else share
-        )
+    bounds = sorted(bound for bound, rate in buckets.items() if bound >= 0 and is_usable(rate))
+    whole = buckets.get(math.inf, math.nan)
+    if not bounds or bounds[-1] != math.inf or not 0 < whole < math.inf:
+        return None
+    first = second = widths = 0.0
+    for low, high in pairwise((0.0, *bounds)):
+        part = buckets[high] - buckets.get(low, 0.0)
+        if part < 0:
+            return None
+        top = high if math.isfinite(high) else low
+        first += part * (low + top) / 2
+        second += part * (low * low + low * top + top * top) / 3
+        widths += part * math.log(top / low) ** 2 if low > 0 else 0.0
+    if not (0 < first * first < math.inf and second * whole < math.inf):
+        return None
+    seen = min(max(second * whole / (first * first) * math.exp(-widths / whole / 6) - 1, 0.0), LARGEST_SPREAD)
+    return (seen * whole * window_s + USUAL_SPREAD * WORTH) / (whole * window_s + WORTH)
 
 
-def loads_of(
-    models: Sequence[Model], readings: MetricReadings, before: Mapping[ModelKey, Lengths]
-) -> dict[ModelKey, Load | NoAnswer]:
-    """The load of each model, or why it is not known; `before` is how long its requests were within `payback`."""
-    return {model.key: model.obstacle or _load(model, readings, before[model.key]) for model in models}
-
-
-def _load(model: Model, readings: MetricReadings, before: Lengths) -> Load | NoAnswer:
-    whole = load_of(model.served, sum(variant.current.replicas for variant in model.members), readings, before)
-    if isinstance(whole, NoAnswer):
-        return whole
-    told = {
-        readings.alternatives.get(ObjectName(series.namespace, series.pod), "")
-        for one in model.served
-        for series in readings.members(Name.COMPLETIONS, one)
-    }
-    whole = replace(whole, alternatives=tuple(sorted(told - {""})))
-    if model.share == 1:
-        return whole
-    if model.share == 0:
-        return replace(whole, arrival_rate_per_s=0.0, output_tokens=0.0, input_tokens=0.0)
-    return replace(whole, arrival_rate_per_s=whole.arrival_rate_per_s * model.share)
+# ---- what else is known of models and of the parts that variants have
 
 
 def requests_of(models: Sequence[Model], readings: MetricReadings) -> dict[ModelKey, float | NoAnswer]:
-    """How many requests each model finished within the retention period; empty when nobody asked."""
+    """How many requests each model finished within the retention period; empty when that was not asked."""
     if Name.REQUESTS_IN_RETENTION not in readings.answered:
         return {}
     return {model.key: model.obstacle or _requests(model.served, readings) for model in models}
@@ -326,57 +341,12 @@ def requests_of(models: Sequence[Model], readings: MetricReadings) -> dict[Model
 def _requests(served: Sequence[Served], readings: MetricReadings) -> float | NoAnswer:
     if Name.REQUESTS_IN_RETENTION in readings.failed:
         return readings.failed[Name.REQUESTS_IN_RETENTION]
-    found = [readings.of_model(Name.REQUESTS_IN_RETENTION, one) for one in served]
-    counted = [value for value in found if value is not None]
-    names = " or ".join(f'"{printable(one.model)}"' for one in served)
-    if not counted:
-        return NoAnswer(absence=Absence.MISSING, reason=f"no series counted requests of model {names}")
-    if not is_usable(total(counted)):
-        return NoAnswer(absence=Absence.NAN, reason=f"the requests of model {names} are not a finite number")
-    return total(counted)
-
-
-def _silent(
-    members: Sequence[Variant], sightings: Sightings, observations: Mapping[ResourceKey, Observation]
-) -> NoAnswer | None:
-    """Why a variant does not report: without its part the load would look smaller than it is."""
-    for variant in sorted(members, key=lambda variant: variant.key):
-        absence = observations[variant.key].absence
-        # pods of no variant are counted by their model all the same, unless they name none
-        if absence and (absence.absence is not Absence.UNATTRIBUTED or variant.key in sightings.unnamed):
-            whose = "" if len(members) == 1 else f"{printable(variant.key.name)}: "
-            return NoAnswer(absence=absence.absence, reason=f"{whose}{absence.reason}")
-    return None
-
-
-def _misnamed(members: Sequence[Variant], served: Sequence[Served], sightings: Sightings) -> NoAnswer | None:
-    """Why requests would go uncounted: replicas of the model report a name that it is not served under."""
-    for variant in members:
-        for one in sightings.series_of.get(variant.key, ()):
-            if one in sightings.reporting and Served(one.namespace, one.model) not in served:
-                reason = (
-                    f'replicas of {printable(variant.key.name)} report model "{printable(one.model)}", which is none '
-                    f"of its served names: set models[].servedNames"
-                )
-                return NoAnswer(absence=Absence.MISSING, reason=reason)
-    return None
-
-
-def _claims(variants: Sequence[Variant]) -> Mapping[Served, set[str]]:
-    claims: dict[Served, set[str]] = {}
-    for variant in variants:
-        for served in served_by(variant):
-            claims.setdefault(served, set()).add(variant.model.model_id)
-    return claims
-
-
-def _claimed_twice(served: Sequence[Served], claims: Mapping[Served, set[str]]) -> NoAnswer | None:
-    for one in served:
-        if len(claims[one]) > 1:
-            models = " and ".join(printable(model) for model in sorted(claims[one]))
-            reason = f'name "{printable(one.model)}" in namespace {printable(one.namespace)} is served by {models}'
-            return NoAnswer(absence=Absence.UNATTRIBUTED, reason=f"{reason}: give each its own served name")
-    return None
+    counted = _sum(Name.REQUESTS_IN_RETENTION, served, readings)
+    if counted is None:
+        return NoAnswer(absence=Absence.MISSING, reason=f"no series counted requests of {_named(served)}")
+    if not is_usable(counted):
+        return NoAnswer(absence=Absence.NAN, reason=f"the requests of {_named(served)} are not a finite number")
+    return counted
 
 
 def with_arrivals(
@@ -404,8 +374,7 @@ def with_arrivals(
         yield variant.key, observation
 
 
-# --- was reconciler/metrics/reading/queues.py:
-# What waits before an endpoint picker: its series may lack a namespace, and in old versions a model.
+# ---- queues of endpoint pickers: their series may lack a namespace, and in old versions a model
 
 ModelName = tuple[str, str]
 """Namespace and id of a model, whatever its role: prefill and decode wait in one queue."""
@@ -419,27 +388,28 @@ class _Part:
     reason: str = ""
 
 
-Meant = Mapping[Served, frozenset[ModelName]]
-"""Models that a series may be about, by its namespace and model label; a series may lack either."""
-
-
 def queues_of(variants: Sequence[Variant], readings: MetricReadings) -> dict[ModelKey, UpstreamQueue]:
-    """The queue of each model that a picker tells of; a reason for all when the picker could not be asked."""
+    """The queue of each model that a picker reports; a reason for all when the picker could not be asked."""
     keys = sorted({variant.model for variant in variants})
     if Name.FLOW_CONTROL_QUEUE_SIZE in readings.failed:
         failed = UpstreamQueue(reason=readings.failed[Name.FLOW_CONTROL_QUEUE_SIZE].reason)
         return dict.fromkeys(keys, failed)
-    names = _names(variants)
-    sizes = _parts(Name.FLOW_CONTROL_QUEUE_SIZE, names, readings)
-    lengths = _parts(Name.FLOW_CONTROL_QUEUE_BYTES, names, readings)
+    meant: dict[Served, set[ModelName]] = {}  # the models that a series may be about: it may lack either label
+    for variant in variants:
+        for namespace, model in served_by(variant):
+            for alike in (Served(namespace, model), Served("", model), Served(namespace, ""), Served("", "")):
+                meant.setdefault(alike, set()).add((variant.model.namespace, variant.model.model_id))
+    sizes = _parts(Name.FLOW_CONTROL_QUEUE_SIZE, meant, readings)
+    lengths = _parts(Name.FLOW_CONTROL_QUEUE_BYTES, meant, readings)
     unread = readings.failed.get(Name.FLOW_CONTROL_QUEUE_BYTES)
-    unread_part = _Part(reason=unread.reason) if unread else None
     shares = {variant.model: variant.share for variant in variants if variant.share is not None}
-    return {
-        key: _queue(sizes.get(_model_name(key)), lengths.get(_model_name(key)) or unread_part, shares.get(key, 1.0))
-        for key in keys
-        if _model_name(key) in sizes or _model_name(key) in lengths
-    }
+    queues = {}
+    for key in keys:
+        name = key.namespace, key.model_id
+        if name in sizes or name in lengths:
+            length = lengths.get(name) or (_Part(reason=unread.reason) if unread else None)
+            queues[key] = _queue(sizes.get(name), length, shares.get(key, 1.0))
+    return queues
 
 
 def _queue(size: _Part | None, length: _Part | None, share: float) -> UpstreamQueue:
@@ -451,43 +421,19 @@ def _queue(size: _Part | None, length: _Part | None, share: float) -> UpstreamQu
     )
 
 
-def _parts(name: Name, names: Meant, readings: MetricReadings) -> dict[ModelName, _Part]:
+def _parts(name: Name, meant: Mapping[Served, set[ModelName]], readings: MetricReadings) -> dict[ModelName, _Part]:
     parts: dict[ModelName, _Part] = {}
     for series, value in sorted(readings.per_model.get(name, {}).items()):
-        meant = names.get(series, frozenset())
-        reason = _why_unknown(name, series, value, meant)
-        for model in meant:
+        models = meant.get(series, set())
+        reason = ""
+        if not is_usable(value):
+            reason = f"the endpoint picker reports {value} as {name}"
+        elif len(models) > 1 and value > 0:  # where nothing waits, nothing waits for any of them
+            lacks = "namespace" if series.model else "model"
+            whose = " and ".join(printable(f"{namespace}/{model}") for namespace, model in sorted(models))
+            reason = f"the endpoint picker's queue names no {lacks}: it may be that of {whose}, so it counts for none"
+        for model in models:
             part = parts.setdefault(model, _Part())
             part.reason = part.reason or reason
             part.value += 0.0 if reason else value
     return parts
-
-
-def _why_unknown(name: Name, series: Served, value: float, meant: frozenset[ModelName]) -> str:
-    if not is_usable(value):
-        return f"the endpoint picker reports {value} as {name}"
-    if len(meant) < 2 or value == 0:
-        return ""  # where nothing waits, nothing waits for any of them
-    lacks = "namespace" if series.model else "model"
-    whose = " and ".join(printable(f"{namespace}/{model}") for namespace, model in sorted(meant))
-    return f"the endpoint picker's queue names no {lacks}: it may be that of {whose}, so it counts for none"
-
-
-def _names(variants: Sequence[Variant]) -> Meant:
-    models: dict[Served, set[ModelName]] = {}
-    for variant in variants:
-        for served in served_by(variant):
-            for alike in _less_and_less(served):
-                models.setdefault(alike, set()).add(_model_name(variant.model))
-    return {served: frozenset(found) for served, found in models.items()}
-
-
-def _less_and_less(served: Served) -> Iterator[Served]:
-    yield served
-    yield served._replace(namespace="")
-    yield served._replace(model="")
-    yield Served("", "")
-
-
-def _model_name(key: ModelKey) -> ModelName:
-    return key.namespace, key.model_id

@@ -1,6 +1,6 @@
 """Reads a run's answers into one record of models, variants, replicas and devices."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import chain
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.observed import DevicesSeen, Observed, Trace
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
-from reconciler.metrics.answers import is_of_a_part
+from reconciler.metrics.answers import says_partial
 from reconciler.metrics.devices import devices_seen
 from reconciler.metrics.history import (
     PAST_SERVED,
@@ -38,7 +38,6 @@ from reconciler.metrics.readings import (
     served_by,
 )
 from reconciler.metrics.replicas import (
-    instances_in,
     observe,
     ready_replicas,
     replicas_of,
@@ -57,30 +56,38 @@ def read_observed(variants: Sequence[Variant], answers: Sequence[Answer], now_s:
     answers_of = grouped((answer.query.cluster, answer) for answer in answers)
     variants_of = grouped((variant.key.cluster, variant) for variant in variants)
     configured = {cluster.name: cluster for cluster in settings.clusters}
-    parts = []
+    parts = [Observed()]
     for name in sorted({*variants_of, *answers_of}):
         mine, asked = variants_of.get(name, []), answers_of.get(name, [])
         if asked:
             parts.append(_read_cluster(name, mine, asked, now_s, names_in(settings, name)))
         else:
-            unasked = _unasked(name, configured.get(name))
-            unseen = {name: DevicesSeen(nodes=unasked, holdings=unasked)}
-            refusals = (f"{name}: {unasked.reason}",) if mine and unasked.absence is Absence.MISSING else ()
-            parts.append(replace(_blind(mine, unasked), devices=unseen, refusals=refusals))
-    return _joined(parts)
-
-
-def _joined(parts: Sequence[Observed]) -> Observed:
-    """The parts of all clusters together: each field is a mapping or a tuple."""
-    values: dict[str, Any] = {}
+            parts.append(_unasked(name, mine, configured.get(name)))
+    values: dict[str, Any] = {}  # each field is a mapping or a tuple
     for name in (field.name for field in fields(Observed)):
-        found = [getattr(part, name) for part in (Observed(), *parts)]
+        found = [getattr(part, name) for part in parts]
         values[name] = tuple(chain(*found)) if isinstance(found[0], tuple) else _merged(found)
     return Observed(**values)
 
 
 def _merged(parts: Iterable[Mapping[Key, Item]]) -> dict[Key, Item]:
     return dict(chain.from_iterable(part.items() for part in parts))
+
+
+def _unasked(name: str, variants: Sequence[Variant], cluster: ClusterSettings | None) -> Observed:
+    absence = NoAnswer(absence=Absence.FAILED, reason=f"the Prometheus of cluster {name} was not asked")
+    if cluster is None or cluster.prometheus is None:
+        absence = NoAnswer(absence=Absence.MISSING, reason=no_prometheus(name))
+    refusals = (f"{name}: {absence.reason}",) if variants and absence.absence is Absence.MISSING else ()
+    devices = {name: DevicesSeen(nodes=absence, holdings=absence)}
+    return replace(_blind(variants, absence), devices=devices, refusals=refusals)
+
+
+def _blind(variants: Sequence[Variant], absence: NoAnswer) -> Observed:
+    return Observed(
+        loads={variant.model: absence for variant in variants},
+        observations={variant.key: unobserved(absence) for variant in variants},
+    )
 
 
 def _read_cluster(
@@ -95,25 +102,31 @@ def _read_cluster(
         read_past(answers, names, attribution, first_names, served_of) for served_of in (PAST_SERVED, USUAL_SERVED)
     )
     seen = _look(variants, readings, attribution, past, usual, now_s)
-    failed = [*(each for history in histories for each in history.failed), *live.failed]
-    failed += [*past.failed.values(), *usual.failed.values()]
+    failed = [
+        *(readings.failed[quantity] for quantity in sorted(readings.failed)),
+        *(each for history in histories for each in history.failed),
+        *(*live.failed, *past.failed.values(), *usual.failed.values()),
+    ]
     refused = [answer.reason for answer in answers if answer.status is AnswerStatus.REFUSED]
-    warnings = [*(history.warnings for history in histories), live.warnings, past.warnings, usual.warnings]
-    told = _merged([readings.warnings, *warnings])
-    lost = [each for history in histories if history.tells_fullness for each in history.failed]
-    lacking = next((each for each in told if is_of_a_part(each)), "")
+    over_time = (*(history.warnings for history in histories), live.warnings, past.warnings, usual.warnings)
+    warnings = _merged([readings.warnings, *over_time])
+    lost = [each for history in histories if history.has_fullness for each in history.failed]
+    partial = next(filter(says_partial, warnings), "")
+    texts: dict[str, str] = {}
+    for answer in answers:
+        texts.setdefault(answer.query.quantity, answer.query.text)
     return replace(
         seen,
-        failures=_first(name, [reason for reason in _reasons(readings, failed) if reason not in refused]),
+        failures=_first(name, [each.reason for each in failed if each.reason not in refused]),
         refusals=_first(name, refused),
-        warnings=tuple(f"{name}: {warning}" for warning in told),
-        incomplete={name: lacking} if lacking else {},
+        warnings=tuple(f"{name}: {warning}" for warning in warnings),
+        incomplete={name: partial} if partial else {},
         lost={name: lost[0]} if lost else {},
         queues=queues_of(variants, readings),
         quotas={(name, namespace): tuple(quotas) for namespace, quotas in sorted(readings.quotas.items())},
         traces=_traces(variants, histories, attribution),
         live=live_of(variants, live),
-        queries={name: _texts(answers)},
+        queries={name: texts},
         devices={name: devices_seen(variants, readings, names, now_s)},
     )
 
@@ -137,30 +150,12 @@ def _look(
         observations=dict(with_arrivals(variants, readings, sightings, observations, loads)),
         past=past_of(models, loads, past),
         usual=usual_of(models, usual),
-        replicas=replicas_of(variants, instances_in(readings), readings, sightings),
+        replicas=replicas_of(variants, readings, sightings),
         ready=ready_replicas(variants, readings, attribution),
         unschedulable=unschedulable_pods(readings, attribution),
         requests=requests_of(models, readings),
         stored_kv_tokens=stored_capacities(readings, attribution),
     )
-
-
-def _unasked(name: str, cluster: ClusterSettings | None) -> NoAnswer:
-    if cluster is None or cluster.prometheus is None:
-        return NoAnswer(absence=Absence.MISSING, reason=no_prometheus(name))
-    return NoAnswer(absence=Absence.FAILED, reason=f"the Prometheus of cluster {name} was not asked")
-
-
-def _blind(variants: Sequence[Variant], absence: NoAnswer) -> Observed:
-    return Observed(
-        loads={variant.model: absence for variant in variants},
-        observations={variant.key: unobserved(absence) for variant in variants},
-    )
-
-
-def _reasons(readings: MetricReadings, over_time: Iterable[NoAnswer]) -> Iterator[str]:
-    yield from (readings.failed[quantity].reason for quantity in sorted(readings.failed))
-    yield from (failed.reason for failed in over_time)
 
 
 def _first(name: str, reasons: Sequence[str]) -> tuple[str, ...]:
@@ -172,15 +167,8 @@ def _first(name: str, reasons: Sequence[str]) -> tuple[str, ...]:
 def _traces(
     variants: Sequence[Variant], histories: Sequence[Histories], attribution: Attribution
 ) -> dict[ResourceKey, tuple[Trace, ...]]:
-    """The traces of every variant that was asked about; none is not nobody asked."""
-    asked = {variant.key for variant in variants} if any(history.tells_fullness for history in histories) else set()
+    """The traces of every variant that was asked about; a variant without traces was asked about and has none."""
+    asked = {variant.key for variant in variants} if any(history.has_fullness for history in histories) else set()
     found = [trace(history, attribution) for history in histories]
     keys = sorted(asked | {variant for traces in found for variant in traces})
     return {key: tuple(chain.from_iterable(traces.get(key, ()) for traces in found)) for key in keys}
-
-
-def _texts(answers: Sequence[Answer]) -> dict[str, str]:
-    texts: dict[str, str] = {}
-    for answer in answers:
-        texts.setdefault(answer.query.quantity, answer.query.text)
-    return texts

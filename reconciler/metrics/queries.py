@@ -1,8 +1,13 @@
-"""What is asked of one cluster: one query for each quantity, whatever the number of variants."""
+"""What is asked of one cluster: one query for each quantity, whatever the number of variants.
+
+From bottom to top: matchers added to PromQL, quantities rendered as PromQL, range queries split where an answer would
+be too large, and `queries_for`, which is all that a run asks about replicas and models.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from string import Template
 
 from reconciler.domain.answers import Query
@@ -29,10 +34,40 @@ from reconciler.metrics.quantities import (
     in_own_words,
 )
 
-# --- was reconciler/metrics/queries/selectors.py:
-# `matchLabels` added to PromQL that a person wrote, so that a server with several clusters answers for one.
+SERIES_BUDGET = 50_000
+"""Replicas that one query may cover: an answer of about 10 MB, far below the servers' limits of 50 M samples."""
+SAMPLE_BUDGET = 1_500_000
+"""Points in one answer: about 55 MB of JSON, and far below the 50 M samples that a server reads for a query."""
+MAX_POINTS = 11_000
+"""Points of one series: Prometheus refuses more."""
+SHORTEST_POINTS = 60
+"""Below so many points an answer is split by namespace rather than by time."""
+NAMED_NAMESPACES = 50
+"""Up to so many namespaces are named in every selector; with more, the matcher costs more than it saves."""
 
-TOKEN = re.compile(
+HISTORY_S = 3600.0
+"""How far back a run asks for histories."""
+SATURATION_STEP_S = 15.0
+LEARNING_STEP_S = 60.0
+LIVE_STEP_S = 15.0
+"""The shortest usual scrape interval of kube-state-metrics, so no sample falls between two moments."""
+PAYBACK_S = 3600.0
+"""How far back arrivals are asked for unless `payback` is set."""
+FINE_STEP_S, COARSE_STEP_S = 60.0, 300.0
+"""Rates are over 5 minutes: a step of a minute misses no peak, one of 5 minutes no request."""
+FINE_UP_TO_S = 2 * 3600.0
+"""For longer times the coarse step keeps the answers small."""
+USUAL_STEP_S = 600.0
+"""With a window of 5 minutes this samples half of the day at half the price."""
+USUAL_HOUR_S = 3600.0
+"""The same hour of another day: half of it before the moment, half after."""
+USUAL_SPAN_S = 86_400.0 + USUAL_HOUR_S / 2
+LAST_WEEK_S = 7 * 86_400.0
+_KNOWN = {**HISTORY, **PAST, **USUAL, **OBJECTS, **OWNERS}
+
+# ---- matchers in PromQL that a person wrote
+
+_TOKEN = re.compile(
     r"""
     (?P<blank>\s+|\#[^\n]*)
   | (?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`[^`]*`)
@@ -42,36 +77,60 @@ TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-LABEL_LISTS = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
-OPERATORS = frozenset({"and", "or", "unless", "atan2", "offset", "bool", "inf", "nan", "start", "end"})
-AGGREGATIONS = frozenset(
+_LABEL_LISTS = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
+_OPERATORS = frozenset({"and", "or", "unless", "atan2", "offset", "bool", "inf", "nan", "start", "end"})
+_AGGREGATIONS = frozenset(
     {"sum", "min", "max", "avg", "group", "stddev", "stdvar", "count", "count_values", "bottomk", "topk", "quantile"}
 )
-WORDS = LABEL_LISTS | OPERATORS | AGGREGATIONS | {"limitk", "limit_ratio"}
-Token = tuple[str, str]
+_WORDS = _LABEL_LISTS | _OPERATORS | _AGGREGATIONS | {"limitk", "limit_ratio"}
+
+
+def _tokens(promql: str) -> list[tuple[str, str]]:
+    return [(str(found.lastgroup), found[0]) for found in _TOKEN.finditer(promql)]
 
 
 def add_matchers(promql: str, where: str) -> str:
     """`promql` with `where` (`cluster="a"`) in every selector; unchanged when `where` is empty.
 
-    Works on words alone: what is no valid PromQL comes out as no valid PromQL, and the server says so.
+    Works on words alone: invalid PromQL stays invalid, and the server reports it.
     """
     if not where:
         return promql
-    tokens = [(str(found.lastgroup), found[0]) for found in TOKEN.finditer(promql)]
-    return "".join(_rewrite(tokens, where))
+    tokens = _tokens(promql)
+    depth = {"[": 0, "{": 0, "labels": 0}
+    rewritten, previous = [], ""
+    for index, (kind, text) in enumerate(tokens):
+        following = next((after for each, after in tokens[index + 1 :] if each != "blank"), "")
+        if kind == "other":
+            if text in "[{":
+                depth[text] += 1
+            elif text in "]}":
+                depth["[" if text == "]" else "{"] -= 1
+            elif text == "(" and (depth["labels"] or previous in _LABEL_LISTS):
+                depth["labels"] += 1
+            elif text == ")" and depth["labels"]:
+                depth["labels"] -= 1
+        previous = previous if kind == "blank" else text.lower()
+        rewritten.append(text)
+        if depth["["] or depth["labels"]:
+            continue
+        if text == "{" and kind == "other":
+            rewritten.append(where + ("" if following == "}" else ","))
+        elif kind == "name" and not depth["{"] and text.lower() not in _WORDS and following not in ("(", "{"):
+            rewritten.append(f"{{{where}}}")
+    return "".join(rewritten)
 
 
 def cut_at_or(promql: str) -> Iterator[str]:
-    """The operands of each `or` that stands in no brackets, without the labels that it matches on."""
+    """The operands of each `or` outside brackets, without the labels that it matches on."""
     part, depth, is_first, in_labels = "", 0, False, False
-    for kind, text in ((str(found.lastgroup), found[0]) for found in TOKEN.finditer(promql)):
+    for kind, text in _tokens(promql):
         is_word = kind == "name" and depth == 0
         depth += (text in "([{") - (text in ")]}") if kind == "other" else 0
         if is_word and text.lower() == "or":
             yield part.strip()
             part, is_first = "", True
-        elif is_word and is_first and text.lower() in LABEL_LISTS:
+        elif is_word and is_first and text.lower() in _LABEL_LISTS:
             in_labels = True
         elif in_labels:
             in_labels = not (kind == "other" and text == ")" and depth == 0)
@@ -81,51 +140,12 @@ def cut_at_or(promql: str) -> Iterator[str]:
     yield part.strip()
 
 
-def _rewrite(tokens: list[Token], where: str) -> Iterator[str]:
-    depth = {"[": 0, "{": 0, "labels": 0}
-    for index, (kind, text) in enumerate(tokens):
-        following = _next_text(tokens, index)
-        _track(depth, tokens, index)
-        yield text
-        if depth["["] or depth["labels"]:
-            continue
-        if text == "{" and kind == "other":
-            yield where + ("" if following == "}" else ",")
-        elif kind == "name" and not depth["{"] and text.lower() not in WORDS and following not in ("(", "{"):
-            yield f"{{{where}}}"
+# ---- quantities rendered as PromQL
 
-
-def _track(depth: dict[str, int], tokens: list[Token], index: int) -> None:
-    kind, text = tokens[index]
-    if kind != "other":
-        return
-    if text in "[{":
-        depth[text] += 1
-    elif text in "]}":
-        depth["[" if text == "]" else "{"] -= 1
-    elif text == "(" and (depth["labels"] or _previous_text(tokens, index) in LABEL_LISTS):
-        depth["labels"] += 1
-    elif text == ")" and depth["labels"]:
-        depth["labels"] -= 1
-
-
-def _next_text(tokens: list[Token], index: int) -> str:
-    return next((text for kind, text in tokens[index + 1 :] if kind != "blank"), "")
-
-
-def _previous_text(tokens: list[Token], index: int) -> str:
-    return next((text.lower() for kind, text in reversed(tokens[:index]) if kind != "blank"), "")
-
-
-# --- was reconciler/metrics/queries/expressions.py:
-# PromQL text from quantities: labels validated, values escaped, candidates coalesced.
-
-LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
-TRITON_MODEL = "model"
-"""The label in which Triton names its own model, which nobody asks for."""
-NUMBERED = re.compile(rf'label_replace\((?P<text>.*), "{ALTERNATIVE}", "(?P<number>[0-9]+)", "", ""\)', re.DOTALL)
-SPECIAL_IN_RE2 = re.compile(r"[\\.+*?()|\[\]{}^$]")
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_NUMBERED = re.compile(rf'label_replace\((?P<text>.*), "{ALTERNATIVE}", "(?P<number>[0-9]+)", "", ""\)', re.DOTALL)
+_SPECIAL_IN_RE2 = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +162,7 @@ class LabelNames:
 
 
 def label_names(settings: PrometheusSettings) -> LabelNames:
-    """The spelling of `settings`; ConfigurationError for a name of ours that is unknown or a label that is none."""
+    """The spelling of `settings`; ConfigurationError for an unknown key or an invalid label."""
     unknown = sorted(set(settings.label_names) - {"namespace", "pod", "model"})
     if unknown:
         raise ConfigurationError(f'prometheus.labelNames: expected namespace, pod or model, found "{unknown[0]}"')
@@ -159,21 +179,27 @@ def names_in(settings: Settings, cluster: str) -> LabelNames:
 
 def matchers(settings: PrometheusSettings, namespaces: Iterable[str] = ()) -> str:
     """The matchers of every selector: `matchLabels`, then the namespaces if any."""
-    parts = [equals(name, value) for name, value in sorted(settings.match_labels.items())]
+    parts = [_equals(name, value) for name, value in sorted(settings.match_labels.items())]
     wanted = sorted(set(namespaces))
     if wanted:
-        parts.append(_one_of(label_names(settings).namespace, wanted))
+        label = label_names(settings).namespace
+        escaped = (_SPECIAL_IN_RE2.sub(lambda found: "\\" + found[0], value) for value in wanted)
+        parts.append(_equals(label, wanted[0]) if len(wanted) == 1 else f"{label}=~{quote('|'.join(escaped))}")
     return ",".join(parts)
 
 
-def equals(label: str, value: str) -> str:
-    """One matcher; ConfigurationError for a label that is none."""
+def _equals(label: str, value: str) -> str:
     _check_label(label, "prometheus.matchLabels")
     return f"{label}={quote(value)}"
 
 
+def _check_label(label: str, field: str) -> None:
+    if not _LABEL_NAME.fullmatch(label):
+        raise ConfigurationError(f"{field}: expected a label name (letters, digits, underscores), found {label!r}")
+
+
 def quote(text: str) -> str:
-    """A PromQL string literal: nothing in `text` can end it."""
+    """A PromQL string literal with everything escaped that could end it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
 
@@ -183,7 +209,7 @@ def render(quantity: Quantity, names: LabelNames, where: str, window_s: float | 
     by = [names.spell(label) for label in quantity.by]
     substitutes: Mapping[str, str] = {
         "by": ", ".join(by),
-        "unnamed": ", ".join(label for label in by if label != TRITON_MODEL),
+        "unnamed": ", ".join(label for label in by if label != "model"),  # the label of Triton's own model
         "place": f"{names.namespace}, {names.pod}",
         "served": f"{names.namespace}, {names.model}",
         "namespace": names.namespace,
@@ -192,39 +218,35 @@ def render(quantity: Quantity, names: LabelNames, where: str, window_s: float | 
         "where": where,
         "window": duration(window_s or quantity.window_s),
     }
-    told = [Template(candidate).substitute(substitutes) for candidate in quantity.candidates]
+    texts = [Template(candidate).substitute(substitutes) for candidate in quantity.candidates]
     if quantity.tells_alternative:
-        told = [_numbered(text, number) for number, text in enumerate(told)]
-    return _first_of(told, quantity, names)
-
-
-def stated(quantity: Quantity, own: Mapping[Name, str], names: LabelNames, rendered: str) -> str:
-    """What `own` words say of a quantity, then its candidates as `rendered`: a series counts once, by the first."""
-    said = own.get(quantity.name, "")
-    return _first_of([f"({said})", rendered], quantity, names) if said else rendered
-
-
-def own_words(settings: PrometheusSettings, where: str) -> Mapping[Name, str]:
-    """What `queries` say, by the quantity that they are asked as."""
-    asked = ((CONFIGURABLE_QUANTITIES.get(key), text) for key, text in settings.queries.items())
-    return {name: add_matchers(text, where) for name, text in asked if name is not None}
-
-
-def alternatives_in(text: str) -> Iterator[tuple[str, str]]:
-    """The candidates of a query after the number that their series carry, empty where they carry none."""
-    for part in cut_at_or(text):
-        numbered = NUMBERED.fullmatch(part)
-        yield (numbered["number"], numbered["text"]) if numbered else ("", part)
+        texts = [f'label_replace({text}, "{ALTERNATIVE}", "{number}", "", "")' for number, text in enumerate(texts)]
+    return _first_of(texts, quantity, names)
 
 
 def _first_of(texts: list[str], quantity: Quantity, names: LabelNames) -> str:
-    """Each series by the first text that has it, however many more labels it carries where it tells which that was."""
+    """Each series by the first text that has it; the label with the candidate's number does not make it another."""
     on = f" on ({', '.join(map(names.spell, quantity.by))})" if quantity.tells_alternative else ""
     return f" or{on} ".join(texts)
 
 
-def _numbered(text: str, number: int) -> str:
-    return f'label_replace({text}, "{ALTERNATIVE}", "{number}", "", "")'
+def _with_own(quantity: Quantity, own: Mapping[Name, str], names: LabelNames, rendered: str) -> str:
+    """The configured query of a quantity, if any, before its candidates as `rendered`."""
+    configured = own.get(quantity.name, "")
+    return _first_of([f"({configured})", rendered], quantity, names) if configured else rendered
+
+
+def _own_words(settings: PrometheusSettings, where: str) -> Mapping[Name, str]:
+    """The configured queries by quantity."""
+    found = ((CONFIGURABLE_QUANTITIES.get(key), text) for key, text in settings.queries.items())
+    return {name: add_matchers(text, where) for name, text in found if name is not None}
+
+
+def alternatives_in(text: str) -> Iterator[tuple[str, str]]:
+    """The candidates of a query, each with the number that its series carry, empty if they carry none."""
+    for part in cut_at_or(text):
+        numbered = _NUMBERED.fullmatch(part)
+        yield (numbered["number"], numbered["text"]) if numbered else ("", part)
 
 
 def exported_label(key: str) -> str:
@@ -240,49 +262,22 @@ def exported_resource(name: str) -> str:
 def duration(span_s: float) -> str:
     """A PromQL duration of whole seconds, in the largest unit that fits."""
     seconds = max(1, round(span_s))
-    return next(f"{seconds // size}{unit}" for unit, size in UNITS if seconds % size == 0)
+    return next(f"{seconds // size}{unit}" for unit, size in _UNITS if seconds % size == 0)
 
 
-def _one_of(label: str, values: list[str]) -> str:
-    if len(values) == 1:
-        return equals(label, values[0])
-    escaped = (SPECIAL_IN_RE2.sub(lambda found: "\\" + found[0], value) for value in values)
-    return f"{label}=~{quote('|'.join(escaped))}"
+# ---- over time
 
 
-def _check_label(label: str, field: str) -> None:
-    if not LABEL_NAME.fullmatch(label):
-        raise ConfigurationError(f"{field}: expected a label name (letters, digits, underscores), found {label!r}")
+def instant_query(cluster: str, quantity: str, text: str, at_s: float) -> Query:
+    """A query about one moment (Unix seconds)."""
+    return Query(cluster=cluster, quantity=quantity, text=text, start_s=at_s, end_s=at_s)
 
 
-# --- was reconciler/metrics/queries/ranges.py:
-# What is asked of one cluster over time: one range query a quantity, split where an answer would be too large.
-
-NAMED_NAMESPACES = 50
-"""Up to so many namespaces are named in every selector; beyond, the matcher costs more than it keeps out."""
-SAMPLE_BUDGET = 1_500_000
-"""Points in one answer: about 55 MB of JSON, and far below the 50 M samples that a server reads for a query."""
-MAX_POINTS = 11_000
-"""Points of one series: Prometheus refuses more."""
-SHORTEST_POINTS = 60
-"""Below so many points an answer is split by namespace rather than by time."""
-
-LIVE_STEP_S = 15.0
-"""Nobody scrapes kube-state-metrics more often, so no sample falls between two moments."""
-PAYBACK_S = 3600.0
-"""As far back as it is asked where nobody says otherwise."""
-FINE_STEP_S, COARSE_STEP_S = 60.0, 300.0
-"""Rates are of 5 minutes: a step of a minute misses no peak, one of 5 minutes no request."""
-FINE_UP_TO_S = 2 * 3600.0
-"""Beyond, the coarse step keeps an answer about a day as small as one about hours."""
-PAST_CONFIGURED = {Name.ARRIVALS_CONFIGURED: Name.PAST_CONFIGURED}
-USUAL_STEP_S = 600.0
-"""Of a window of 5 minutes: half of the day is looked at, at half of its price."""
-USUAL_HOUR_S = 3600.0
-"""The same hour of another day: half of it before the moment, half after."""
-USUAL_SPAN_S = 86_400.0 + USUAL_HOUR_S / 2
-LAST_WEEK_S = 7 * 86_400.0
-_KNOWN = {**HISTORY, **PAST, **USUAL, **OBJECTS, **OWNERS}
+def range_query(cluster: str, quantity: str, text: str, grid: Grid) -> Query:
+    """A query about every moment of a grid."""
+    return Query(
+        cluster=cluster, quantity=quantity, text=text, start_s=grid.start_s, end_s=grid.end_s, step_s=grid.step_s
+    )
 
 
 def history_queries(
@@ -300,24 +295,32 @@ def history_queries(
 
     Quantities are those of `HISTORY`, `OBJECTS`, `PAST` and `USUAL`; `namespaces` maps each namespace to the replicas
     (objects, models) expected there. Beyond `sample_budget` points a quantity is split by time, then by namespace. Each
-    point speaks of the quantity's own window or the last `window_s`, at least of one step, so that nothing falls
-    between two points; one of `USUAL` of its window alone. Names of `OWNERSHIP` are asked once, for the whole time.
+    point covers the quantity's own window or `window_s`, at least one step, so that nothing falls between two points;
+    one of `USUAL` covers its window alone. Names of `OWNERSHIP` are asked once, for the whole time.
     """
     grid = grid_of(start_s, end_s, step_s)
     if cluster.prometheus is None or not namespaces or grid.count == 0:
         return ()
-    points = _points_per_query(grid, namespaces, sample_budget)
+    replicas = sum(max(1, count) for count in namespaces.values())
+    points = min(grid.count, MAX_POINTS, max(SHORTEST_POINTS, sample_budget // replicas))
     wheres = [matchers(cluster.prometheus, batch) for batch in batches_of(namespaces, max(1, sample_budget // points))]
     names = label_names(cluster.prometheus)
-    own = {where: own_words(cluster.prometheus, where) for where in wheres}
+    own = {where: _own_words(cluster.prometheus, where) for where in wheres}
     queries: list[Query] = []
     for name in quantities:
         quantity = _KNOWN[name]
+        span_s = max(grid.step_s, window_s or quantity.window_s)
+        if name in OWNERS:
+            span_s = max(quantity.window_s, grid.end_s - grid.start_s)
+        elif name in USUAL:
+            span_s = quantity.window_s
         for where in wheres:
-            said = in_own_words(quantity, own[where])
-            rendered = render(said, names, where, _span_s(quantity, grid, window_s))
-            text = stated(quantity, own[where], names, rendered)
-            queries += _asked(cluster.name, name, text, grid, points)
+            rendered = render(in_own_words(quantity, own[where]), names, where, span_s)
+            text = _with_own(quantity, own[where], names, rendered)
+            if name in OWNERS:
+                queries.append(instant_query(cluster.name, name, text, grid.end_s))
+            else:
+                queries += (range_query(cluster.name, name, text, part) for part in grid.parts(points))
     return tuple(queries)
 
 
@@ -326,46 +329,6 @@ def live_queries(
 ) -> tuple[Query, ...]:
     """One query over the last `delay_s` and a step more; `targets` counts the scale targets of each namespace."""
     return history_queries(cluster, targets, now_s - delay_s - LIVE_STEP_S, now_s, LIVE_STEP_S, (Name.LIVE_REPLICAS,))
-
-
-def past_queries(
-    cluster: ClusterSettings,
-    namespaces: Mapping[str, int],
-    now_s: float,
-    payback_s: float,
-    *,
-    sample_budget: int = SAMPLE_BUDGET,
-) -> Iterator[Query]:
-    """One range query for each source of arrivals over the last `payback_s`; `namespaces` counts the models of each."""
-    settings = cluster.prometheus
-    if settings is None or not namespaces:
-        return
-    start_s, step_s = now_s - payback_s, FINE_STEP_S if payback_s <= FINE_UP_TO_S else COARSE_STEP_S
-    for key, text in sorted(settings.queries.items()):
-        name = PAST_CONFIGURED.get(CONFIGURABLE_QUANTITIES.get(key, Name.COMPLETIONS))
-        for part in grid_of(start_s, now_s, step_s).parts(MAX_POINTS) if name is not None else ():
-            asked = add_matchers(text, matchers(settings))
-            yield Query(
-                cluster=cluster.name,
-                quantity=str(name),
-                text=asked,
-                start_s=part.start_s,
-                end_s=part.end_s,
-                step_s=step_s,
-            )
-    yield from history_queries(cluster, namespaces, start_s, now_s, step_s, tuple(PAST), sample_budget=sample_budget)
-
-
-def usual_queries(
-    cluster: ClusterSettings, namespaces: Mapping[str, int], now_s: float, *, sample_budget: int = SAMPLE_BUDGET
-) -> Iterator[Query]:
-    """What a day was like, and this hour a week ago; `namespaces` counts the replicas of each, for all are read."""
-    start_s = now_s - USUAL_SPAN_S
-    yield from history_queries(
-        cluster, namespaces, start_s, now_s, USUAL_STEP_S, tuple(USUAL), sample_budget=sample_budget
-    )
-    start_s, end_s = now_s - LAST_WEEK_S - USUAL_HOUR_S / 2, now_s - LAST_WEEK_S + USUAL_HOUR_S / 2
-    yield from history_queries(cluster, namespaces, start_s, end_s, USUAL_STEP_S, (Name.USUAL_COMPLETIONS,))
 
 
 def batches_of(namespaces: Mapping[str, int], series_budget: int) -> list[list[str]]:
@@ -382,37 +345,7 @@ def batches_of(namespaces: Mapping[str, int], series_budget: int) -> list[list[s
     return [[]] if len(batches) == 1 and len(namespaces) > NAMED_NAMESPACES else batches
 
 
-def _points_per_query(grid: Grid, namespaces: Mapping[str, int], sample_budget: int) -> int:
-    replicas = sum(max(1, count) for count in namespaces.values())
-    return min(grid.count, MAX_POINTS, max(SHORTEST_POINTS, sample_budget // replicas))
-
-
-def _span_s(quantity: Quantity, grid: Grid, window_s: float | None) -> float:
-    """Over how long a time each point of a quantity speaks."""
-    if quantity.name in OWNERS:
-        return max(quantity.window_s, grid.end_s - grid.start_s)
-    return quantity.window_s if quantity.name in USUAL else max(grid.step_s, window_s or quantity.window_s)
-
-
-def _asked(cluster: str, name: Name, text: str, grid: Grid, points: int) -> Iterator[Query]:
-    if name in OWNERS:
-        yield Query(cluster=cluster, quantity=name, text=text, start_s=grid.end_s, end_s=grid.end_s)
-        return
-    for part in grid.parts(points):
-        yield Query(
-            cluster=cluster, quantity=name, text=text, start_s=part.start_s, end_s=part.end_s, step_s=grid.step_s
-        )
-
-
-# --- was reconciler/metrics/queries/cluster.py:
-# What is asked of one cluster: one query a quantity, whatever the number of variants.
-
-SERIES_BUDGET = 50_000
-"""Replicas that one query may cover: an answer of about 10 MB, far below the servers' limits of 50 M samples."""
-HISTORY_S = 3600.0
-"""How far back a run asks for histories."""
-SATURATION_STEP_S = 15.0
-LEARNING_STEP_S = 60.0
+# ---- all that a run asks about replicas and models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,8 +353,8 @@ class QueryNeeds:
     """Namespaces about which more than loads is asked, with the replicas (or models) expected in each.
 
     `saturation`: how full replicas are, now and within the last hour. `traced`: the last hour of what profiles are
-    learned from. `retention_s`: over how long requests are counted before a model may go to zero. `past`: the models of
-    each namespace whose arrivals of the last `payback_s` are asked for. `usual`: whose whole day is asked for as well.
+    learned from. `retention_s`: how long requests are counted before a model may go to zero. `past`: the models of each
+    namespace whose arrivals of the last `payback_s` are asked for. `usual`: those whose whole day is asked for as well.
     """
 
     saturation: Mapping[str, int] = field(default_factory=dict)
@@ -447,85 +380,69 @@ def queries_for(
 ) -> tuple[Query, ...]:
     """One query for each quantity, in the order of their importance: instant ones at `now_s`, then what `needs` adds.
 
-    `namespaces` maps each namespace that holds a variant to the replicas expected there: only beyond
-    `series_budget` of them is a quantity split, by namespace; a history is split beyond `sample_budget` points.
-    `with_cluster_label` also asks whether the server holds several clusters. Empty without namespaces or without a
-    Prometheus; ConfigurationError for wrong labels.
+    `namespaces` maps each namespace that holds a variant to the replicas expected there: only beyond `series_budget` of
+    them is a quantity split, by namespace; a history is split beyond `sample_budget` points. `with_cluster_label` also
+    asks whether the server holds several clusters. Empty without namespaces or without a Prometheus;
+    ConfigurationError for wrong labels.
     """
     settings = cluster.prometheus
     if settings is None or not namespaces:
         return ()
-    asked = (*QUANTITIES, CLUSTER_LABEL) if with_cluster_label else QUANTITIES
+    present = (*QUANTITIES, CLUSTER_LABEL) if with_cluster_label else QUANTITIES
+    saturation = tuple(
+        replace(quantity, window_s=needs.retention_s) if quantity.name is Name.REQUESTS_IN_RETENTION else quantity
+        for quantity in SATURATION_QUANTITIES
+    )
     texts = [
-        *_configured(settings),
-        *_built_in(asked, settings, namespaces, series_budget),
-        *_built_in(_kept_for(needs.retention_s), settings, needs.saturation, series_budget),
+        *(
+            (Name.ARRIVALS_CONFIGURED, add_matchers(text, matchers(settings)))
+            for text in _configured_arrivals(settings)
+        ),
+        *_built_in(present, settings, namespaces, series_budget),
+        *_built_in(saturation, settings, needs.saturation, series_budget),
     ]
     return (
-        *(Query(cluster=cluster.name, quantity=name, text=text, start_s=now_s, end_s=now_s) for name, text in texts),
-        *_history(cluster, needs, now_s, sample_budget),
+        *(instant_query(cluster.name, name, text, now_s) for name, text in texts),
+        *_over_time(cluster, settings, needs, now_s, sample_budget),
     )
 
 
-def _configured(settings: PrometheusSettings) -> Iterator[tuple[Name, str]]:
-    where = matchers(settings)
-    for key, text in sorted(settings.queries.items()):
-        if CONFIGURABLE_QUANTITIES.get(key) is Name.ARRIVALS_CONFIGURED:
-            yield Name.ARRIVALS_CONFIGURED, add_matchers(text, where)
+def _configured_arrivals(settings: PrometheusSettings) -> list[str]:
+    queries = sorted(settings.queries.items())
+    return [text for key, text in queries if CONFIGURABLE_QUANTITIES.get(key) is Name.ARRIVALS_CONFIGURED]
 
 
 def _built_in(
-    asked: Sequence[Quantity], settings: PrometheusSettings, namespaces: Mapping[str, int], series_budget: int
+    quantities: Sequence[Quantity], settings: PrometheusSettings, namespaces: Mapping[str, int], series_budget: int
 ) -> Iterator[tuple[Name, str]]:
     if not namespaces:
         return
     names = label_names(settings)
     wheres = [matchers(settings, batch) for batch in batches_of(namespaces, series_budget)]
-    # what two batches would both find must not be asked twice
+    # series that two batches would both find must not be asked for twice
     anywhere = [matchers(settings, ("", *namespaces) if len(namespaces) <= NAMED_NAMESPACES else ())]
-    own = {where: own_words(settings, where) for where in (*anywhere, *wheres)}
-    for quantity in asked:
+    own = {where: _own_words(settings, where) for where in (*anywhere, *wheres)}
+    for quantity in quantities:
         for where in anywhere if quantity.may_lack_namespace else wheres:
-            yield quantity.name, stated(quantity, own[where], names, render(quantity, names, where))
+            yield quantity.name, _with_own(quantity, own[where], names, render(quantity, names, where))
 
 
-def _kept_for(retention_s: float) -> tuple[Quantity, ...]:
-    return tuple(
-        replace(quantity, window_s=retention_s) if quantity.name is Name.REQUESTS_IN_RETENTION else quantity
-        for quantity in SATURATION_QUANTITIES
-    )
-
-
-def _history(cluster: ClusterSettings, needs: QueryNeeds, now_s: float, sample_budget: int) -> Iterator[Query]:
-    start_s = now_s - HISTORY_S
-    yield from history_queries(
-        cluster,
-        needs.saturation,
-        start_s,
-        now_s,
-        SATURATION_STEP_S,
-        SATURATION_HISTORY,
-        sample_budget=sample_budget,
-    )
-    yield from history_queries(
-        cluster,
-        needs.traced,
-        start_s,
-        now_s,
-        LEARNING_STEP_S,
-        TRACED_HISTORY,
-        sample_budget=sample_budget,
-        window_s=LEARNING_WINDOW_S,
-    )
+def _over_time(
+    cluster: ClusterSettings, settings: PrometheusSettings, needs: QueryNeeds, now_s: float, sample_budget: int
+) -> Iterator[Query]:
+    ask = partial(history_queries, cluster, sample_budget=sample_budget)
+    hour_ago_s, payback_ago_s = now_s - HISTORY_S, now_s - needs.payback_s
+    yield from ask(needs.saturation, hour_ago_s, now_s, SATURATION_STEP_S, SATURATION_HISTORY)
+    yield from ask(needs.traced, hour_ago_s, now_s, LEARNING_STEP_S, TRACED_HISTORY, window_s=LEARNING_WINDOW_S)
     if needs.payback_s > HISTORY_S:
-        yield from history_queries(
-            cluster,
-            needs.saturation,
-            now_s - needs.payback_s,
-            now_s,
-            COARSE_STEP_S,
-            SATURATION_HISTORY,
-            sample_budget=sample_budget,
-        )
-    yield from past_queries(cluster, needs.past, now_s, needs.payback_s, sample_budget=sample_budget)
-    yield from usual_queries(cluster, needs.usual, now_s, sample_budget=sample_budget)
+        yield from ask(needs.saturation, payback_ago_s, now_s, COARSE_STEP_S, SATURATION_HISTORY)
+    if needs.past:
+        step_s = FINE_STEP_S if needs.payback_s <= FINE_UP_TO_S else COARSE_STEP_S
+        for text in _configured_arrivals(settings):
+            for part in grid_of(payback_ago_s, now_s, step_s).parts(MAX_POINTS):
+                yield range_query(cluster.name, Name.PAST_CONFIGURED, add_matchers(text, matchers(settings)), part)
+        yield from ask(needs.past, payback_ago_s, now_s, step_s, tuple(PAST))
+    yield from ask(needs.usual, now_s - USUAL_SPAN_S, now_s, USUAL_STEP_S, tuple(USUAL))
+    start_s = now_s - LAST_WEEK_S - USUAL_HOUR_S / 2
+    names = (Name.USUAL_COMPLETIONS,)
+    yield from history_queries(cluster, needs.usual, start_s, start_s + USUAL_HOUR_S, USUAL_STEP_S, names)

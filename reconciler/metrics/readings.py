@@ -1,9 +1,16 @@
-"""One cluster's numbers of now by pod, instance and model, and the variant that each series belongs to."""
+"""One cluster's numbers of the present by pod, instance and model, and the variant that each series belongs to.
+
+`read` decodes the answers, one in memory at a time, into `MetricReadings`. `Attribution` finds the variant of a series,
+by the first of five rules that leads to one: 1. the label `llm_d_ai_variant` of the series; 2. the same label of its
+pod; 3. the Deployment that owns the pod's ReplicaSet; 4. the pod's name, by the pattern of the scale target's kind;
+5. the served model, if a single variant serves it.
+"""
 
 import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from reconciler.domain.answers import Absence, Answer, NoAnswer, Sample
@@ -16,6 +23,7 @@ from reconciler.metrics.engines.serving_engine import BlockLabels
 from reconciler.metrics.quantities import (
     ALTERNATIVE,
     BOUND,
+    CLUSTER,
     ESSENTIAL,
     PICKER_MODEL,
     PICKER_TARGET_MODEL,
@@ -28,23 +36,17 @@ from reconciler.metrics.queries import LabelNames
 from reconciler.resources.kinds import ROLE
 from reconciler.resources.registry import KINDS
 
-# --- was reconciler/metrics/reading/readings.py:
-# One cluster's numbers by pod, by instance and by model, and what the labels of a series say.
-
-ADDED_UP = (Name.COMPLETIONS, Name.RUNNING, Name.WAITING, Name.QUEUE_GROWTH, Name.REQUESTS_IN_RETENTION)
+_ADDED_UP = (Name.COMPLETIONS, Name.RUNNING, Name.WAITING, Name.QUEUE_GROWTH, Name.REQUESTS_IN_RETENTION)
 """Asked by pod and needed by model as well."""
-LENGTHS = (Name.OUTPUT_TOKENS, Name.INPUT_TOKENS)
-RANKS = tuple(dict.fromkeys(engine.rank for engine in ENGINES.values() if engine.rank))
-"""Labels that tell the data-parallel ranks of a pod apart."""
-IN_LABELS = tuple(each for each in offered(lambda engine: engine.kv_tokens) if isinstance(each, BlockLabels))
-"""Where engines say how many blocks a KV cache has and how many tokens one takes: in values of labels."""
-WHOLE = re.compile("[0-9]{1,15}")
-Key = TypeVar("Key")
+_RANKS = tuple(dict.fromkeys(engine.rank for engine in ENGINES.values() if engine.rank))
+_BLOCK_LABELS = tuple(each for each in offered(lambda engine: engine.kv_tokens) if isinstance(each, BlockLabels))
+_WHOLE = re.compile("[0-9]{1,15}")
+Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
 
 
 class ReplicaSeries(NamedTuple):
-    """What one replica reports of one served model; `variant` is the label of that meaning, mostly empty."""
+    """What one replica reports of one served model; `variant` is the label with that meaning, mostly empty."""
 
     namespace: str
     pod: str
@@ -67,7 +69,7 @@ class ObjectName(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """A data-parallel rank of a pod, which is an instance of the engine; mostly there is one, without a rank."""
+    """An instance of the engine: a data-parallel rank of a pod; mostly a pod has one, without a rank."""
 
     namespace: str
     pod: str
@@ -83,21 +85,19 @@ class KvCapacity(NamedTuple):
 
     @property
     def tokens(self) -> float | None:
-        """Tokens, however it was said; None when it was not, or is none."""
+        """Tokens, however they were reported; None when they were not."""
         return kv_cache_tokens(self.total, self.num_blocks, self.block_tokens)
 
 
-UNSAID = KvCapacity()
-
+UNKNOWN_CAPACITY = KvCapacity()
 Target = tuple[str, str, str]
 """Namespace, kind and name of a scale target."""
-
-NOTHING: Mapping[ReplicaSeries, float] = {}
+_NOTHING: Mapping[ReplicaSeries, float] = {}
 
 
 @dataclass(slots=True, kw_only=True)
 class MetricReadings:
-    """One cluster's numbers by quantity; what could not be read is in `failed`, what was not asked is nowhere."""
+    """One cluster's numbers by quantity; `failed` has the answers that could not be read, `answered` all of them."""
 
     per_pod: dict[Name, dict[ReplicaSeries, float]] = field(default_factory=dict)
     per_model: dict[Name, dict[Served, float]] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class MetricReadings:
 
     def of_pods(self, name: Name) -> Mapping[ReplicaSeries, float]:
         """A quantity's values by pod, empty without an answer."""
-        return self.per_pod.get(name, NOTHING)
+        return self.per_pod.get(name, _NOTHING)
 
     def of_model(self, name: Name, served: Served) -> float | None:
         """A quantity of one served model, None when there is no series."""
@@ -130,68 +130,114 @@ class MetricReadings:
         return self.reporting.get(name, {}).get(served, ())
 
     def owner_of(self, name: Name, named: ObjectName) -> str:
-        """The owner that `name` (pod_labels, pod_owner, replicaset_owner) tells of a pod or ReplicaSet, or nothing."""
+        """The owner of a pod or ReplicaSet by `name` (pod_labels, pod_owner, replicaset_owner), empty if unknown."""
         return self.owners.get(name, {}).get(named, "")
+
+    def absence_of(self, name: Name) -> NoAnswer | None:
+        """Why there is no answer about a quantity, None when there is one."""
+        if name in self.failed:
+            return self.failed[name]
+        if name not in self.answered:
+            return NoAnswer(absence=Absence.FAILED, reason=f"Prometheus was not asked for {name}")
+        return None
 
     @property
     def obstacle(self) -> NoAnswer | None:
         """Why nothing about this cluster can be trusted, None when every essential quantity was answered."""
-        for name in sorted(ESSENTIAL):
-            if name in self.failed:
-                return self.failed[name]
-            if name not in self.answered:
-                return NoAnswer(absence=Absence.FAILED, reason=f"Prometheus was not asked for {name}")
-        return None
+        return next(filter(None, map(self.absence_of, sorted(ESSENTIAL))), None)
 
 
-def gather_by_model(readings: MetricReadings) -> None:
-    """Which series report a model, and what they make together."""
-    for name in (*ADDED_UP, *LENGTHS):
-        gathered: dict[Served, list[ReplicaSeries]] = {}
+def read(answers: Sequence[Answer], names: LabelNames) -> MetricReadings:
+    """Every answer about the present of one cluster; answers to one quantity that was split are put together."""
+    readings = MetricReadings()
+    for answer in answers:
+        if answer.query.step_s is not None or answer.query.quantity not in _FOLDS:
+            continue
+        name = Name(answer.query.quantity)
+        samples = decode(answer)
+        failed = samples if isinstance(samples, NoAnswer) else _FOLDS[name](samples, name, names, readings)
+        if failed:
+            readings.failed.setdefault(name, failed)
+        readings.answered.add(name)
+        readings.warnings.update(dict.fromkeys(warnings_of(answer)))
+    _gather_by_model(readings)
+    return readings
+
+
+def _gather_by_model(readings: MetricReadings) -> None:
+    """Which series report a model, and what they add up to."""
+    for name in (*_ADDED_UP, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS):
         values = readings.of_pods(name)
-        for series in values:
-            gathered.setdefault(Served(series.namespace, series.model), []).append(series)
+        gathered = grouped((Served(series.namespace, series.model), series) for series in values)
         readings.reporting[name] = gathered
-        if name in ADDED_UP:
-            add_up = _net if name is Name.QUEUE_GROWTH else total
+        if name in _ADDED_UP:
+            add_up = net_total if name is Name.QUEUE_GROWTH else total
             readings.per_model[name] = {
                 served: add_up([values[one] for one in members]) for served, members in gathered.items()
             }
 
 
+# ---- what the labels of a series say
+
+
 def series_of(labels: Mapping[str, str], names: LabelNames) -> ReplicaSeries:
-    """The replica and model that `labels` name; nothing stands for a label that is not there."""
+    """The replica and model that `labels` name; a missing label counts as empty."""
     label = labels.get
     return ReplicaSeries(
         label(names.namespace, ""), label(names.pod, ""), label(names.model, ""), label(VARIANT_LABEL, "")
     )
 
 
+def reported_model(labels: Mapping[str, str], names: LabelNames) -> Served:
+    """The model that a replica reports."""
+    return Served(labels.get(names.namespace, ""), labels.get(names.model, ""))
+
+
+def picked_model(labels: Mapping[str, str], names: LabelNames) -> Served:
+    """The model whose requests an endpoint picker counted: the target model, else the requested one."""
+    return Served(labels.get(names.namespace, ""), labels.get(PICKER_TARGET_MODEL) or labels.get(PICKER_MODEL, ""))
+
+
+def configured_model(labels: Mapping[str, str], names: LabelNames) -> Served:
+    """The same for a configured query, which may use our label names instead of the server's."""
+    plain = LabelNames()
+    return Served(
+        labels.get(names.namespace) or labels.get(plain.namespace, ""),
+        labels.get(names.model) or labels.get(plain.model) or labels.get("model", ""),
+    )
+
+
 def rank_of(labels: Mapping[str, str]) -> str:
     """The data-parallel rank that `labels` name, mostly none."""
-    return next((labels[label] for label in RANKS if labels.get(label)), "")
+    return next((labels[label] for label in _RANKS if labels.get(label)), "")
 
 
 def capacity_of(labels: Mapping[str, str], value: float) -> KvCapacity:
-    """What a series says of a KV cache: in values of its labels, which may read "None", or in its own value."""
-    for told in IN_LABELS:
-        if told.num_blocks in labels or told.block_tokens in labels:
-            num_blocks, block_tokens = labels.get(told.num_blocks, ""), labels.get(told.block_tokens, "")
-            return KvCapacity(num_blocks=_count(num_blocks), block_tokens=_count(block_tokens))
+    """The KV cache of an instance: from values of its labels, which may read "None", or from its own value."""
+    for each in _BLOCK_LABELS:
+        if each.num_blocks in labels or each.block_tokens in labels:
+            texts = (labels.get(label, "") for label in (each.num_blocks, each.block_tokens))
+            num_blocks, block_tokens = (float(text) if _WHOLE.fullmatch(text) else None for text in texts)
+            return KvCapacity(num_blocks=num_blocks, block_tokens=block_tokens)
     return KvCapacity(total=value if is_usable(value) else None)
 
 
+def bound_of(text: str) -> float:
+    """The upper bound of a bucket, NaN for text that is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
 def total(values: Sequence[float]) -> float:
-    """The sum, NaN as soon as one of the values cannot be reckoned with."""
+    """The sum, NaN as soon as one of the values is not usable."""
     return math.fsum(values) if all(map(is_usable, values)) else math.nan
 
 
-def _net(values: Sequence[float]) -> float:
+def net_total(values: Sequence[float]) -> float:
+    """The same of values that may be negative."""
     return math.fsum(values) if all(is_usable(abs(value)) for value in values) else math.nan
-
-
-def _count(text: str) -> float | None:
-    return float(text) if WHOLE.fullmatch(text) else None
 
 
 def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
@@ -202,58 +248,26 @@ def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
     return groups
 
 
-# --- was reconciler/metrics/reading/folding.py:
-# Reads a cluster's answers about the present into its readings, one answer in memory at a time.
+# ---- how the samples of each quantity enter the readings
+
+_Samples = Sequence[Sample]
+_Fold = Callable[[_Samples, Name, LabelNames, MetricReadings], NoAnswer | None]
 
 
-def read(answers: Sequence[Answer], names: LabelNames) -> MetricReadings:
-    """Every answer about the present of one cluster; those to one quantity that was split are put together."""
-    readings = MetricReadings()
-    for answer in answers:
-        is_instant = answer.query.step_s is None
-        name = Name(answer.query.quantity) if is_instant and answer.query.quantity in FOLDS else None
-        if name is not None:
-            _read_one(answer, name, names, readings)
-    gather_by_model(readings)
-    return readings
-
-
-def picked_model(labels: Mapping[str, str], names: LabelNames) -> Served:
-    """The model whose requests an endpoint picker counted: the target, else the one asked for."""
-    return Served(labels.get(names.namespace, ""), labels.get(PICKER_TARGET_MODEL) or labels.get(PICKER_MODEL, ""))
-
-
-def written_model(labels: Mapping[str, str], names: LabelNames) -> Served:
-    """The same of a query that a person wrote: it may carry our label names instead of the server's."""
-    plain = LabelNames()
-    return Served(
-        labels.get(names.namespace) or labels.get(plain.namespace, ""),
-        labels.get(names.model) or labels.get(plain.model) or labels.get("model", ""),
-    )
-
-
-def _read_one(answer: Answer, name: Name, names: LabelNames, readings: MetricReadings) -> None:
-    samples = decode(answer)
-    failed = samples if isinstance(samples, NoAnswer) else FOLDS[name](samples, name, names, readings)
-    if failed:
-        readings.failed.setdefault(name, failed)
-    readings.answered.add(name)
-    readings.warnings.update(dict.fromkeys(warnings_of(answer)))
-
-
-def _fold_pods(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> NoAnswer | None:
+def _fold_pods(samples: _Samples, name: Name, names: LabelNames, readings: MetricReadings) -> NoAnswer | None:
     values = readings.per_pod.setdefault(name, {})
     for sample in samples:
         series = series_of(sample.labels, names)
         if series in values:
-            return _twice(name, f"pod {series.pod}")
+            reason = f"the answer to {name} has two values for pod {series.pod}"
+            return NoAnswer(absence=Absence.FAILED, reason=reason)
         values[series] = sample.value
         if ALTERNATIVE in sample.labels:
             readings.alternatives[ObjectName(series.namespace, series.pod)] = sample.labels[ALTERNATIVE]
     return None
 
 
-def _fold_instances(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
+def _fold_instances(samples: _Samples, name: Name, names: LabelNames, readings: MetricReadings) -> None:
     values = readings.per_instance.setdefault(name, {})
     for sample in samples:
         instance = Instance(*series_of(sample.labels, names)[:2], rank_of(sample.labels))
@@ -262,164 +276,112 @@ def _fold_instances(samples: Sequence[Sample], name: Name, names: LabelNames, re
         values[instance] = sample.value if math.isnan(held) else max(held, sample.value)
 
 
-def _fold_capacities(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
+def _fold_capacities(samples: _Samples, name: Name, names: LabelNames, readings: MetricReadings) -> None:
+    def size(capacity: KvCapacity) -> tuple[float, bool]:
+        return capacity.tokens or math.inf, capacity.total is None
+
     capacities = readings.capacities.setdefault(name, {})
     for sample in samples:
         ranks = capacities.setdefault(series_of(sample.labels, names), {})
         rank = rank_of(sample.labels)
-        # an engine that was started again says another number: the smaller one is there in any case
-        ranks[rank] = min(capacity_of(sample.labels, sample.value), ranks.get(rank, UNSAID), key=_size)
+        # an engine that restarted reports another number: the smaller one is there in any case
+        ranks[rank] = min(capacity_of(sample.labels, sample.value), ranks.get(rank, UNKNOWN_CAPACITY), key=size)
 
 
-def _size(capacity: KvCapacity) -> tuple[float, bool]:
-    return capacity.tokens or math.inf, capacity.total is None
+def _fold_models(
+    samples: _Samples,
+    name: Name,
+    names: LabelNames,
+    readings: MetricReadings,
+    *,
+    served_of: Callable[[Mapping[str, str], LabelNames], Served],
+) -> None:
+    values = readings.per_model.setdefault(name, {})
+    for sample in samples:
+        served = served_of(sample.labels, names)
+        values[served] = total((values.get(served, 0.0), sample.value))
 
 
-def _fold_ready(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
-    del name
+def _fold_buckets(samples: _Samples, _: Name, names: LabelNames, readings: MetricReadings) -> None:
+    for sample in samples:
+        buckets = readings.buckets.setdefault(reported_model(sample.labels, names), {})
+        bound = bound_of(sample.labels.get(BOUND, ""))
+        buckets[bound] = total((buckets.get(bound, 0.0), sample.value))
+
+
+def _fold_owners(
+    samples: _Samples, name: Name, names: LabelNames, readings: MetricReadings, *, owned: str, owner: str
+) -> None:
+    owners = readings.owners.setdefault(name, {})
+    for sample in samples:
+        named = ObjectName(sample.labels.get(names.namespace, ""), sample.labels.get(names.spell(owned), ""))
+        found = sample.labels.get(owner, "")
+        # two owners of one pod contradict each other: neither is used
+        owners[named] = found if owners.get(named, found) == found else ""
+
+
+def _fold_ready(samples: _Samples, _: Name, names: LabelNames, readings: MetricReadings) -> None:
     for sample in samples:
         for kind, label in WORKLOAD_LABELS.items():
             if sample.labels.get(label):
                 readings.ready[sample.labels.get(names.namespace, ""), kind, sample.labels[label]] = sample.value
 
 
-def _fold_picker(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
-    _add_up(readings.per_model.setdefault(name, {}), samples, lambda labels: picked_model(labels, names))
-
-
-def _fold_buckets(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
-    del name
-    for sample in samples:
-        served = Served(sample.labels.get(names.namespace, ""), sample.labels.get(names.model, ""))
-        buckets = readings.buckets.setdefault(served, {})
-        bound = _bound_of(sample.labels.get(BOUND, ""))
-        buckets[bound] = total((buckets.get(bound, 0.0), sample.value))
-
-
-def _fold_configured(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
-    _add_up(readings.per_model.setdefault(name, {}), samples, lambda labels: written_model(labels, names))
-
-
-def _add_up(
-    values: dict[Served, float], samples: Sequence[Sample], served_of: Callable[[Mapping[str, str]], Served]
-) -> None:
-    for sample in samples:
-        served = served_of(sample.labels)
-        values[served] = total((values.get(served, 0.0), sample.value))
-
-
-def _fold_pod_labels(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
-    _fold_owners(samples, readings.owners.setdefault(name, {}), names, names.pod, POD_LABEL_OF_VARIANT)
-
-
-def _fold_pod_owner(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
-    _fold_owners(samples, readings.owners.setdefault(name, {}), names, names.pod, "owner_name")
-
-
-def _fold_replicaset_owner(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
-    _fold_owners(samples, readings.owners.setdefault(name, {}), names, "replicaset", "owner_name")
-
-
-def _fold_owners(
-    samples: Sequence[Sample], owners: dict[ObjectName, str], names: LabelNames, owned: str, owner: str
-) -> None:
-    for sample in samples:
-        named = ObjectName(sample.labels.get(names.namespace, ""), sample.labels.get(owned, ""))
-        found = sample.labels.get(owner, "")
-        # two owners of one pod contradict each other: neither is believed
-        owners[named] = found if owners.get(named, found) == found else ""
-
-
-def _fold_unschedulable(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
-    del name
+def _fold_unschedulable(samples: _Samples, _: Name, names: LabelNames, readings: MetricReadings) -> None:
     readings.unschedulable |= {ObjectName(*series_of(sample.labels, names)[:2]) for sample in samples}
 
 
-def _fold_quotas(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
-    del name
+def _fold_quotas(samples: _Samples, _: Name, names: LabelNames, readings: MetricReadings) -> None:
     for sample in samples:
         resource = sample.labels.get("resource", "").removeprefix("requests.")
         quota = ResourceQuota(name=sample.labels.get("resourcequota", ""), resource=resource, left=sample.value)
         readings.quotas.setdefault(sample.labels.get(names.namespace, ""), []).append(quota)
 
 
-def _fold_clusters(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
-    del name
+def _fold_clusters(samples: _Samples, _: Name, names: LabelNames, readings: MetricReadings) -> None:
     for sample in samples:
-        readings.clusters.setdefault(sample.labels.get(names.namespace, ""), set()).add(
-            sample.labels.get("cluster", "")
-        )
+        clusters = readings.clusters.setdefault(sample.labels.get(names.namespace, ""), set())
+        clusters.add(sample.labels.get(CLUSTER, ""))
 
 
-def _fold_devices(samples: Sequence[Sample], name: Name, names: LabelNames, readings: MetricReadings) -> None:
-    del names
+def _fold_devices(samples: _Samples, name: Name, _: LabelNames, readings: MetricReadings) -> None:
     readings.devices[name] = samples
 
 
-def _twice(name: Name, whose: str) -> NoAnswer:
-    return NoAnswer(absence=Absence.FAILED, reason=f"the answer to {name} has two values for {whose}")
-
-
-def _bound_of(told: str) -> float:
-    """The upper bound of a bucket, NaN of what is none."""
-    try:
-        return float(told)
-    except ValueError:
-        return math.nan
-
-
-Fold = Callable[[Sequence[Sample], Name, LabelNames, MetricReadings], NoAnswer | None]
-
-FOLDS: Mapping[str, Fold] = {
-    Name.RUNNING: _fold_pods,
-    Name.MOST_RUNNING: _fold_pods,
-    Name.WAITING: _fold_pods,
-    Name.LAST_SEEN: _fold_pods,
-    Name.COMPLETIONS: _fold_pods,
-    Name.ITL: _fold_pods,
-    Name.WAIT: _fold_pods,
-    Name.TTFT: _fold_pods,
-    Name.OUTPUT_TOKENS: _fold_pods,
-    Name.INPUT_TOKENS: _fold_pods,
+_FOLDS: Mapping[str, _Fold] = {
+    **dict.fromkeys(
+        (
+            *(Name.RUNNING, Name.MOST_RUNNING, Name.WAITING, Name.LAST_SEEN, Name.COMPLETIONS, Name.CHANGES),
+            *(Name.ITL, Name.WAIT, Name.TTFT, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS, Name.QUEUE_GROWTH),
+            Name.REQUESTS_IN_RETENTION,
+        ),
+        _fold_pods,
+    ),
+    **dict.fromkeys((Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.PREFIX_HIT_RATE), _fold_instances),
+    **dict.fromkeys((Name.KV_TOKENS, Name.STORED_KV_TOKENS), _fold_capacities),
+    **dict.fromkeys(
+        (Name.ARRIVALS_ENDPOINT_PICKER, Name.FLOW_CONTROL_QUEUE_SIZE, Name.FLOW_CONTROL_QUEUE_BYTES),
+        partial(_fold_models, served_of=picked_model),
+    ),
+    **dict.fromkeys((Name.NODES, Name.DEVICE_REQUESTS), _fold_devices),
+    Name.ARRIVALS_CONFIGURED: partial(_fold_models, served_of=configured_model),
     Name.INPUT_BUCKETS: _fold_buckets,
-    Name.QUEUE_GROWTH: _fold_pods,
-    Name.ARRIVALS_ENDPOINT_PICKER: _fold_picker,
-    Name.ARRIVALS_CONFIGURED: _fold_configured,
-    Name.POD_LABELS: _fold_pod_labels,
-    Name.POD_OWNER: _fold_pod_owner,
-    Name.REPLICASET_OWNER: _fold_replicaset_owner,
-    Name.KV_CACHE_USAGE: _fold_instances,
-    Name.NUM_WAITING: _fold_instances,
-    Name.PREFIX_HIT_RATE: _fold_instances,
-    Name.KV_TOKENS: _fold_capacities,
-    Name.STORED_KV_TOKENS: _fold_capacities,
-    Name.FLOW_CONTROL_QUEUE_SIZE: _fold_picker,
-    Name.FLOW_CONTROL_QUEUE_BYTES: _fold_picker,
-    Name.REQUESTS_IN_RETENTION: _fold_pods,
+    Name.POD_LABELS: partial(_fold_owners, owned="pod", owner=POD_LABEL_OF_VARIANT),
+    Name.POD_OWNER: partial(_fold_owners, owned="pod", owner="owner_name"),
+    Name.REPLICASET_OWNER: partial(_fold_owners, owned="replicaset", owner="owner_name"),
     Name.READY_REPLICAS: _fold_ready,
-    Name.CHANGES: _fold_pods,
     Name.UNSCHEDULABLE: _fold_unschedulable,
     Name.QUOTAS: _fold_quotas,
     Name.CLUSTER_LABEL: _fold_clusters,
-    Name.NODES: _fold_devices,
-    Name.DEVICE_REQUESTS: _fold_devices,
 }
 
-
-# --- was reconciler/metrics/reading/attribution.py:
-# Attributes series to variants, by the first of five rules that finds one. 1. the label `llm_d_ai_variant` on the
-# series; 2. the same label on the pod; 3. the Deployment that owns the pod's ReplicaSet; 4. the pod's name, by the
-# pattern of the scale target's kind; 5. the served model, when one variant has it.
+# ---- attribution
 
 LONGEST_NAME = 253
-
 ANY_ROLE = "[0-9a-z]([-0-9a-z]*[0-9a-z])?"
-
 _POD_NAMES = {
     name: re.compile(f"(.+?){kind.pod_names.replace(ROLE, ANY_ROLE)}") for name, kind in KINDS.items() if kind.pod_names
 }
-
-AttributionKey = TypeVar("AttributionKey", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,25 +395,20 @@ class Attribution:
 
     def variant_of(self, series: ReplicaSeries) -> ResourceKey | None:
         """The variant whose replica reports `series`, None when no rule leads to one."""
+        namespace = series.namespace
+        label = self.readings.owner_of(Name.POD_LABELS, ObjectName(namespace, series.pod))
         return (
-            self.by_name.get(ObjectName(series.namespace, series.variant))
-            or self._by_pod_label(series)
-            or self._by_owner(series)
+            self.by_name.get(ObjectName(namespace, series.variant))
+            or self.by_name.get(ObjectName(namespace, label))
+            or self.by_target.get((namespace, "Deployment", self._deployment_of(series)))
             or self._by_pod_name(series)
-            or self.by_model.get(Served(series.namespace, series.model))
+            or self.by_model.get(Served(namespace, series.model))
         )
 
     def is_elsewhere(self, series: ReplicaSeries) -> bool:
-        """Whether the pod behind `series` is known to be of a Deployment that no variant scales."""
+        """Whether the pod behind `series` belongs to a Deployment that no variant scales."""
         deployment = self._deployment_of(series)
         return bool(deployment) and (series.namespace, "Deployment", deployment) not in self.by_target
-
-    def _by_pod_label(self, series: ReplicaSeries) -> ResourceKey | None:
-        name = self.readings.owner_of(Name.POD_LABELS, ObjectName(series.namespace, series.pod))
-        return self.by_name.get(ObjectName(series.namespace, name))
-
-    def _by_owner(self, series: ReplicaSeries) -> ResourceKey | None:
-        return self.by_target.get((series.namespace, "Deployment", self._deployment_of(series)))
 
     def _deployment_of(self, series: ReplicaSeries) -> str:
         replicaset = self.readings.owner_of(Name.POD_OWNER, ObjectName(series.namespace, series.pod))
@@ -468,14 +425,18 @@ class Attribution:
 
 def attribution_of(variants: Sequence[Variant], readings: MetricReadings) -> Attribution:
     """The indexes of `variants`, all of one cluster."""
+    by_name = ((ObjectName(variant.key.namespace, variant.key.name), variant.key) for variant in variants)
     return Attribution(
-        by_name=_unambiguous(
-            (ObjectName(variant.key.namespace, variant.key.name), variant.key) for variant in variants
-        ),
+        by_name=_unambiguous(by_name),
         by_target=_unambiguous((target_of(variant), variant.key) for variant in variants),
         by_model=_unambiguous((served, variant.key) for variant in variants for served in served_by(variant)),
         readings=readings,
     )
+
+
+def _unambiguous(pairs: Iterable[tuple[Key, ResourceKey]]) -> dict[Key, ResourceKey]:
+    found = {key: set(variants) for key, variants in grouped(pairs).items()}
+    return {key: variants.pop() for key, variants in found.items() if len(variants) == 1}
 
 
 def target_of(variant: Variant) -> Target:
@@ -487,13 +448,13 @@ def target_of(variant: Variant) -> Target:
 
 
 def served_by(variant: Variant) -> tuple[Served, ...]:
-    """The names under which metrics may know the variant's model."""
+    """The names under which metrics may report the variant's model."""
     names = variant.served_names or (variant.model.model_id,)
     return tuple(Served(variant.model.namespace, name) for name in dict.fromkeys(names))
 
 
 def name_models(readings: MetricReadings, attribution: Attribution, first_names: Mapping[ResourceKey, Served]) -> None:
-    """Count each series without a model for the first served name of the variant whose pod it is."""
+    """Give each series without a model the first served name of the variant that its pod belongs to."""
     unnamed = {series for values in readings.per_pod.values() for series in values if not series.model}
     names: dict[ReplicaSeries, ReplicaSeries] = {}
     for series in unnamed:
@@ -503,17 +464,8 @@ def name_models(readings: MetricReadings, attribution: Attribution, first_names:
     if not names:
         return
     for name, values in readings.per_pod.items():
+        # where a pod also has a series that names its model, that series counts
         known = {series: value for series, value in values.items() if series not in names}
-        # a pod that names its model beside a series that does not has said it already
         readings.per_pod[name] = {names.get(series, series): value for series, value in values.items()} | known
     readings.renamed.update(names.values())
-    gather_by_model(readings)
-
-
-def _unambiguous(pairs: Iterable[tuple[AttributionKey, ResourceKey]]) -> dict[AttributionKey, ResourceKey]:
-    found: dict[AttributionKey, ResourceKey] = {}
-    contested: set[AttributionKey] = set()
-    for key, variant in pairs:
-        if found.setdefault(key, variant) != variant:
-            contested.add(key)
-    return {key: variant for key, variant in found.items() if key not in contested}
+    _gather_by_model(readings)

@@ -1,4 +1,8 @@
-"""The pods of metric targets: whose each is, which of its series a metric means, and what they add up to."""
+"""The pods of metric targets: which series of a pod a metric means, whose each pod is, and what pods add up to.
+
+A series is read where its policy names port and path (`choose_endpoint`), histograms as percentiles (`percentiles_of`).
+A pod belongs to the backend whose labels it has; where labels are not exported, its name decides (`find_pods`).
+"""
 
 import math
 import re
@@ -16,33 +20,34 @@ from reconciler.domain.metric_targets import (
     LabelRequirement,
     LabelSelector,
     PodMetric,
+    PodTotals,
     TrackedBackend,
 )
 from reconciler.metrics.answers import Bools, Floats, Grid, Integers, Table, decode, printable
 from reconciler.metrics.queries import LabelNames, exported_label
-from reconciler.metrics.readings import ANY_ROLE, LONGEST_NAME, ObjectName
+from reconciler.metrics.readings import ANY_ROLE, LONGEST_NAME, ObjectName, bound_of, grouped
 from reconciler.resources.kinds import ROLE
 from reconciler.resources.registry import KINDS
-
-# --- was reconciler/metrics/tracked/histograms.py:
-# Percentiles of what cumulative histograms observed since an older look at them, for all pods and ticks at once. At
-# each tick the buckets of a pod are held against the youngest look that is older than a minute and younger than five;
-# without one they count from the pod's start (kthena.md 2.6).
-
-PERCENTILE = 95
-FRESH_S = 60.0
-EXPIRY_S = 300.0
-MOST = 2.0**53
-"""Larger counts are ignored: float64 is no longer exact."""
-_LOOKS_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Bucket:
-    """One bucket of a pod's histogram: `bound` as the label `le` spells it."""
+    """One bucket of a pod's histogram: `bound` as the label `le` spells it, empty for a metric without buckets."""
 
     pod: ObjectName
     bound: str
+
+
+# ---- percentiles of what cumulative histograms observed since an older look, for all pods and ticks at once. At each
+# tick the buckets of a pod are compared with the youngest look that is older than a minute and younger than five;
+# without one they count from the pod's start (kthena.md 2.6)
+
+PERCENTILE = 95
+FRESH_S = 60.0
+EXPIRY_S = 300.0
+_MOST = 2.0**53
+"""Larger counts are ignored: float64 is no longer exact."""
+_LOOKS_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,43 +69,34 @@ class _Look:
 
 def percentiles_of(buckets: Table[Bucket], grid: Grid) -> Table[ObjectName]:
     """The 95th percentile of each pod's recent observations, from the counts of its buckets."""
-    looks = [look for pod, found in _by_pod(buckets).items() for look in _looks(pod, found)]
-    rows: dict[ObjectName, Floats] = {}
-    oddities: dict[ObjectName, str] = {}
-    for part in _alike(looks):
-        found = recent_percentiles(_times_ms(grid), np.array(part[0].bounds), np.array([each.counts for each in part]))
-        for look, values, reset in zip(part, found.values, found.reset, strict=True):
-            if look.pod in rows:
-                oddities[look.pod] = "the bounds of its buckets changed"
-            elif math.isfinite(look.bounds[-1]):
-                oddities[look.pod] = "its histogram has no bucket for +Inf"
-            elif reset.any():
-                oddities[look.pod] = "its counters were reset"
-            known = rows.get(look.pod, values)
-            rows[look.pod] = np.where(np.isnan(known), values, known)
-    oddities |= {bucket.pod: oddity for bucket, oddity in buckets.oddities.items()}
-    return Table(rows=rows, oddities=oddities, failed=buckets.failed, asked=buckets.asked)
-
-
-def _by_pod(buckets: Table[Bucket]) -> dict[ObjectName, dict[float, Floats]]:
     pods: dict[ObjectName, dict[float, Floats]] = {}
     for bucket in sorted(buckets.rows):
         bound = bound_of(bucket.bound)
         if not math.isnan(bound):
             pods.setdefault(bucket.pod, {})[bound] = buckets.rows[bucket]
-    return pods
-
-
-def bound_of(text: str) -> float:
-    """What a label `le` says; NaN for what is no number."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+    looks = grouped((look.bounds, look) for pod, found in pods.items() for look in _looks(pod, found))
+    times_ms = np.asarray(np.arange(grid.count) * round(grid.step_s * 1000), dtype=np.int64)
+    rows: dict[ObjectName, Floats] = {}
+    oddities: dict[ObjectName, str] = {}
+    for bounds, alike in looks.items():
+        for first in range(0, len(alike), _LOOKS_AT_ONCE):  # as many as fit into little memory
+            part = alike[first : first + _LOOKS_AT_ONCE]
+            found = recent_percentiles(times_ms, np.array(bounds), np.array([each.counts for each in part]))
+            for look, values, reset in zip(part, found.values, found.reset, strict=True):
+                if look.pod in rows:
+                    oddities[look.pod] = "the bounds of its buckets changed"
+                elif math.isfinite(bounds[-1]):
+                    oddities[look.pod] = "its histogram has no bucket for +Inf"
+                elif reset.any():
+                    oddities[look.pod] = "its counters were reset"
+                known = rows.get(look.pod, values)
+                rows[look.pod] = np.where(np.isnan(known), values, known)
+    oddities |= {bucket.pod: oddity for bucket, oddity in buckets.oddities.items()}
+    return Table(rows=rows, oddities=oddities, failed=buckets.failed, asked=buckets.asked)
 
 
 def _looks(pod: ObjectName, found: Mapping[float, Floats]) -> Iterator[_Look]:
-    """One look, or one for each set of bounds that a pod had: another image of it may count in other buckets."""
+    """One look, or one for each set of bounds that a pod had: a new image may count in other buckets."""
     bounds = sorted(found)
     counts = np.array([found[bound] for bound in bounds]).T
     known = np.isfinite(counts)
@@ -113,22 +109,9 @@ def _looks(pod: ObjectName, found: Mapping[float, Floats]) -> Iterator[_Look]:
         )
 
 
-def _alike(looks: Sequence[_Look]) -> Iterator[list[_Look]]:
-    """Looks with the same bounds, as many as fit into little memory."""
-    groups: dict[tuple[float, ...], list[_Look]] = {}
-    for look in looks:
-        groups.setdefault(look.bounds, []).append(look)
-    for alike in groups.values():
-        yield from (alike[first : first + _LOOKS_AT_ONCE] for first in range(0, len(alike), _LOOKS_AT_ONCE))
-
-
-def _times_ms(grid: Grid) -> Integers:
-    return np.asarray(np.arange(grid.count) * round(grid.step_s * 1000), dtype=np.int64)
-
-
 def recent_percentiles(times_ms: Integers, bounds: Floats, counts: Floats, percentile: int = PERCENTILE) -> Percentiles:
     """Percentiles at every tick, each since its reference; `counts` has shape (pods, ticks, buckets), cumulative."""
-    present = np.asarray(((counts >= 0) & (counts <= MOST)).all(axis=2), dtype=np.bool_)  # NaN is neither
+    present = np.asarray(((counts >= 0) & (counts <= _MOST)).all(axis=2), dtype=np.bool_)  # NaN is neither
     reference = references(times_ms, present, fresh_ms=round(FRESH_S * 1000), expiry_ms=round(EXPIRY_S * 1000))
     resets = _resets(counts, present)
     at = np.maximum(reference, 0)
@@ -140,7 +123,7 @@ def recent_percentiles(times_ms: Integers, bounds: Floats, counts: Floats, perce
 
 
 def references(times_ms: Integers, present: Bools, *, fresh_ms: int, expiry_ms: int) -> Integers:
-    """The tick each tick is held against, shape (pods, ticks), -1 for none: no longer fresh, and not expired."""
+    """The tick each tick is compared with, shape (pods, ticks), -1 for none: no longer fresh, and not expired."""
     ticks = np.arange(times_ms.size)
     last = np.maximum.accumulate(np.where(present, ticks, -1), axis=1)
     youngest = np.searchsorted(times_ms, times_ms - fresh_ms) - 1
@@ -163,9 +146,9 @@ def percentile_since(bounds: Floats, now: Floats, past: Floats, percentile: int 
     """The percentile of the observations between two looks of shape (..., buckets), NaN where a count fell.
 
     Interpolated inside a bucket from its lower bound, the first from 0; the infinite bucket ends at twice the last
-    finite bound. Nothing observed is 0; without an infinite bucket nobody knows how many were observed.
+    finite bound. It is 0 if nothing was observed, and NaN without an infinite bucket, which has the total.
     """
-    with np.errstate(all="ignore"):  # what is not there is NaN, and so is what comes of it
+    with np.errstate(all="ignore"):  # missing counts are NaN, and so are the results
         cumulative = now - past
         count = cumulative[..., -1]
         rank = np.minimum(np.ceil(count * percentile / 100), count)  # a recording rule may count in fractions
@@ -179,11 +162,10 @@ def percentile_since(bounds: Floats, now: Floats, past: Floats, percentile: int 
     return np.where(sound, np.where(rank > 0, value, 0.0), np.nan)
 
 
-# --- was reconciler/metrics/tracked/endpoints.py:
-# Which of a pod's series a metric means: those scraped at the port and path that its policy names, each once.
+# ---- which series of a pod a metric means
 
 ENDPOINT_LABELS = ("instance", "metrics_path", "job")
-"""What tells scrapes of one pod apart; a path is there only where somebody relabels it."""
+"""Labels that separate the scrapes of one pod; the path is there only if a relabeling adds it."""
 _PORT = re.compile(r":([0-9]{1,5})$")
 _AGREEING_SHARE, _AGREEING = 0.2, 0.5
 """How far the means of two scrapes of one endpoint may be apart: of the larger, and in the metric's own unit."""
@@ -192,7 +174,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Endpoint:
-    """Where a series was scraped: port and path are empty where its labels do not tell them."""
+    """Where a series was scraped: port and path are empty where its labels do not say."""
 
     port: str = ""
     path: str = ""
@@ -217,16 +199,26 @@ class ChosenSeries:
     table: Table[Bucket]
     endpoints: Mapping[ObjectName, Endpoint]
 
+    @property
+    def by_pod(self) -> Table[ObjectName]:
+        """The rows of a metric without buckets, by their pods."""
+        return Table(
+            rows={bucket.pod: values for bucket, values in self.table.rows.items()},
+            oddities={bucket.pod: why for bucket, why in self.table.oddities.items()},
+            failed=self.table.failed,
+            asked=self.table.asked,
+        )
+
 
 def endpoint_of(labels: Mapping[str, str]) -> Endpoint:
-    """What the labels of a series tell of its endpoint; an address may change while the pod stays the same."""
+    """The endpoint of a series by its labels; only the port of an address, which changes while the pod stays."""
     instance, path, job = (labels.get(name, "") for name in ENDPOINT_LABELS)
     port = _PORT.search(instance)
     return Endpoint(port=port[1] if port else "", path=path, job=job)
 
 
 def choose_endpoint(table: Table[Scraped], source: PodMetric) -> ChosenSeries:
-    """The series of every pod at the endpoint that `source` means; a pod where nobody can tell has none, and why."""
+    """The series of every pod at the endpoint that `source` means; a pod without one has an oddity that says why."""
     pods: dict[ObjectName, dict[Endpoint, dict[Bucket, Floats]]] = {}
     for scraped, values in table.rows.items():
         pods.setdefault(scraped.bucket.pod, {}).setdefault(scraped.endpoint, {})[scraped.bucket] = values
@@ -249,50 +241,43 @@ def choose_endpoint(table: Table[Scraped], source: PodMetric) -> ChosenSeries:
 
 
 def _meant(found: Sequence[Endpoint], source: PodMetric) -> Sequence[Endpoint] | str:
-    """The endpoints at the port and path of a source; where it names none, the usual one, else the only one."""
+    """The endpoints at the port and path of a source; where it names none, the default one, else the only one."""
     ports = _at(found, [each.port for each in found], source.port, DEFAULT_PORT)
-    if not ports:
-        return _beside(found, source)
     paths = _at(ports, [each.path for each in ports], source.uri, DEFAULT_URI)
-    return paths or _beside(ports, source)
-
-
-def _at(
-    found: Sequence[Endpoint], told: Sequence[str], written: int | str | None, usual: int | str
-) -> Sequence[Endpoint]:
-    if not any(told):
-        return found
-    wanted = str(usual if written is None else written)
-    exact = [each for each, text in zip(found, told, strict=True) if text == wanted]
-    is_only_one = written is None and len(set(told)) == 1
-    return found if is_only_one else exact
-
-
-def _beside(found: Sequence[Endpoint], source: PodMetric) -> str:
-    seen = list(dict.fromkeys(printable(str(each)) for each in found))
+    if paths:
+        return paths
+    seen = list(dict.fromkeys(printable(str(each)) for each in ports or found))
     more = f" and {len(seen) - _SHOWN} more" if len(seen) > _SHOWN else ""
     port, uri = source.port or DEFAULT_PORT, source.uri or DEFAULT_URI
     return f"it is scraped at {', '.join(seen[:_SHOWN])}{more}, and not at port {port} {printable(uri)}"
 
 
+def _at(
+    found: Sequence[Endpoint], texts: Sequence[str], written: int | str | None, default: int | str
+) -> Sequence[Endpoint]:
+    """The endpoints with the `written` port or path, or all of them where that leaves no choice."""
+    if not any(texts) or (written is None and len(set(texts)) == 1):
+        return found
+    wanted = str(default if written is None else written)
+    return [each for each, text in zip(found, texts, strict=True) if text == wanted]
+
+
 def _only_one(endpoints: Sequence[Endpoint], found: Mapping[Endpoint, Mapping[Bucket, Floats]]) -> Endpoint | str:
-    """Of several jobs that scrape one endpoint the one that saw most; what they disagree about is nothing to read."""
-    ranked = sorted(endpoints, key=lambda each: (-sum(map(_count, found[each].values())), each))
-    if any(_disagree(found[ranked[0]], found[other]) for other in ranked[1:]):
+    """Of several jobs that scrape one endpoint the one with most samples; a reason if they disagree."""
+
+    def samples(endpoint: Endpoint) -> int:
+        return sum(int(np.count_nonzero(~np.isnan(values))) for values in found[endpoint].values())
+
+    ranked = sorted(endpoints, key=lambda each: (-samples(each), each))
+    first = found[ranked[0]]
+    others = [found[each] for each in ranked[1:]]
+    if any(_disagree(first[bucket], other[bucket]) for other in others for bucket in first if bucket in other):
         jobs = ", ".join(printable(each.job) or "one without a name" for each in sorted(endpoints)[:_SHOWN])
         return f"the jobs {jobs} scrape it and disagree: which of them is meant?"
     return ranked[0]
 
 
-def _count(values: Floats) -> int:
-    return int(np.count_nonzero(~np.isnan(values)))
-
-
-def _disagree(one: Mapping[Bucket, Floats], other: Mapping[Bucket, Floats]) -> bool:
-    return any(_apart(values, other[bucket]) for bucket, values in one.items() if bucket in other)
-
-
-def _apart(one: Floats, other: Floats) -> bool:
+def _disagree(one: Floats, other: Floats) -> bool:
     both = np.isfinite(one) & np.isfinite(other)
     if not both.any():
         return False
@@ -300,38 +285,25 @@ def _apart(one: Floats, other: Floats) -> bool:
     return means[1] - means[0] > _AGREEING_SHARE * means[1] + _AGREEING
 
 
-def by_pod(table: Table[Bucket]) -> Table[ObjectName]:
-    """The rows of a metric without buckets, by their pods."""
-    return Table(
-        rows={bucket.pod: values for bucket, values in table.rows.items()},
-        oddities={bucket.pod: why for bucket, why in table.oddities.items()},
-        failed=table.failed,
-        asked=table.asked,
-    )
-
-
-# --- was reconciler/metrics/tracked/pods.py:
-# Whose a pod is: the backend whose labels it has, else, where labels are not exported, the one its name tells.
-
-Labels = Mapping[str, str]
+# ---- whose a pod is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLabels:
     """The labels of pods as kube-state-metrics exports them, and which it `exports` at all.
 
-    A pod whose labels changed is in `changed`: nobody knows when.
+    A pod whose labels changed is in `changed`: the time of the change is not known.
     """
 
-    of_pod: Mapping[ObjectName, Labels]
+    of_pod: Mapping[ObjectName, Mapping[str, str]]
     exports: frozenset[str]
     changed: frozenset[ObjectName]
     failed: NoAnswer | None = None
 
 
 def read_pod_labels(answers: Sequence[Answer], names: LabelNames) -> PodLabels:
-    """The labels of every pod that was there within the time asked about."""
-    of_pod: dict[ObjectName, Labels] = {}
+    """The labels of every pod that existed within the time asked about."""
+    of_pod: dict[ObjectName, Mapping[str, str]] = {}
     changed: set[ObjectName] = set()
     failed: NoAnswer | None = None
     for answer in answers:
@@ -349,7 +321,7 @@ def read_pod_labels(answers: Sequence[Answer], names: LabelNames) -> PodLabels:
 
 
 def is_selected(requirements: Iterable[LabelRequirement], pod: ObjectName, known: PodLabels) -> bool | None:
-    """Whether a pod has the labels that are asked for; None where nobody knows."""
+    """Whether a pod has the required labels; None where that is not known."""
     verdicts = [_holds(requirement, pod, known) for requirement in requirements]
     if False in verdicts:
         return False
@@ -358,8 +330,8 @@ def is_selected(requirements: Iterable[LabelRequirement], pod: ObjectName, known
 
 def _holds(requirement: LabelRequirement, pod: ObjectName, known: PodLabels) -> bool | None:
     label = exported_label(requirement.key)
-    asks_absence = requirement.operator in (LabelOperator.NOT_IN, LabelOperator.DOES_NOT_EXIST)
-    if pod in known.changed or (label not in known.exports and not asks_absence):
+    wants_absence = requirement.operator in (LabelOperator.NOT_IN, LabelOperator.DOES_NOT_EXIST)
+    if pod in known.changed or (label not in known.exports and not wants_absence):
         return None
     value = known.of_pod.get(pod, {}).get(label)
     if requirement.operator is LabelOperator.EXISTS:
@@ -370,7 +342,7 @@ def _holds(requirement: LabelRequirement, pod: ObjectName, known: PodLabels) -> 
 
 
 def unexported(requirements: Iterable[LabelRequirement], known: PodLabels) -> tuple[str, ...]:
-    """The labels that no pod of the cluster is said to have."""
+    """The required labels that no pod of the cluster is exported with."""
     return tuple(sorted({each.key for each in requirements if exported_label(each.key) not in known.exports}))
 
 
@@ -379,10 +351,12 @@ def find_pods(
 ) -> list[list[ObjectName]]:
     """The pods of each backend, in order; a pod may count for several backends, where their labels overlap."""
     found: list[list[ObjectName]] = [[] for _ in backends]
-    by_label, by_name = _ByLabel(backends), _ByName(backends)
+    by_label, by_name = _by_rarest_label(backends), _ByName(backends)
     for pod in sorted(pods):
         named = set(by_name.find(pod))
-        for index in sorted(named.union(by_label.find(pod, known))):
+        labels = known.of_pod.get(pod, {}).items()
+        labelled = {index for label, value in labels for index in by_label.get((pod.namespace, label, value), ())}
+        for index in sorted(named | labelled):
             selector = LabelSelector(match_labels=backends[index].pod_labels)
             verdict = is_selected(selector.requirements, pod, known)
             if verdict or (verdict is None and index in named):
@@ -390,30 +364,20 @@ def find_pods(
     return found
 
 
-class _ByLabel:
-    """Backends by the label value that fewest of them ask for: one look-up a label of a pod."""
-
-    def __init__(self, backends: Sequence[TrackedBackend]) -> None:
-        asked = [
-            [
-                (each.scale_target.namespace, exported_label(key), value)
-                for key, value in sorted(each.pod_labels.items())
-            ]
-            for each in backends
-        ]
-        count = Counter(label for labels in asked for label in labels)
-        self._backends: dict[tuple[str, str, str], list[int]] = {}
-        for index, labels in enumerate(asked):
-            if labels:
-                self._backends.setdefault(min(labels, key=lambda label: (count[label], label)), []).append(index)
-
-    def find(self, pod: ObjectName, known: PodLabels) -> Iterator[int]:
-        for label, value in known.of_pod.get(pod, {}).items():
-            yield from self._backends.get((pod.namespace, label, value), ())
+def _by_rarest_label(backends: Sequence[TrackedBackend]) -> dict[tuple[str, str, str], list[int]]:
+    """Backends by the label value that fewest of them require: one look-up for each label of a pod."""
+    required = [
+        [(each.scale_target.namespace, exported_label(key), value) for key, value in sorted(each.pod_labels.items())]
+        for each in backends
+    ]
+    count = Counter(label for labels in required for label in labels)
+    return grouped(
+        (min(labels, key=lambda label: (count[label], label)), index) for index, labels in enumerate(required) if labels
+    )
 
 
 class _ByName:
-    """Backends by the name of their scale target, which begins the names of its pods; the longest one wins."""
+    """Backends by the name of their scale target, which the names of its pods begin with; the longest one wins."""
 
     def __init__(self, backends: Sequence[TrackedBackend]) -> None:
         self._backends: dict[ObjectName, list[int]] = {}
@@ -436,22 +400,12 @@ class _ByName:
         return []
 
 
-# --- was reconciler/metrics/tracked/totals.py:
-# Pods added up to backends, tick by tick, for all backends at once.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricTotals:
-    """A metric over the ready pods of each backend, arrays of shape (backends, ticks); see `PodTotals`."""
-
-    total: Floats
-    reporting: Floats
-    missing: Floats
+# ---- pods added up to backends, tick by tick, for all backends at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendPods:
-    """The pods of each backend, and where each of them was ready: 1, was not: 0, and was not seen: NaN.
+    """The pods of each backend, and where each of them was ready (1), was not (0), or was not seen (NaN).
 
     `ready` has shape (pods, ticks). `expected`, shape (backends, ticks), are the pods that there should have been by
     the replicas of the time, NaN where unknown.
@@ -463,7 +417,7 @@ class BackendPods:
     expected: Floats
 
     def rows(self, found: Mapping[ObjectName, Floats]) -> Floats:
-        """The series of pods as one array of shape (pods, ticks); pods of nobody are left out."""
+        """The series of pods as one array of shape (pods, ticks); other pods are left out."""
         rows = np.full(self.ready.shape, np.nan)
         for pod, values in found.items():
             if pod in self.pods:
@@ -471,47 +425,43 @@ class BackendPods:
         return rows
 
     def following(self, backends: Sequence[int], members: Sequence[Integers]) -> "BackendPods":
-        """Some of the backends, each with those of its pods; fewer pods than it has are not those its replicas tell."""
+        """Some of the backends with some of their pods; where those are not all, how many to expect is not known."""
         fewer = [rows.size < self.members[index].size for index, rows in zip(backends, members, strict=True)]
         expected = np.where(np.array(fewer, dtype=np.bool_)[:, None], np.nan, self.expected[list(backends)])
         return replace(self, members=tuple(members), expected=expected)
 
     def present(self) -> Floats:
         """How many pods each backend had, shape (backends, ticks)."""
-        return add_up(self.members, ~np.isnan(self.ready))
+        return self._add_up(~np.isnan(self.ready))
 
     def unready(self) -> Floats:
         """How many of them were not ready."""
-        return add_up(self.members, self.ready == 0)
+        return self._add_up(self.ready == 0)
 
-    def totals(self, found: Mapping[ObjectName, Floats]) -> MetricTotals:
-        """The sum of a metric over ready pods; where nobody tells of any of them, over those that report."""
+    def totals(self, found: Mapping[ObjectName, Floats]) -> Iterator[PodTotals]:
+        """The sum of a metric over ready pods of each backend; over those that report, where readiness is not known."""
         values = self.rows(found)
         known = np.isfinite(values) & (values >= 0)
-        untold = add_up(self.members, ~np.isnan(self.ready)) == 0
+        unknown = self.present() == 0
         reads = known & (self.ready == 1)
-        reporting = np.where(untold, add_up(self.members, known), add_up(self.members, reads))
+        reporting = np.where(unknown, self._add_up(known), self._add_up(reads))
         total = np.where(
-            untold,
-            add_up(self.members, np.where(known, values, 0.0)),
-            add_up(self.members, np.where(reads, values, 0.0)),
+            unknown, self._add_up(np.where(known, values, 0.0)), self._add_up(np.where(reads, values, 0.0))
         )
-        silent = add_up(self.members, (self.ready == 1) & ~known)
+        silent = self._add_up((self.ready == 1) & ~known)
         lacking = np.fmax(self.expected - reporting, 0.0)
-        return MetricTotals(
-            total=np.where(reporting > 0, total, np.nan),
-            reporting=reporting,
-            missing=np.where(untold & ~np.isnan(lacking), lacking, silent),
-        )
+        total = np.where(reporting > 0, total, np.nan)
+        missing = np.where(unknown & ~np.isnan(lacking), lacking, silent)
+        for row in zip(total.tolist(), reporting.tolist(), missing.tolist(), strict=True):
+            yield PodTotals(total=tuple(row[0]), reporting=tuple(row[1]), missing=tuple(row[2]))
 
-
-def add_up(members: Sequence[Integers], values: Floats | Bools) -> Floats:
-    """The sum over each backend's rows of `values`, shape (rows, ticks) to (backends, ticks); nothing is 0."""
-    sums = np.zeros((len(members), values.shape[1]))
-    manned = [index for index, rows in enumerate(members) if rows.size]
-    if manned:
-        rows = np.concatenate([members[index] for index in manned])
-        starts = np.cumsum([0, *(members[index].size for index in manned[:-1])])
-        with np.errstate(over="ignore"):  # an infinite sum is no reading, as any infinite one
-            sums[manned] = np.add.reduceat(values[rows].astype(np.float64), starts, axis=0)
-    return sums
+    def _add_up(self, values: Floats | Bools) -> Floats:
+        """The sum over each backend's rows of `values`, shape (pods, ticks) to (backends, ticks); nothing is 0."""
+        sums = np.zeros((len(self.members), values.shape[1]))
+        manned = [index for index, rows in enumerate(self.members) if rows.size]
+        if manned:
+            rows = np.concatenate([self.members[index] for index in manned])
+            starts = np.cumsum([0, *(self.members[index].size for index in manned[:-1])])
+            with np.errstate(over="ignore"):  # an infinite sum counts as missing, as any infinite value
+                sums[manned] = np.add.reduceat(values[rows].astype(np.float64), starts, axis=0)
+        return sums

@@ -151,7 +151,7 @@ def test_every_engine_that_counts_tokens_has_a_load(
 def test_triton_counts_requests_once_and_tells_no_lengths(observed: Observed) -> None:
     (found,) = [load for key, load in observed.loads.items() if key.model_id == "model-triton"]
     assert not isinstance(found, Load)
-    assert found.reason == '2.1 req/s arrive for model "model-triton" but no series tells output tokens'
+    assert found.reason == '2.1 req/s arrive for model "model-triton" but no series reports output tokens'
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_lengths_stand_with_each_instance_and_reasons_where_there_is_no_number(o
     (old,) = replicas(observed, "old-vllm")
     assert old.reasons["total_kv_tokens"].endswith("reports no number of blocks and tokens for its KV cache")
     (triton,) = replicas(observed, "triton")
-    assert triton.reasons["output_tokens"] == f"no series tells output_tokens of pod {pod_of('triton')}"
+    assert triton.reasons["output_tokens"] == f"no series of output_tokens for pod {pod_of('triton')}"
 
 
 def test_a_variant_at_zero_keeps_the_capacity_of_its_former_pods(observed: Observed) -> None:

@@ -8,7 +8,7 @@ from reconciler.domain.observed import Trace
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import grid_of
-from reconciler.metrics.history import Traces, read_histories, trace
+from reconciler.metrics.history import read_histories, trace
 from reconciler.metrics.quantities import OWNERSHIP
 from reconciler.metrics.queries import names_in
 from reconciler.metrics.readings import attribution_of, grouped, read
@@ -21,7 +21,7 @@ def read_traces(
     start_s: float,
     end_s: float,
     step_s: float,
-) -> Traces:
+) -> dict[ResourceKey, tuple[Trace, ...]]:
     """The replicas' histories by variant, sorted by pod, from answers to `history_queries` of the same arguments.
 
     The grid has the multiples of `step_s` from `start_s` to `end_s`. Every quantity that was asked has a series, NaN

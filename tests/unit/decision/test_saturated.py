@@ -41,7 +41,7 @@ def test_a_full_variant_grows_by_all_that_it_needs(plain: Any) -> None:
 
 def test_the_load_of_the_model_need_not_be_known(plain: Any) -> None:
     add(plain, replicas=4)
-    plain.lack(Absence.MISSING, "no series tells output tokens")
+    plain.lack(Absence.MISSING, "no series reports output tokens")
     plain.fill(".10/0, .10/0, .10/0, .10/0", **SIZED)
     assert plain.desired() == {"llama": "1 x H100"}
 

@@ -135,7 +135,7 @@ def test_what_is_missing_is_no_zero(seen: Any, told: Any, kept: Any, absence: Ab
 
 def test_what_is_stale_is_no_zero(seen: Any, told: Any) -> None:
     found = seen([*told("a", age_s=1500.0), *told("b", age_s=1800.0)]).nodes
-    assert found == NoAnswer(absence=Absence.STALE, reason="kube-state-metrics told nothing of any node for 25 min")
+    assert found == NoAnswer(absence=Absence.STALE, reason="kube-state-metrics reported no node for 25 min")
 
 
 def test_a_time_that_is_none_tells_nothing(seen: Any, told: Any) -> None:

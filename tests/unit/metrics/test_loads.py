@@ -301,7 +301,7 @@ def test_replicas_that_report_another_name_hold_their_model(make_variant: Any, m
     reason = no_load(look(fleet, make_variant("llama")), Absence.MISSING)
     assert (
         reason
-        == 'replicas of llama report model "llama-8b", which is none of its served names: set models[].servedNames'
+        == 'replicas of llama report model "llama-8b", which is not one of its served names: set models[].servedNames'
     )
 
 

@@ -208,7 +208,7 @@ def test_what_a_picker_counts_now_is_compared_with_what_it_counted(seen: Any) ->
 
 def test_sources_are_never_mixed(seen: Any) -> None:
     completions = answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0] * 5)), answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5))
-    assert why(seen(*completions, picked=True)) == 'no series tells what arrived for model "llama" before'
+    assert why(seen(*completions, picked=True)) == 'no series counts the past arrivals of model "llama"'
     assert why(seen(answer(Name.PAST_ENDPOINT_PICKER, (LLAMA, [4.0] * 5))))
     assert why(seen(completions[0]))
 

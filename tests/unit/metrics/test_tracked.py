@@ -244,7 +244,7 @@ def test_a_label_that_nobody_shows_may_be_absent_and_that_is_said() -> None:
     asked = target(sources={METRIC: PodMetric(name=METRIC, selector=LabelSelector(match_expressions=(canaries,)))})
     got = history(Server().replicas(1).pod(POD_A), asked)
     assert got.backends[0].pods[METRIC].total[-1] == 5.0
-    assert got.notes == ("no pod is said to have the label canary, and so every pod counts as without it",)
+    assert got.notes == ("no pod is exported with the label canary, so every pod counts as without it",)
 
 
 # -- endpoints -----------------------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ def test_nobody_is_gone_while_pods_are_not_counted() -> None:
     server = Server().pod(ENTRIES[0], ready=[1.0] * (TICKS - 1) + [NAN])
     got = history(server, serving())
     assert math.isnan(got.backends[0].replicas[-1])
-    assert "how many replicas ModelServing llm/chat has now" in got.reasons[0]
+    assert "the replicas of ModelServing llm/chat" in got.reasons[0]
     server.add("tracked_pods_counted", 9.0).failed["tracked_ready"] = "HTTP 503"
     assert math.isnan(history(server, serving()).backends[0].replicas[-1])
 
@@ -392,9 +392,7 @@ def test_nobody_is_gone_while_pods_are_not_counted() -> None:
 def test_a_deployment_that_no_series_tells_is_unknown() -> None:
     got = history(Server().pod(POD_A))
     assert all(math.isnan(count) for count in got.backends[0].replicas)
-    assert got.reasons[0] == (
-        "no series tells how many replicas Deployment llm/chat has now: is kube-state-metrics scraped?"
-    )
+    assert got.reasons[0] == "no series reports the replicas of Deployment llm/chat: is kube-state-metrics scraped?"
 
 
 # -- queries of policies -------------------------------------------------------------------------------------------
@@ -505,7 +503,7 @@ def test_samples_that_repeat_go_back_or_lie_beside_the_ticks_are_left_out() -> N
     got = read_tracked([one], answers, NOW_S, SETTINGS)[one.key]
     total = got.backends[0].pods[METRIC].total
     assert [tick for tick, value in enumerate(total) if not math.isnan(value)] == [0, 4, 40]
-    assert f"{METRIC} of pod {POD_A}: 6 samples repeat a time, go back in time or lie beside the ticks" in got.reasons
+    assert f"{METRIC} of pod {POD_A}: 6 samples repeat a time, go back in time or lie between the ticks" in got.reasons
 
 
 def test_two_series_of_one_pod_contradict_each_other() -> None:

@@ -101,7 +101,7 @@ def test_an_engine_that_counts_no_tokens_has_no_load_instead_of_zero_tokens(
     fleet = make_fleet().pod(pod("a"), model=UNNAMED, completions=2.0, queue_growth=0.0)
     (found,) = look(fleet, make_variant("a")).loads.values()
     assert isinstance(found, NoAnswer)
-    assert (found.absence, "no series tells output tokens" in found.reason) == (Absence.MISSING, True)
+    assert (found.absence, "no series reports output tokens" in found.reason) == (Absence.MISSING, True)
 
 
 def test_lengths_are_weighted_by_what_each_replica_finished_and_idle_ones_left_out(
