@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from itertools import chain
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Displaced, Place, ResourceKey, Source, Sourced, SourceKind, path_matches
@@ -28,9 +27,6 @@ from reconciler.domain.variant_settings import (
 from reconciler.domain.workloads import Workload
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import ListedClass, SloClassRef, VariantResource
-
-# --- was reconciler/snapshot/variants/settings.py:
-# Effective variant settings: the first layer that says something wins, and what it displaced is kept.
 
 Value = TypeVar("Value", bound=SettingScalar | None)
 
@@ -85,39 +81,33 @@ def override_fits(override: Override, resource: VariantResource) -> bool:
 def resolve_settings(layers: Layers) -> VariantSettings:
     """All variant settings of one variant, each with its source and what it displaced."""
     own, defaults = dict(_own_values(layers.resource)), dict(_defaults_of(layers))
-    settings = VariantSettings(
-        values={each.name: _resolve(each, layers, own, defaults) for each in SETTING_DEFINITIONS}
-    )
-    found = _of_budgets(layers.workload, settings[MIN_REPLICAS].value, settings[MAX_REPLICAS].value)
+    values: dict[str, Sourced[SettingScalar | None]] = {}
+    for setting in SETTING_DEFINITIONS:
+        ranked: list[tuple[SettingScalar | None, Source]] = [*([own[setting.name]] if setting.name in own else ())]
+        ranked += layers.hits(setting)
+        ranked.append(defaults.get(setting.name, (setting.default, Source(kind=SourceKind.BUILT_IN))))
+        (value, source), *rest = ranked
+        displaced = tuple(Displaced(value=lower, source=origin) for lower, origin in rest if lower != value)
+        values[setting.name] = Sourced(value=value, source=source, displaced=displaced)
+    settings = VariantSettings(values=values)
+    found = _minimum_of_budgets(layers.workload, settings[MIN_REPLICAS].value, settings[MAX_REPLICAS].value)
     if found is None:
         return settings
     kept, source = found
-    least = settings.values[MIN_REPLICAS.name]
+    least = values[MIN_REPLICAS.name]
     displaced = (
         Displaced(value=least.value, source=least.source),
         *(each for each in least.displaced if each.value != kept),
     )
-    return VariantSettings(
-        values={**settings.values, MIN_REPLICAS.name: Sourced(value=kept, source=source, displaced=displaced)}
-    )
+    minimum = Sourced[SettingScalar | None](value=kept, source=source, displaced=displaced)
+    return VariantSettings(values={**values, MIN_REPLICAS.name: minimum})
 
 
-def _resolve(
-    setting: SettingDefinition[Any], layers: Layers, own: Mapping[str, Hit], defaults: Mapping[str, Hit]
-) -> Sourced[SettingScalar | None]:
-    ranked: list[tuple[SettingScalar | None, Source]] = [*([own[setting.name]] if setting.name in own else ())]
-    ranked += layers.hits(setting)
-    ranked.append(defaults.get(setting.name, (setting.default, Source(kind=SourceKind.BUILT_IN))))
-    (value, source), *rest = ranked
-    displaced = tuple(Displaced(value=lower, source=origin) for lower, origin in rest if lower != value)
-    return Sourced(value=value, source=source, displaced=displaced)
+def _minimum_of_budgets(workload: Workload | None, least: int, most: int | None) -> tuple[int, Source] | None:
+    """What PodDisruptionBudgets keep available of what runs, where that is more than `least`.
 
-
-def _of_budgets(workload: Workload | None, least: int, most: int | None) -> tuple[int, Source] | None:
-    """What PodDisruptionBudgets want available of what runs, where that is more: one change takes no more away.
-
-    Of pods that several select Kubernetes evicts none, so none is taken away here. A largest number that somebody wrote
-    goes before all but a count of pods that must be available.
+    Of pods that several budgets select Kubernetes evicts none, so none is removed here. A configured largest number
+    takes precedence over all but an absolute count of available pods.
     """
     if workload is None or not workload.budgets:
         return None
@@ -135,24 +125,17 @@ def _of_budgets(workload: Workload | None, least: int, most: int | None) -> tupl
 
 
 def _own_values(resource: VariantResource) -> Iterator[tuple[str, Hit]]:
-    """What the resource itself says by other means than annotations; a default of its CRD is not what it says."""
+    """The resource's own fields; a default of its CRD does not count as written."""
     for setting, value in ((MIN_REPLICAS.name, resource.min_replicas), (MAX_REPLICAS.name, resource.max_replicas)):
         if value is not None:
             yield setting, (value, Source(kind=SourceKind.RESOURCE, place=resource.places.get(f"spec.{setting}")))
-    # An annotated autoscaler asks for its bounds to be moved: they are all that it has.
+    # an annotated autoscaler has nothing but bounds to move
     if resource.form is Form.ANNOTATED:
         yield WHEN_AUTOSCALED.name, (BOUNDS, Source(kind=SourceKind.RESOURCE, place=resource.place))
 
 
 def _defaults_of(layers: Layers) -> Iterator[tuple[str, Hit]]:
-    """Defaults that depend on the variant."""
-    yield GROUP.name, (_group_name(layers), Source(kind=SourceKind.BUILT_IN, detail="pullRequests.groupBy"))
-    if layers.resource.flavors:
-        yield ACCELERATOR.name, (IN_ORDER, Source(kind=SourceKind.BUILT_IN))
-
-
-def _group_name(layers: Layers) -> str:
-    """`groupBy` values joined by `/`; `all` when there are none."""
+    """Defaults that depend on the variant: its group is the values of `groupBy`, joined by `/`."""
     resource = layers.resource
     subject = {
         "cluster": resource.key.cluster,
@@ -160,15 +143,16 @@ def _group_name(layers: Layers) -> str:
         "model": resource.model_id,
         "path": resource.document.path.rpartition("/")[0] or ".",
     }
-    values = [
+    group = "/".join(
         resource.labels.get(key.removeprefix("label:"), "none") if key.startswith("label:") else subject[key]
         for key in layers.settings.pull_requests.group_by
-    ]
-    return "/".join(values) or "all"
+    )
+    yield GROUP.name, (group or "all", Source(kind=SourceKind.BUILT_IN, detail="pullRequests.groupBy"))
+    if resource.flavors:
+        yield ACCELERATOR.name, (IN_ORDER, Source(kind=SourceKind.BUILT_IN))
 
 
-# --- was reconciler/snapshot/variants/listed_classes.py:
-# The service classes that ConfigMaps list, by what a resource may know them by.
+# ---- service classes: what the resource names, what is configured, what upstream's ConfigMaps list
 
 UPSTREAM_CONFIG_MAP = "service-classes-config"
 _CONTROLLER_NAMESPACES = ("inferno-autoscaler-system", "workload-variant-autoscaler-system")
@@ -177,7 +161,7 @@ _CONTROLLER_NAMESPACES = ("inferno-autoscaler-system", "workload-variant-autosca
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedClasses:
-    """All that is listed: by cluster and model, and where each key of a ConfigMap stands, by cluster and its names.
+    """The classes that ConfigMaps list by cluster and model, and the place of each key by cluster and its names.
 
     `controllers` are the namespaces of each cluster in which upstream's controller keeps its configuration.
     """
@@ -203,7 +187,7 @@ class ListedClasses:
         )
 
     def of_model(self, resource: ResourceKey, model_id: str) -> Sequence[ListedClass]:
-        """Whatever lists a model in a resource's cluster."""
+        """The classes that list a model in a resource's cluster."""
         return self.by_model.get((resource.cluster, model_id), ())
 
     def namespaces_for(self, resource: ResourceKey) -> tuple[str, ...]:
@@ -220,24 +204,18 @@ class ListedClasses:
 
 
 def _controllers_in(cluster: str, declaration: Declaration) -> tuple[str, ...]:
-    named = (each.namespace for each in declaration.classes.get(cluster, ()) if each.config_map == UPSTREAM_CONFIG_MAP)
-    configured = chain(
-        (each.namespace for each in declaration.saturation.get(cluster, ())),
-        (each.namespace for each in declaration.zero.get(cluster, ())),
-    )
-    own = (namespace for namespace in configured if (cluster, namespace) not in declaration.opted_in_namespaces)
-    priced = (each.namespace for each in declaration.costs.get(cluster, ()))
-    found = sorted({*named, *own, *priced} - {""})
-    return (*found, *(each for each in _CONTROLLER_NAMESPACES if each not in found))
-
-
-# --- was reconciler/snapshot/variants/service_classes.py:
-# Which service class a variant has: what its resource names, what is configured, what upstream's ConfigMaps list.
+    listed = declaration.classes.get(cluster, ())
+    settings = (*declaration.saturation.get(cluster, ()), *declaration.zero.get(cluster, ()))
+    found = {each.namespace for each in listed if each.config_map == UPSTREAM_CONFIG_MAP}
+    opted_in = declaration.opted_in_namespaces
+    found |= {each.namespace for each in settings if (cluster, each.namespace) not in opted_in}
+    found |= {each.namespace for each in declaration.costs.get(cluster, ())}
+    return tuple(dict.fromkeys((*sorted(found - {""}), *_CONTROLLER_NAMESPACES)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassLookup:
-    """The class, or why there is none although one was asked for; both None: none was asked for."""
+    """The class, or why a class that is wanted is `missing`; both None if none is wanted."""
 
     service_class: Sourced[ServiceClass] | None = None
     missing: Hold | None = None
@@ -250,89 +228,65 @@ def find_class(layers: Layers, classes: ListedClasses) -> ClassLookup:
     ConfigMap lists for the model.
     """
     resource = layers.resource
-    listed = classes.of_model(resource.key, resource.model_id)
-    upstream = _distinct(each for each in listed if each.config_map == UPSTREAM_CONFIG_MAP)
+    reference, referenced_at = resource.slo_class_ref, resource.places.get("spec.sloClassRef")
+    distinct: dict[ServiceClass, ServiceClass] = {}  # copies of the ConfigMap in other namespaces add nothing
+    for each in classes.of_model(resource.key, resource.model_id):
+        if each.config_map == UPSTREAM_CONFIG_MAP:
+            distinct.setdefault(replace(each.service_class, place=None), each.service_class)
+    upstream = list(distinct.values())
     hits: list[tuple[ServiceClass, Source]] = []
-    if resource.slo_class_ref is not None:
-        referenced = _referenced(layers, resource.slo_class_ref, classes, upstream)
-        hits += [(referenced, _source(SourceKind.RESOURCE, referenced, layers))] if referenced else []
+    if reference is not None:
+        referenced = _referenced(layers, reference, classes, upstream)
+        if referenced is not None:
+            hits.append((referenced, Source(kind=SourceKind.RESOURCE, place=referenced_at, detail="sloClassRef")))
     for name, source in layers.hits(SERVICE_CLASS):
         named = _named(layers, upstream, name)
         if named is not None:
             hits.append((named, source))
         elif not hits:
-            # the highest word decides: a typo in it must not quietly leave the decision to a lower one
+            # a typo in the layer that takes precedence must not quietly leave the decision to a lower one
             words = f'service class "{name}" ({source}) is not defined: add it under serviceClasses'
-            return ClassLookup(missing=_lacking(words, source.place))
+            return ClassLookup(missing=Hold(kind=HoldKind.SERVICE_CLASS_MISSING, words=words, place=source.place))
     if len(upstream) == 1:
-        hits.append((upstream[0].service_class, _source(SourceKind.CONFIG_MAP, upstream[0].service_class, layers)))
-    if not hits:
-        return ClassLookup(missing=_missing(layers, classes, upstream))
-    (value, source), *rest = hits
-    displaced = tuple(Displaced(value=lower, source=origin) for lower, origin in rest if lower.name != value.name)
-    return ClassLookup(service_class=Sourced(value=value, source=source, displaced=displaced))
-
-
-def _distinct(listed: Iterable[ListedClass]) -> list[ListedClass]:
-    """Each class once: copies of the ConfigMap in other namespaces say nothing new."""
-    distinct: dict[ServiceClass, ListedClass] = {}
-    for each in listed:
-        distinct.setdefault(replace(each.service_class, place=None), each)
-    return list(distinct.values())
+        detail = f"ConfigMap {UPSTREAM_CONFIG_MAP}"
+        hits.append((upstream[0], Source(kind=SourceKind.CONFIG_MAP, place=upstream[0].place, detail=detail)))
+    if hits:
+        (value, source), *rest = hits
+        displaced = tuple(Displaced(value=lower, source=origin) for lower, origin in rest if lower.name != value.name)
+        return ClassLookup(service_class=Sourced(value=value, source=source, displaced=displaced))
+    place = None
+    if len(upstream) > 1:
+        names = ", ".join(sorted(each.name for each in upstream))
+        words = f"missing class: {UPSTREAM_CONFIG_MAP} lists the model in {names}; name one with sloClassRef"
+    elif reference is not None:
+        is_there, key_at = classes.place_of(resource.key, reference)
+        where = f" ({key_at})" if key_at is not None else ""
+        why = f", which is not in Git, and no class lists {resource.model_id}"
+        if is_there:
+            why = f"{where}, which does not list {resource.model_id}, and no class does"
+        words = f"missing class: sloClassRef names ConfigMap {reference.name}, key {reference.key}{why}"
+        place = referenced_at
+    else:
+        return ClassLookup()
+    return ClassLookup(missing=Hold(kind=HoldKind.SERVICE_CLASS_MISSING, words=words, place=place))
 
 
 def _referenced(
-    layers: Layers, reference: SloClassRef, classes: ListedClasses, upstream: Iterable[ListedClass]
+    layers: Layers, reference: SloClassRef, classes: ListedClasses, upstream: Iterable[ServiceClass]
 ) -> ServiceClass | None:
     """What the named key of the named ConfigMap says of the model, else the class of that name."""
-    resource = layers.resource
-    listed = classes.of_model(resource.key, resource.model_id)
-    for namespace in classes.namespaces_for(resource.key):
-        named = [
-            each
-            for each in listed
-            if (each.namespace, each.config_map, each.key) == (namespace, reference.name, reference.key)
-        ]
-        if named:
-            return named[0].service_class
+    key = layers.resource.key
+    listed = classes.of_model(key, layers.resource.model_id)
+    for namespace in classes.namespaces_for(key):
+        for each in listed:
+            if (each.namespace, each.config_map, each.key) == (namespace, reference.name, reference.key):
+                return each.service_class
     return _named(layers, upstream, reference.name)
 
 
-def _named(layers: Layers, upstream: Iterable[ListedClass], name: str) -> ServiceClass | None:
-    """A class that lists the model in upstream's ConfigMap comes after a configured one of the same name."""
+def _named(layers: Layers, upstream: Iterable[ServiceClass], name: str) -> ServiceClass | None:
+    """The class of a name; a configured one before one that lists the model in upstream's ConfigMap."""
     for configured in layers.settings.service_classes:
         if configured.name == name:
             return configured
-    for each in upstream:
-        if each.service_class.name.lower() == name.lower():
-            return each.service_class
-    return None
-
-
-def _source(kind: SourceKind, service_class: ServiceClass, layers: Layers) -> Source:
-    if kind is SourceKind.RESOURCE:
-        return Source(kind=kind, place=layers.resource.places.get("spec.sloClassRef"), detail="sloClassRef")
-    return Source(kind=kind, place=service_class.place, detail=f"ConfigMap {UPSTREAM_CONFIG_MAP}")
-
-
-def _missing(layers: Layers, classes: ListedClasses, upstream: Sequence[ListedClass]) -> Hold | None:
-    if len(upstream) > 1:
-        names = ", ".join(sorted(each.service_class.name for each in upstream))
-        return _lacking(f"missing class: {UPSTREAM_CONFIG_MAP} lists the model in {names}; name one with sloClassRef")
-    resource = layers.resource
-    reference = resource.slo_class_ref
-    if reference is None:
-        return None
-    is_there, place = classes.place_of(resource.key, reference)
-    where = f" ({place})" if place is not None else ""
-    why = (
-        f"{where}, which does not list {resource.model_id}, and no class does"
-        if is_there
-        else f", which is not in Git, and no class lists {resource.model_id}"
-    )
-    words = f"missing class: sloClassRef names ConfigMap {reference.name}, key {reference.key}{why}"
-    return _lacking(words, resource.places.get("spec.sloClassRef"))
-
-
-def _lacking(words: str, place: Place | None = None) -> Hold:
-    return Hold(kind=HoldKind.SERVICE_CLASS_MISSING, words=words, place=place)
+    return next((each for each in upstream if each.name.lower() == name.lower()), None)

@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.domain.places import DocumentRef, FieldPath, WrittenField
-from reconciler.domain.settings import ModelSettings, Settings
+from reconciler.domain.settings import Settings
 from reconciler.domain.variant_forms import StatusShape
 from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS, SettingDefinition
 from reconciler.domain.workloads import ReplicaOwner, Workload
@@ -30,137 +29,33 @@ from reconciler.resources.registry import KINDS
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.effective_settings import Layers
 
-# --- was reconciler/snapshot/places/charts.py:
-# Scale targets that only a chart makes: read from the numbers in its values that are told, or marked.
-
-Made = Workload | ReplicaOwner | BrokenResource
-_COUNT: Final = "replicas"
-_LEAST, _MOST = "min-replicas", "max-replicas"
-_SETTINGS: Final[Mapping[str, SettingDefinition[str]]] = {
+_REPLICAS = ("spec", "replicas")
+_LABELS = ("metadata", "labels")
+_FLUX = "kustomize.toolkit.fluxcd.io/"
+_COUNT, _LEAST, _MOST = "replicas", "min-replicas", "max-replicas"
+"""How marker comments name a number."""
+_WORDS = {"minReplicas": _LEAST, "maxReplicas": _MOST}
+_SETTINGS: Mapping[str, SettingDefinition[str]] = {
     _COUNT: HELM_REPLICAS,
     _LEAST: HELM_MIN_REPLICAS,
     _MOST: HELM_MAX_REPLICAS,
 }
-"""What a marker comment calls a number, and the setting that says where it stands."""
-
-
-def find_charted(fleet: Fleet, variant: VariantResource, layers: Layers) -> Iterator[Made]:
-    """The target by its number of replicas, or, with its autoscaler, by the bounds that the chart gives that."""
-    chart = _Chart(fleet=fleet, variant=variant, layers=layers)
-    words = (_LEAST, _MOST) if chart.is_scaled() else (_COUNT,)
-    found = {word: chart.find(word) for word in words}
-    places = [each for each in found.values() if isinstance(each, EffectivePlace)]
-    obstacle = next((each.obstacle for each in found.values() if isinstance(each, NoPlace)), None)
-    if obstacle is None and len(found) > len(places) > 0:
-        obstacle = _half_told(next(word for word in words if found[word] is None))
-    if obstacle is not None:
-        key, place = variant.scale_target, obstacle.place or variant.place
-        yield BrokenResource(key=key, place=place, reason=obstacle.reason)
-    elif places:
-        workload = chart.workload(places)
-        yield workload
-        if chart.is_scaled():
-            yield _autoscaler(workload)
-
-
-def _half_told(word: str) -> Obstacle:
-    reason = f"one bound of its autoscaler is told and the other is not: set {_SETTINGS[word].name}, or mark it"
-    return Obstacle(reason=reason)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chart:
-    """What is told of the numbers that make one variant's target."""
-
-    fleet: Fleet
-    variant: VariantResource
-    layers: Layers
-
-    def setting(self, word: str) -> str:
-        """The path in the values that holds a number; empty when none is told."""
-        return next((value for value, _ in self.layers.hits(_SETTINGS[word])), "")
-
-    def find(self, word: str) -> EffectivePlace | NoPlace | None:
-        """Where a number stands; None when nobody says."""
-        key, setting = self.variant.scale_target, self.setting(word)
-        if setting:
-            return helm_place(self.fleet, key, setting, word=word)
-        return marked_place(self.fleet, key, word)
-
-    def is_scaled(self) -> bool:
-        """Whether a bound of an autoscaler is told that the values do not switch off."""
-        key = self.variant.scale_target
-        if any(marked_place(self.fleet, key, word) is not None for word in (_LEAST, _MOST)):
-            return True
-        told = [setting for setting in map(self.setting, (_LEAST, _MOST)) if setting]
-        return bool(told) and not any(is_switched_off(self.fleet, key, setting) for setting in told)
-
-    def workload(self, places: list[EffectivePlace]) -> Workload:
-        """The target as far as its numbers tell; the first one says how many replicas there are."""
-        fields = tuple(self._field(place, is_ceiling=position > 0) for position, place in enumerate(places))
-        return Workload(
-            key=self.variant.scale_target,
-            document=fields[0].document,
-            place=fields[0].place,
-            replicas=fields[0].written,
-            replicas_place=fields[0].place,
-            replica_fields=fields,
-            considered=tuple(describe(origin) for place in places for origin in place.considered),
-            immovable=Hold(kind=HoldKind.NOT_WRITABLE, words="a chart makes it: change its accelerator there"),
-        )
-
-    def _field(self, found: EffectivePlace, *, is_ceiling: bool) -> WrittenField:
-        own = WrittenField(
-            document=self.variant.document, field=("spec", "replicas"), place=found.place, is_ceiling=is_ceiling
-        )
-        return moved(own, found.origin)
-
-
-def _autoscaler(workload: Workload) -> ReplicaOwner:
-    key = workload.key
-    return ReplicaOwner(
-        cluster=key.cluster,
-        namespace=key.namespace,
-        owner="the autoscaler that its chart makes",
-        target_kind=key.kind,
-        target_name=key.name,
-        place=workload.place,
-        least=workload.replicas,
-        fields=workload.replica_fields,
-    )
-
-
-def moved(written: WrittenField, origin: ValueOrigin) -> WrittenField:
-    """The field that decides a number, which is its own where nothing else sets it."""
-    own = written.document
-    if origin.address == (own.path, own.document, (*own.prefix, *written.field), None):
-        return written
-    number = int(origin.value) if isinstance(origin.value, int | str) else None
-    return replace(origin.written, is_ceiling=written.is_ceiling, written=number, value=number)
-
-
-def describe(origin: ValueOrigin) -> str:
-    """`patch: prod/kustomization.yaml:8 patches[0].patch: [0].value = 7`."""
-    return f"{origin.kind}: {origin} = {origin.value}"
-
-
-# --- was reconciler/snapshot/places/placing.py:
-# Where every number of a declaration is written in the end, and what keeps it from being ours to change.
-
-_REPLICAS = ("spec", "replicas")
-_WORDS = {"minReplicas": "min-replicas", "maxReplicas": "max-replicas"}
-_LABELS = ("metadata", "labels")
-_FLUX = "kustomize.toolkit.fluxcd.io/"
+"""The settings that say where a number is in the values of a chart."""
 
 
 def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) -> Declaration:
-    """The declaration with every number where it is decided, and the targets that charts make, where that is told."""
+    """The declaration with every number where it is decided, and the targets that charts make, where that is known."""
     builds = _Builds.of(fleet, settings)
+    models = {model.model_id: model for model in settings.models}
     known = {workload.key for workload in declaration.workloads} | {broken.key for broken in declaration.broken}
     made = {each.scale_target: each for each in declaration.variants if each.scale_target not in known}
-    charted = [found for each in made.values() for found in builds.find_charted(each)]
-    told = {each.key for each in charted if isinstance(each, Workload | BrokenResource)}
-    unseen = [_unseen(fleet, each) for target, each in made.items() if target not in told]
+    charted: list[Workload | ReplicaOwner | BrokenResource] = []
+    for variant in made.values():
+        model = models.get(variant.model_id)
+        layers = Layers(resource=variant, workload=None, settings=settings, model=model)
+        charted += _Chart(fleet=fleet, variant=variant, layers=layers).objects()
+    found = {each.key for each in charted if isinstance(each, Workload | BrokenResource)}
+    unseen = [_unseen(fleet, each) for target, each in made.items() if target not in found]
     placed = [builds.place(workload) for workload in declaration.workloads]
     return replace(
         declaration,
@@ -197,7 +92,7 @@ def _overlapping(workloads: Iterable[Workload]) -> Iterator[Finding]:
 
 
 def _unseen(fleet: Fleet, variant: VariantResource) -> BrokenResource | None:
-    """A scale target that nobody declares, where something beside it is not read that may."""
+    """A scale target that is not declared, where something that is not read may declare it."""
     target = replace(variant.scale_target, part="")
     hidden = fleet.hidden_from(target, variant.key)
     if hidden is None:
@@ -206,9 +101,21 @@ def _unseen(fleet: Fleet, variant: VariantResource) -> BrokenResource | None:
     return BrokenResource(key=variant.scale_target, place=hidden.place, reason=reason)
 
 
-def _ref(built: BuiltObject) -> DocumentRef:
-    document = built.source.document
-    return DocumentRef(path=document.path, document=document.index, prefix=built.source.field)
+def _moved(written: WrittenField, origin: ValueOrigin) -> WrittenField:
+    """The field that decides a number: its own, unless something else sets it."""
+    own = written.document
+    if origin.address == (own.path, own.document, (*own.prefix, *written.field), None):
+        return written
+    number = int(origin.value) if isinstance(origin.value, int | str) else None
+    return replace(origin.written, is_ceiling=written.is_ceiling, written=number, value=number)
+
+
+def _describe(origin: ValueOrigin) -> str:
+    """`patch: prod/kustomization.yaml:8 patches[0].patch: [0].value = 7`."""
+    return f"{origin.kind}: {origin} = {origin.value}"
+
+
+# ---- scale targets that manifests hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,26 +124,25 @@ class _Builds:
 
     fleet: Fleet
     settings: Settings
-    models: Mapping[str, ModelSettings]
     sharing: Counter[DocumentRef]
     keys: Mapping[DocumentRef, ResourceKey]
     entries: EntryPlaces
 
     @classmethod
     def of(cls, fleet: Fleet, settings: Settings) -> "_Builds":
-        refs = [(_ref(built), built.key) for build in fleet.clusters.values() for built in build.objects]
+        refs = []
+        for build in fleet.clusters.values():
+            for built in build.objects:
+                document = built.source.document
+                ref = DocumentRef(path=document.path, document=document.index, prefix=built.source.field)
+                refs.append((ref, built.key))
         return cls(
             fleet=fleet,
             settings=settings,
-            models={model.model_id: model for model in settings.models},
             sharing=Counter(ref for ref, _ in refs),
             keys=dict(refs),
             entries=EntryPlaces(fleet),
         )
-
-    def is_shared(self, reference: DocumentRef) -> bool:
-        """Whether a manifest is built into more than one object."""
-        return self.sharing[reference] > 1
 
     def place(self, workload: Workload) -> Workload:
         """A scale target with the fields that decide its replicas, or why there are none."""
@@ -248,35 +154,46 @@ class _Builds:
         considered: list[str] = []
         for written in workload.written_at:
             found = effective_place(self.fleet, key, written.field, word=_word(written))
-            considered += [describe(origin) for origin in found.considered]
+            considered += [_describe(origin) for origin in found.considered]
             placed = self._placed(written, found, built)
             if placed is None:
-                return replace(workload, unwritable=_not_writable(found), considered=tuple(considered))
+                place = found.obstacle.place if isinstance(found, NoPlace) else found.place
+                is_ignored = isinstance(found, NoPlace) and found.is_ignored
+                kind = HoldKind.IGNORED if is_ignored else HoldKind.NOT_WRITABLE
+                hold = Hold(kind=kind, words=str(found), place=place)
+                return replace(workload, unwritable=hold, considered=tuple(considered))
             fields.append(placed)
         single = fields[0] if len(fields) == 1 else None
         if single is not None and single.written is not None and single.document != workload.document:
             workload = replace(workload, replicas=single.written, replicas_place=single.place)
         budgets = find_budgets(self.fleet, built, workload.template_labels)
-        return self._place_moves(
-            replace(
-                workload,
-                replica_fields=workload.replica_fields if tuple(fields) == workload.written_at else tuple(fields),
-                considered=tuple(considered) if len(considered) > len(fields) else (),
-                unwritable=self._owned(built),
-                budgets=budgets,
-                immovable=workload.immovable or why_not_rolled(built, workload.replicas, budgets),
-                caution="; ".join(filter(None, (workload.caution, *find_sync_holds(self.fleet, built)))),
-            ),
-            built,
+        moves = {path: place for path in _moved_paths(workload, built) if (place := self.entries.find(built, path))}
+        needed = (place for path, place in moves.items() if path[-1] in ("nodeSelector", "inferenceFlavors"))
+        fixed = (
+            Hold(kind=HoldKind.NOT_WRITABLE, words=place.reason)
+            for place in needed
+            if place.reason and not place.is_writable
+        )
+        immovable = workload.immovable or why_not_rolled(built, workload.replicas, budgets) or next(fixed, None)
+        return replace(
+            workload,
+            replica_fields=workload.replica_fields if tuple(fields) == workload.written_at else tuple(fields),
+            considered=tuple(considered) if len(considered) > len(fields) else (),
+            unwritable=self._owned(built),
+            budgets=budgets,
+            moves=moves,
+            immovable=immovable,
+            caution="; ".join(filter(None, (workload.caution, *find_sync_holds(self.fleet, built)))),
         )
 
     def place_labels(self, variant: VariantResource) -> VariantResource:
         """A resource with the place of its labels, where it is not its own manifest alone."""
         built = self.fleet.find(variant.key)
         labels_at = None if built is None else self.entries.find(built, _LABELS)
-        is_asked = self.settings.delivers_status and variant.status_shape is not StatusShape.NONE
-        delivery = find_delivery(self.fleet, built) if is_asked and built is not None else None
-        return replace(variant, is_shared=self.is_shared(variant.document), labels_at=labels_at, delivery=delivery)
+        has_status = self.settings.delivers_status and variant.status_shape is not StatusShape.NONE
+        delivery = find_delivery(self.fleet, built) if has_status and built is not None else None
+        is_shared = self.sharing[variant.document] > 1
+        return replace(variant, is_shared=is_shared, labels_at=labels_at, delivery=delivery)
 
     def place_bounds(self, owner: ReplicaOwner) -> ReplicaOwner:
         """An autoscaler with the fields that decide its bounds; without them where they are not ours to write."""
@@ -293,54 +210,40 @@ class _Builds:
             fields.append(placed)
         return replace(owner, fields=tuple(fields))
 
-    def find_charted(self, variant: VariantResource) -> Iterator[Made]:
-        """A scale target that no manifest holds, by what is told of the chart that makes it."""
-        model = self.models.get(variant.model_id)
-        layers = Layers(resource=variant, workload=None, settings=self.settings, model=model)
-        return find_charted(self.fleet, variant, layers)
-
     def _placed(
         self, written: WrittenField, found: EffectivePlace | NoPlace, built: BuiltObject
     ) -> WrittenField | None:
-        """The field to edit; of a manifest that several objects share, a new entry of the overlay's own."""
+        """The field to edit; for a manifest that several objects share, a new entry of the overlay's own."""
         if isinstance(found, EffectivePlace):
-            return moved(written, found.origin)
+            return _moved(written, found.origin)
         if marked_place(self.fleet, built.key, _word(written), written.field) is not None:
             return None
         chain = built.origin_of(written.field)
         is_unwritten = not chain and built.obstacle_at(written.field) is None
-        if is_unwritten and not self.is_shared(written.document):
+        if is_unwritten and self.sharing[written.document] <= 1:
             return written
-        is_reached = is_unwritten or (chain and self._is_reached_by_others(chain[0], written.field))
+        # another object would change with the number, or another cluster reads the file that it is in
+        is_reached = is_unwritten or (
+            bool(chain)
+            and (
+                len(self.fleet.readers_of(chain[0], written.field)) > 1
+                or chain[0].place.path in self.fleet.shared_paths
+            )
+        )
         insertion = overlay_insertion(self.fleet, built) if is_reached and written.field == _REPLICAS else None
         if insertion is None:
             return None
         return replace(insertion, written=written.written, value=written.value)
 
-    def _is_reached_by_others(self, origin: ValueOrigin, field: FieldPath) -> bool:
-        """Whether another object would change with a number, or another cluster reads the file that it stands in."""
-        is_read_twice = len(self.fleet.readers_of(origin, field)) > 1
-        return is_read_twice or origin.place.path in self.fleet.shared_paths
-
     def _owned(self, built: BuiltObject) -> Hold | None:
-        """Who keeps what we write from being applied; autoscalers are told by their own resources."""
+        """Which owner would overwrite what we write; autoscalers are reported by their own resources."""
         annotations = built.value_at("metadata", "annotations")
-        is_told = isinstance(annotations, dict) and any(name.startswith(_FLUX) for name in annotations)
+        has_flux = isinstance(annotations, dict) and any(name.startswith(_FLUX) for name in annotations)
         is_deployed = self.fleet.deployer_of(built) is not None or has_sets(self.fleet, built.key.cluster)
-        is_shown = is_deployed or is_told
-        owners = owners_of(self.fleet, built.key, _REPLICAS) if is_shown else possible_owners(self.fleet, built.key)
+        is_known = is_deployed or has_flux
+        owners = owners_of(self.fleet, built.key, _REPLICAS) if is_known else possible_owners(self.fleet, built.key)
         owner = next((each for each in owners if not each.is_autoscaler), None)
         return None if owner is None else Hold(kind=HoldKind.OWNED_BY_ANOTHER, words=str(owner), place=owner.place)
-
-    def _place_moves(self, workload: Workload, built: BuiltObject) -> Workload:
-        """A scale target with the places of what a change of accelerator writes, or why there are none."""
-        paths = tuple(_moved_paths(workload, built))
-        places = {path: self.entries.find(built, path) for path in paths}
-        moves = {path: place for path, place in places.items() if place is not None}
-        needed = (place for path, place in moves.items() if path[-1] in ("nodeSelector", "inferenceFlavors"))
-        reasons = (place.reason for place in needed if not place.is_writable)
-        holds = (Hold(kind=HoldKind.NOT_WRITABLE, words=reason) for reason in reasons if reason)
-        return replace(workload, moves=moves, immovable=workload.immovable or next(holds, None))
 
 
 def _moved_paths(workload: Workload, built: BuiltObject) -> Iterator[FieldPath]:
@@ -354,12 +257,86 @@ def _moved_paths(workload: Workload, built: BuiltObject) -> Iterator[FieldPath]:
     yield from (path for path in lists if built.value_at(*path[:-1]) is not None)
 
 
-def _not_writable(found: EffectivePlace | NoPlace) -> Hold:
-    place = found.obstacle.place if isinstance(found, NoPlace) else found.place
-    is_ignored = isinstance(found, NoPlace) and found.is_ignored
-    return Hold(kind=HoldKind.IGNORED if is_ignored else HoldKind.NOT_WRITABLE, words=str(found), place=place)
-
-
 def _word(written: WrittenField) -> str:
-    """What a marker comment calls this number."""
-    return _WORDS.get(str(written.field[-1]), "replicas")
+    return _WORDS.get(str(written.field[-1]), _COUNT)
+
+
+# ---- scale targets that only a chart makes, by the numbers in its values that a setting or a marker names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chart:
+    """The numbers that make one variant's target."""
+
+    fleet: Fleet
+    variant: VariantResource
+    layers: Layers
+
+    def objects(self) -> Iterator[Workload | ReplicaOwner | BrokenResource]:
+        """The target by its number of replicas, or, with its autoscaler, by the bounds that the chart gives that."""
+        is_scaled = self._is_scaled()
+        found = {word: self._find(word) for word in ((_LEAST, _MOST) if is_scaled else (_COUNT,))}
+        places = [each for each in found.values() if isinstance(each, EffectivePlace)]
+        obstacle = next((each.obstacle for each in found.values() if isinstance(each, NoPlace)), None)
+        if obstacle is None and len(found) > len(places) > 0:
+            setting = next(_SETTINGS[word].name for word, place in found.items() if place is None)
+            reason = f"only one bound of its autoscaler is given: set {setting} as well, or mark it"
+            obstacle = Obstacle(reason=reason)
+        key = self.variant.scale_target
+        if obstacle is not None:
+            yield BrokenResource(key=key, place=obstacle.place or self.variant.place, reason=obstacle.reason)
+        elif places:
+            workload = self._workload(places)
+            yield workload
+            if is_scaled:
+                yield ReplicaOwner(
+                    cluster=key.cluster,
+                    namespace=key.namespace,
+                    owner="the autoscaler that its chart makes",
+                    target_kind=key.kind,
+                    target_name=key.name,
+                    place=workload.place,
+                    least=workload.replicas,
+                    fields=workload.replica_fields,
+                )
+
+    def _setting(self, word: str) -> str:
+        """The configured path in the values that holds a number, empty if there is none."""
+        return next((value for value, _ in self.layers.hits(_SETTINGS[word])), "")
+
+    def _find(self, word: str) -> EffectivePlace | NoPlace | None:
+        """The place of a number; None when neither a setting nor a marker names one."""
+        key, setting = self.variant.scale_target, self._setting(word)
+        if setting:
+            return helm_place(self.fleet, key, setting, word=word)
+        return marked_place(self.fleet, key, word)
+
+    def _is_scaled(self) -> bool:
+        """Whether a bound of an autoscaler is named that the values do not switch off."""
+        key = self.variant.scale_target
+        if any(marked_place(self.fleet, key, word) is not None for word in (_LEAST, _MOST)):
+            return True
+        settings = [setting for setting in map(self._setting, (_LEAST, _MOST)) if setting]
+        return bool(settings) and not any(is_switched_off(self.fleet, key, setting) for setting in settings)
+
+    def _workload(self, places: list[EffectivePlace]) -> Workload:
+        """The target as far as its numbers say; the first one is the number of replicas."""
+        fields = tuple(
+            _moved(
+                WrittenField(
+                    document=self.variant.document, field=_REPLICAS, place=place.place, is_ceiling=position > 0
+                ),
+                place.origin,
+            )
+            for position, place in enumerate(places)
+        )
+        return Workload(
+            key=self.variant.scale_target,
+            document=fields[0].document,
+            place=fields[0].place,
+            replicas=fields[0].written,
+            replicas_place=fields[0].place,
+            replica_fields=fields,
+            considered=tuple(_describe(origin) for place in places for origin in place.considered),
+            immovable=Hold(kind=HoldKind.NOT_WRITABLE, words="a chart makes it: change its accelerator there"),
+        )

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from reconciler.domain.holds import BrokenResource, Hold, HoldKind
-from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity, Sourced
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.metric_targets import TrackedBackend, TrackedTarget
 from reconciler.domain.profiles import PerformanceProfile
@@ -26,7 +26,7 @@ from reconciler.domain.variant_settings import (
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.inference.priorities import Priorities
-from reconciler.resources.kthena.records import ModelBackend, ModelResource
+from reconciler.resources.kthena.records import ModelResource
 from reconciler.resources.kthena.tracked_targets import tracked_targets
 from reconciler.resources.llmaz.models import recognise_flavor
 from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
@@ -42,167 +42,7 @@ from reconciler.snapshot.accelerators import (
 )
 from reconciler.snapshot.effective_settings import ClassLookup, Layers, ListedClasses, find_class, resolve_settings
 
-# --- was reconciler/snapshot/variants/minimums.py:
-# The least that a policy may have of a backend: a person's number in Git is a bound, our last answer is none.
-
-_Merges = Sequence[Mapping[str, ProposedChange]]
-"""What our merged pull requests changed, by resource; the newest comes first."""
-
-
-def settle_minimums(targets: Iterable[TrackedTarget], proposals: Iterable[Proposal]) -> tuple[TrackedTarget, ...]:
-    """The targets with minimums that a person wrote: where ours stands there now, the one that ours replaced."""
-    merged = [each for each in proposals if each.state is ProposalState.MERGED]
-    newest_first = sorted(merged, key=lambda each: (-(each.closed_at_s or 0.0), -each.number))
-    merges = [{change.resource: change for change in each.changes} for each in newest_first]
-    return tuple(_settle(target, merges) for target in targets)
-
-
-def _settle(target: TrackedTarget, merges: _Merges) -> TrackedTarget:
-    backends = tuple(_lower(each, merges) if each.counts_at_minimum else each for each in target.backends)
-    return replace(target, backends=_raise(backends, target.least_replicas))
-
-
-def _lower(scaled: TrackedBackend, merges: _Merges) -> TrackedBackend:
-    """Back through our merges as long as each wrote the number that the next one found."""
-    resource, number = str(scaled.scale_target), scaled.backend.min_replicas
-    for changes in merges:
-        change = changes.get(resource)
-        if change is not None and change.replicas_after != number:
-            break  # a person wrote another number after that
-        if change is not None:
-            number = change.replicas_before
-    return _with_minimum(scaled, min(number, scaled.backend.max_replicas))
-
-
-def _raise(backends: tuple[TrackedBackend, ...], least: int) -> tuple[TrackedBackend, ...]:
-    """What all must have together goes to the first in the order of costs, as far as it may."""
-    lacking = least - sum(each.backend.min_replicas for each in backends)
-    if lacking <= 0:
-        return backends
-    cheapest = min(range(len(backends)), key=lambda index: (backends[index].backend.cost, index))
-    raised = _with_minimum(backends[cheapest], backends[cheapest].backend.min_replicas + lacking)
-    return (*backends[:cheapest], raised, *backends[cheapest + 1 :])
-
-
-def _with_minimum(scaled: TrackedBackend, minimum: int) -> TrackedBackend:
-    return replace(scaled, backend=replace(scaled.backend, min_replicas=minimum))
-
-
-# --- was reconciler/snapshot/variants/kthena.py:
-# What Kthena's resources declare as variants: workloads that policies scale, and backends that nothing does.
-
-
-def kthena_variants(declaration: Declaration, targets: Iterable[TrackedTarget]) -> tuple[VariantResource, ...]:
-    """A variant for each workload that one of `targets` scales, and for each backend of a Model without a policy."""
-    workloads = {workload.key: workload for workload in declaration.workloads}
-    tracked = {
-        backend.scale_target: _tracked(target, backend, workloads[backend.scale_target], declaration)
-        for target in targets
-        for backend in target.backends
-        if backend.scale_target in workloads
-    }
-    alone = (variant for model in declaration.kthena.models for variant in _alone(model, tracked))
-    return (*tracked.values(), *alone)
-
-
-def _tracked(
-    target: TrackedTarget, scaled: TrackedBackend, workload: Workload, declaration: Declaration
-) -> VariantResource:
-    """Bounds and cost are the policy's; the model is what its pods serve, or what the workload is called."""
-    model = _model_of(declaration, workload.key)
-    served = workload.served_names[0] if workload.served_names else workload.key.name
-    return VariantResource(
-        key=workload.key,
-        document=workload.document,
-        place=workload.place,
-        form=Form.TRACKED,
-        status_shape=StatusShape.NONE,
-        model_id=model.model_id if model is not None else served,
-        target_kind=workload.key.kind,
-        target_name=workload.key.name,
-        target=workload.key,
-        variant_cost=float(scaled.backend.cost) or None,
-        served_names=_served_names(model, workload),
-        min_replicas=scaled.backend.min_replicas,
-        max_replicas=scaled.backend.max_replicas,
-        labels=workload.labels,
-        settings=workload.settings,
-        tracked_by=target.key,
-    )
-
-
-def _alone(model: ModelResource, tracked: Mapping[ResourceKey, VariantResource]) -> Iterator[VariantResource]:
-    for backend in model.backends:
-        if backend.workload.key not in tracked and not (model.has_policy or backend.has_policy):
-            yield _backend(model, backend)
-
-
-def _backend(model: ModelResource, backend: ModelBackend) -> VariantResource:
-    """Its bounds in Git are where we write its count, so they are no bounds of ours."""
-    return VariantResource(
-        key=backend.workload.key,
-        document=model.source.ref,
-        place=backend.place,
-        form=Form.BACKEND,
-        status_shape=StatusShape.NONE,
-        model_id=model.model_id,
-        target_kind=backend.workload.key.kind,
-        target_name=backend.workload.key.name,
-        target=backend.workload.key,
-        variant_cost=float(backend.cost) or None,
-        served_names=_served_names(model, backend.workload),
-        share=model.share_of(backend),
-        labels=model.source.labels,
-        settings=model.settings,
-    )
-
-
-def _served_names(model: ModelResource | None, workload: Workload) -> tuple[str, ...]:
-    """What its engine calls the model comes first, then every other name under which requests ask for it."""
-    return tuple(dict.fromkeys((*workload.served_names, *(model.served_names if model is not None else ()))))
-
-
-def _model_of(declaration: Declaration, key: ResourceKey) -> ModelResource | None:
-    backends = ((model, backend) for model in declaration.kthena.models for backend in model.backends)
-    return next((model for model, backend in backends if backend.workload.key == key), None)
-
-
-# --- was reconciler/snapshot/variants/llmaz.py:
-# What llmaz's resources declare as variants: whatever serves an OpenModel, on the flavors that it may run on.
-
-
-def llmaz_variants(served: Iterable[ServedModel]) -> Iterator[VariantResource]:
-    """A variant for each Playground and Service, whose bounds are those of its elasticConfig."""
-    for each in served:
-        serving, workload = each.serving, each.workload
-        elastic = serving.elastic
-        bounds = () if elastic is None else ("spec.minReplicas", "spec.maxReplicas")
-        yield VariantResource(
-            key=workload.key,
-            document=workload.document,
-            place=workload.place,
-            form=Form.FLAVORS,
-            status_shape=StatusShape.NONE,
-            model_id=each.model_name,
-            target_kind=workload.key.kind,
-            target_name=workload.key.name,
-            min_replicas=elastic.min_replicas if elastic is not None else None,
-            max_replicas=elastic.max_replicas if elastic is not None else None,
-            labels=workload.labels,
-            settings=workload.settings,
-            places=dict.fromkeys(bounds, serving.place_of("elasticConfig")),
-            unsupported=each.hold,
-            flavors=FlavorChoice(
-                ranked=each.flavors,
-                field=("spec", serving.claim.field, "inferenceFlavors"),
-                pods=serving.pods,
-                is_placed=each.is_placed,
-            ),
-        )
-
-
-# --- was reconciler/snapshot/variants/joining.py:
-# Joins each resource with its scale target, its settings, its class and its options into a variant.
+RULE = "cost-order-contradicts-prices"
 
 
 def build_catalogs(settings: Settings, declaration: Declaration) -> dict[str, Catalog]:
@@ -219,7 +59,7 @@ def join_variants(
     catalogs: Mapping[str, Catalog],
     proposals: Iterable[Proposal] = (),
 ) -> tuple[Variant, ...]:
-    """Every declared variant, sorted by key; `proposals` tell which numbers in Git are our own."""
+    """Every declared variant, sorted by key; `proposals` show which numbers in Git are our own."""
     index = _Index.of(settings, declaration, proposals)
     ordered = sorted(index.resources, key=lambda resource: resource.key)
     return tuple(_join(resource, index, catalogs[resource.key.cluster]) for resource in ordered)
@@ -251,9 +91,13 @@ class _Index:
         chosen = {cluster.name for cluster in settings.clusters}
         served = join_served_models(declaration.llmaz, declaration.workloads, declaration.broken)
         tracked = settle_minimums(tracked_targets(declaration.kthena), proposals)
-        others = (*kthena_variants(declaration, tracked), *llmaz_variants(served))
+        others = (*_kthena_variants(declaration, tracked), *map(_llmaz_variant, served))
         resources = (*declaration.variants, *(each for each in others if each.key.cluster in chosen))
         workloads = {workload.key: workload for workload in declaration.workloads}
+        owners: dict[tuple[str, str, str, str], ReplicaOwner] = {}
+        # of an HPA and a ScaledObject on one target the latter counts: KEDA makes an HPA of its own from it
+        for owner in sorted(declaration.owners, key=lambda each: not each.makes_autoscaler):
+            owners.setdefault((owner.cluster, owner.namespace, owner.target_kind, owner.target_name), owner)
         return cls(
             settings=settings,
             declaration=declaration,
@@ -261,10 +105,15 @@ class _Index:
             workloads=workloads | {each.workload.key: each.workload for each in served},
             models={model.model_id: model for model in settings.models},
             classes=ListedClasses.of(declaration),
-            owners=_owners_by_target(declaration.owners),
+            owners=owners,
             claims=Counter(resource.scale_target for resource in resources),
             ignored={(each.cluster, each.name): each.place for each in declaration.ignored_namespaces},
-            broken={each.key: _unreadable(each) for each in reversed(declaration.broken)},
+            broken={
+                each.key: Hold(
+                    kind=HoldKind.SCALE_TARGET_UNREADABLE, words=f"{each.reason} ({each.place})", place=each.place
+                )
+                for each in reversed(declaration.broken)
+            },
             priorities=Priorities.of(declaration.inference),
         )
 
@@ -276,14 +125,6 @@ class _Index:
         return None
 
 
-def _owners_by_target(owners: Iterable[ReplicaOwner]) -> dict[tuple[str, str, str, str], ReplicaOwner]:
-    """Of an HPA and a ScaledObject on one target the latter counts: KEDA makes an HPA of its own from it."""
-    found: dict[tuple[str, str, str, str], ReplicaOwner] = {}
-    for owner in sorted(owners, key=lambda each: not each.makes_autoscaler):
-        found.setdefault((owner.cluster, owner.namespace, owner.target_kind, owner.target_name), owner)
-    return found
-
-
 def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant:
     target = resource.scale_target
     workload = index.workloads.get(target)
@@ -293,17 +134,32 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     owner = index.owner_of(target)
     is_autoscaled = owner is not None and bool(owner.fields) and settings[WHEN_AUTOSCALED].value == BOUNDS
     if workload is not None and owner is not None and is_autoscaled:
-        workload, owner = _between_bounds(workload, owner), None
+        # the fast loop stays, and we move the bounds that it moves within
+        workload = replace(
+            workload,
+            replicas=owner.least,
+            replicas_place=owner.fields[0].place,
+            replica_fields=owner.fields,
+            bounds_of=owner.owner,
+        )
+        owner = None
     profiles = profiles_for(resource, model)
     accelerator, source = _recognise(resource, catalog, workload, profiles)
     if accelerator is None and len(resource.profiles) == 1:
         accelerator, source = find_or_name(catalog, resource.profiles[0].accelerator), "the only profile"
-    running = Running(accelerator=accelerator, resource=resource, workload=workload)
     lookup = find_class(layers, index.classes)
+    running = Running(accelerator=accelerator, resource=resource, workload=workload)
     options = options_for(catalog, running, profiles, settings[ACCELERATOR])
+    # what shares one load: what a policy scales as one shares its metric targets, what has a share only that
+    alone = resource.tracked_by or (resource.key if resource.share is not None else None)
     return Variant(
         key=resource.key,
-        model=_model_key(resource),
+        model=ModelKey(
+            cluster=resource.key.cluster,
+            namespace=resource.key.namespace,
+            model_id=resource.model_id,
+            role="" if alone is None else f"{alone.kind} {alone.label}",
+        ),
         form=resource.form,
         status_shape=resource.status_shape,
         document=resource.document,
@@ -317,7 +173,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         settings=settings,
         service_class=lookup.service_class,
         options=options,
-        served_names=_names_served(model, workload, resource),
+        served_names=_served_names(model, workload, resource),
         relative_cost=resource.variant_cost,
         share=resource.share,
         current_cost_per_hour=_current_cost(accelerator, options, workload),
@@ -331,7 +187,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         flavors_field=resource.flavors.field if resource.flavors is not None else (),
         is_autoscaled=is_autoscaled,
         tracked_by=resource.tracked_by,
-        holds=tuple(_holds(resource, target, workload, settings, index, owner, lookup)),
+        holds=tuple(_holds(resource, workload, settings, index, owner, lookup)),
     )
 
 
@@ -347,36 +203,16 @@ def _recognise(
     return recognise(catalog, workload, label, (profile.accelerator for profile in profiles))
 
 
-def _model_key(resource: VariantResource) -> ModelKey:
-    """What shares one load; what a policy scales as one shares its metric targets, what has a share only that."""
-    alone = resource.tracked_by or (resource.key if resource.share is not None else None)
-    role = "" if alone is None else f"{alone.kind} {alone.label}"
-    return ModelKey(
-        cluster=resource.key.cluster, namespace=resource.key.namespace, model_id=resource.model_id, role=role
-    )
-
-
-def _between_bounds(workload: Workload, owner: ReplicaOwner) -> Workload:
-    """The workload with the bounds of its autoscaler as its replicas: the fast loop stays, we move what it moves in."""
-    return replace(
-        workload,
-        replicas=owner.least,
-        replicas_place=owner.fields[0].place,
-        replica_fields=owner.fields,
-        bounds_of=owner.owner,
-    )
-
-
-def _names_served(model: ModelSettings | None, workload: Workload | None, resource: VariantResource) -> tuple[str, ...]:
+def _served_names(model: ModelSettings | None, workload: Workload | None, resource: VariantResource) -> tuple[str, ...]:
     configured = model.served_names if model is not None else ()
-    told = resource.served_names or (workload.served_names if workload is not None else ())
-    return configured or told or (resource.model_id,)
+    declared = resource.served_names or (workload.served_names if workload is not None else ())
+    return configured or declared or (resource.model_id,)
 
 
 def _current_cost(
     accelerator: Accelerator | None, options: Iterable[Option], workload: Workload | None
 ) -> float | None:
-    """What one replica costs an hour now; the profile's accelerators per replica count, where there is one."""
+    """What one replica costs an hour now, by the profile's accelerators per replica where there is a profile."""
     if accelerator is None:
         return None
     for option in options:
@@ -388,14 +224,13 @@ def _current_cost(
 
 def _holds(
     resource: VariantResource,
-    target: ResourceKey,
     workload: Workload | None,
     settings: VariantSettings,
     index: _Index,
     owner: ReplicaOwner | None,
     lookup: ClassLookup,
 ) -> Iterator[Hold]:
-    """Why this variant must stay as it is, the most telling reason first; none when it may change."""
+    """Why this variant must stay as it is, the most important reason first; empty when it may change."""
     namespace = index.ignored.get((resource.key.cluster, resource.key.namespace))
     if namespace is not None:
         words = f"ignored: its namespace is annotated reconciler.io/ignore ({namespace})"
@@ -403,25 +238,24 @@ def _holds(
     if settings[IGNORE].value:
         source = settings[IGNORE].source
         yield Hold(kind=HoldKind.IGNORED, words=f"ignored: {source}", place=source.place)
-    if workload is None:
+    if workload is not None:
+        yield from _holds_of_target(workload, index)
+    else:
+        target = resource.scale_target
         words = f"scale target {target.kind} {target.label} is not in Git"
         yield index.broken.get(target) or Hold(kind=HoldKind.SCALE_TARGET_MISSING, words=words)
-    else:
-        yield from _of_target(workload, index)
     if owner is not None:
         words = f"replicas are owned by {owner.owner} ({owner.place})"
         yield Hold(kind=HoldKind.OWNED_BY_ANOTHER, words=words, place=owner.place)
-    yield from _contradictory(settings[MIN_REPLICAS], settings[MAX_REPLICAS])
+    least, most = settings[MIN_REPLICAS], settings[MAX_REPLICAS]
+    if most.value is not None and least.value > most.value:
+        words = f"minReplicas {least.value} ({least.source}) is above maxReplicas {most.value} ({most.source})"
+        yield Hold(kind=HoldKind.SETTINGS_CONFLICT, words=words, place=least.source.place)
     yield from filter(None, (resource.unsupported, lookup.missing))
 
 
-def _unreadable(broken: BrokenResource) -> Hold:
-    words = f"{broken.reason} ({broken.place})"
-    return Hold(kind=HoldKind.SCALE_TARGET_UNREADABLE, words=words, place=broken.place)
-
-
-def _of_target(workload: Workload, index: _Index) -> Iterator[Hold]:
-    """What of the scale target keeps its number from being ours to write."""
+def _holds_of_target(workload: Workload, index: _Index) -> Iterator[Hold]:
+    """Why the number of replicas of the scale target is not ours to write."""
     target, place = workload.key, workload.place
     if index.claims[target] > 1:
         words = f"{index.claims[target]} resources claim {target.kind} {target.label}: one number needs one writer"
@@ -444,28 +278,149 @@ def _of_target(workload: Workload, index: _Index) -> Iterator[Hold]:
             yield Hold(kind=HoldKind.NOT_WRITABLE, words=words, place=written.place)
 
 
-def _contradictory(least: Sourced[int], most: Sourced[int | None]) -> Iterator[Hold]:
-    if most.value is not None and least.value > most.value:
-        words = f"minReplicas {least.value} ({least.source}) is above maxReplicas {most.value} ({most.source})"
-        yield Hold(kind=HoldKind.SETTINGS_CONFLICT, words=words, place=least.source.place)
+# ---- Kthena: workloads that policies scale, and backends of a Model that no policy scales
 
 
-# --- was reconciler/snapshot/variants/cost_order.py:
-# Whether relative costs rank the variants of a model as their prices do. A relative cost (`variantCost`, Kthena's
-# `cost`) decides only while a price is missing: where both are known and differ in their order, the day a price goes
-# missing turns the plan around.
+def _kthena_variants(declaration: Declaration, targets: Iterable[TrackedTarget]) -> Iterator[VariantResource]:
+    workloads = {workload.key: workload for workload in declaration.workloads}
+    models = {
+        backend.workload.key: model for model in reversed(declaration.kthena.models) for backend in model.backends
+    }
+    tracked = {
+        backend.scale_target: _tracked(target, backend, workloads[backend.scale_target], models)
+        for target in targets
+        for backend in target.backends
+        if backend.scale_target in workloads
+    }
+    yield from tracked.values()
+    for model in declaration.kthena.models:
+        for backend in model.backends:
+            workload = backend.workload
+            if workload.key in tracked or model.has_policy or backend.has_policy:
+                continue
+            # its bounds in Git are where we write its count, so they are not bounds for us
+            yield VariantResource(
+                key=workload.key,
+                document=model.document,
+                place=backend.place,
+                form=Form.BACKEND,
+                status_shape=StatusShape.NONE,
+                model_id=model.model_id,
+                target_kind=workload.key.kind,
+                target_name=workload.key.name,
+                target=workload.key,
+                variant_cost=float(backend.cost) or None,
+                served_names=tuple(dict.fromkeys((*workload.served_names, *model.served_names))),
+                share=model.share_of(backend),
+                labels=model.labels,
+                settings=model.settings,
+            )
 
-RULE = "cost-order-contradicts-prices"
+
+def _tracked(
+    target: TrackedTarget, scaled: TrackedBackend, workload: Workload, models: Mapping[ResourceKey, ModelResource]
+) -> VariantResource:
+    """Bounds and cost are the policy's; the model is what its pods serve, or what the workload is called."""
+    model = models.get(workload.key)
+    # the engine's name of the model first, then every other name under which it is requested
+    names = dict.fromkeys((*workload.served_names, *(model.served_names if model is not None else ())))
+    served = workload.served_names[0] if workload.served_names else workload.key.name
+    return VariantResource(
+        key=workload.key,
+        document=workload.document,
+        place=workload.place,
+        form=Form.TRACKED,
+        status_shape=StatusShape.NONE,
+        model_id=model.model_id if model is not None else served,
+        target_kind=workload.key.kind,
+        target_name=workload.key.name,
+        target=workload.key,
+        variant_cost=float(scaled.backend.cost) or None,
+        served_names=tuple(names),
+        min_replicas=scaled.backend.min_replicas,
+        max_replicas=scaled.backend.max_replicas,
+        labels=workload.labels,
+        settings=workload.settings,
+        tracked_by=target.key,
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ranked:
-    """A variant with both of its costs."""
+def settle_minimums(targets: Iterable[TrackedTarget], proposals: Iterable[Proposal]) -> tuple[TrackedTarget, ...]:
+    """The targets with minimums that a person wrote: where ours is in Git now, the one that ours replaced.
 
-    key: ResourceKey
-    place: Place
-    relative: float
-    per_hour: float
+    What all backends must have together is added to the cheapest one.
+    """
+    merged = [each for each in proposals if each.state is ProposalState.MERGED]
+    newest_first = sorted(merged, key=lambda each: (-(each.closed_at_s or 0.0), -each.number))
+    merges = [{change.resource: change for change in each.changes} for each in newest_first]
+    settled = []
+    for target in targets:
+        minimums = [
+            min(_minimum_before(each, merges), each.backend.max_replicas)
+            if each.counts_at_minimum
+            else each.backend.min_replicas
+            for each in target.backends
+        ]
+        lacking = target.least_replicas - sum(minimums)
+        if lacking > 0:
+            cheapest = min(range(len(minimums)), key=lambda index: (target.backends[index].backend.cost, index))
+            minimums[cheapest] += lacking
+        backends = tuple(
+            replace(each, backend=replace(each.backend, min_replicas=least))
+            for each, least in zip(target.backends, minimums, strict=True)
+        )
+        settled.append(replace(target, backends=backends))
+    return tuple(settled)
+
+
+def _minimum_before(scaled: TrackedBackend, merges: Iterable[Mapping[str, ProposedChange]]) -> int:
+    """The minimum before our merges, going back as long as each wrote the number that the next one found."""
+    number = scaled.backend.min_replicas
+    for changes in merges:
+        change = changes.get(str(scaled.scale_target))
+        if change is not None and change.replicas_after != number:
+            break  # a person wrote another number after that
+        if change is not None:
+            number = change.replicas_before
+    return number
+
+
+# ---- llmaz: each Playground and Service serves an OpenModel, on the flavors that it may run on
+
+
+def _llmaz_variant(served: ServedModel) -> VariantResource:
+    """Its bounds are those of its elasticConfig."""
+    serving, workload = served.serving, served.workload
+    elastic = None if isinstance(serving, InferenceService) else serving.elastic
+    places: dict[str, Place] = {}
+    if elastic is not None:
+        places = {"spec.minReplicas": elastic.place, "spec.maxReplicas": elastic.place}
+    return VariantResource(
+        key=workload.key,
+        document=workload.document,
+        place=workload.place,
+        form=Form.FLAVORS,
+        status_shape=StatusShape.NONE,
+        model_id=served.model_name,
+        target_kind=workload.key.kind,
+        target_name=workload.key.name,
+        min_replicas=elastic.min_replicas if elastic is not None else None,
+        max_replicas=elastic.max_replicas if elastic is not None else None,
+        labels=workload.labels,
+        settings=workload.settings,
+        places=places,
+        unsupported=served.hold,
+        flavors=FlavorChoice(
+            ranked=served.flavors,
+            field=(*serving.claim.field, "inferenceFlavors"),
+            pods=served.pods,
+            is_placed=served.is_placed,
+        ),
+    )
+
+
+# ---- whether relative costs (`variantCost`, Kthena's `cost`) rank the variants of a model as their prices do. They
+# decide only while a price is missing: where the two orders differ, a missing price reverses the plan
 
 
 def find_contradicted_costs(
@@ -473,33 +428,25 @@ def find_contradicted_costs(
 ) -> Iterator[Finding]:
     """A warning for each variant that is ranked above a dearer one of its model, naming the dearest.
 
-    `places` says where a relative cost is written, of the variants of which that is known. O(n log n).
+    `places` says where a relative cost is written, if that is known. O(n log n).
     """
-    models: dict[ModelKey, list[_Ranked]] = {}
+    models: dict[ModelKey, list[tuple[float, ResourceKey, float, Variant]]] = {}
     for variant in variants:
         relative, per_hour = variant.relative_cost, variant.current_cost_per_hour
         if relative is not None and per_hour is not None:
-            place = places.get(variant.key, variant.place)
-            ranked = _Ranked(key=variant.key, place=place, relative=relative, per_hour=per_hour)
-            models.setdefault(variant.model, []).append(ranked)
+            models.setdefault(variant.model, []).append((relative, variant.key, per_hour, variant))
     for _, known in sorted(models.items()):
-        yield from _find_in_model(known, currency)
-
-
-def _find_in_model(variants: Sequence[_Ranked], currency: str) -> Iterator[Finding]:
-    """Equal relative costs rank nobody, so a step of the order is compared with the steps before it alone."""
-    dearest: _Ranked | None = None
-    ordered = sorted(variants, key=lambda each: (each.relative, each.key))
-    for _, step in groupby(ordered, key=lambda each: each.relative):
-        members = list(step)
-        if dearest is not None:
-            yield from (_contradiction(each, dearest, currency) for each in members if each.per_hour < dearest.per_hour)
-        dearest = max((*members, *([dearest] if dearest else [])), key=lambda each: each.per_hour)
-
-
-def _contradiction(cheaper: _Ranked, dearer: _Ranked, currency: str) -> Finding:
-    message = (
-        f"relative cost {cheaper.relative:g} ranks it above {dearer.key.label} ({dearer.relative:g}), but a replica "
-        f"costs {cheaper.per_hour:.2f} against {dearer.per_hour:.2f} {currency}/h"
-    )
-    return Finding(place=cheaper.place, severity=Severity.WARNING, message=message, rule=RULE)
+        dearest: tuple[float, ResourceKey, float, Variant] | None = None
+        ordered = sorted(known, key=lambda each: each[:2])
+        # equal relative costs give no order, so each is compared with the lower ones alone
+        for _, step in groupby(ordered, key=lambda each: each[0]):
+            members = list(step)
+            for relative, key, per_hour, variant in members:
+                if dearest is not None and per_hour < dearest[2]:
+                    message = (
+                        f"relative cost {relative:g} ranks it above {dearest[1].label} ({dearest[0]:g}), but a replica "
+                        f"costs {per_hour:.2f} against {dearest[2]:.2f} {currency}/h"
+                    )
+                    place = places.get(key, variant.place)
+                    yield Finding(place=place, severity=Severity.WARNING, message=message, rule=RULE)
+            dearest = max((*members, *([dearest] if dearest else [])), key=lambda each: each[2])

@@ -60,7 +60,7 @@ def test_a_switch_of_which_only_a_secret_knows_switches_nothing_off() -> None:
 @pytest.mark.parametrize(("told", "missing"), [("minReplicas", "maxReplicas"), ("maxReplicas", "minReplicas")])
 def test_one_bound_alone_is_held(told: str, missing: str) -> None:
     _, (reason,) = written(RELEASE, {told: BOTH[told]})
-    assert reason.startswith(f"one bound of its autoscaler is told and the other is not: set helmValues.{missing}")
+    assert reason.startswith(f"only one bound of its autoscaler is given: set helmValues.{missing} as well")
 
 
 def test_a_bound_that_no_values_hold_is_held() -> None:
