@@ -185,7 +185,7 @@ def test_only_what_has_been_closed_for_ten_minutes_is_closed(us: Inventory) -> N
 
 def test_a_node_that_left_counts_for_an_hour(us: Inventory) -> None:
     pool = found(us, "us", "L4")
-    assert (pool.exists, pool.measured.reason) == (8, "1 node, 1 of them told nothing for ten minutes")
+    assert (pool.exists, pool.measured.reason) == (8, "1 node, 1 of them silent for ten minutes")
 
 
 def test_slices_are_no_whole_devices(us: Inventory) -> None:

@@ -155,8 +155,8 @@ def test_that_no_node_offers_a_type_is_believed_when_every_node_is_known() -> No
     [
         ([node("a"), node("b", "")], "devices of 1 node have no product label: let kube-state-metrics"),
         ([node("a"), node("b", is_changed=True)], "devices of 1 node have no product label"),
-        ([node("a"), ClusterNode(name="b")], "1 node of 2 told nothing of devices: b"),
-        ([node("a"), node("b", devices=None)], "the number of devices on 1 node is none"),
+        ([node("a"), ClusterNode(name="b")], "1 node of 2 reported no devices: b"),
+        ([node("a"), node("b", devices=None)], "the number of devices on 1 node cannot be read"),
         ([node("a"), node("b", "NVIDIA-H100-96GB")], "nodes offer NVIDIA-H100-96GB, which may be H100: say so in"),
         ([plain("a"), node("b", "ACME-9000")], "nodes offer ACME-9000, which may be H100"),
     ],
@@ -171,7 +171,7 @@ def test_a_node_that_may_offer_the_type_makes_it_unknown(nodes: Sequence[Cluster
 def test_pods_on_a_node_that_says_nothing_tell_that_nodes_are_missing() -> None:
     pool = found(take([node("a")], [held("gone", 4)]))
     assert pool.exists is None
-    assert pool.measured.reason == "pods hold devices on 1 node that nothing tells of: gone"
+    assert pool.measured.reason == "pods hold devices on 1 node without series: gone"
 
 
 @pytest.mark.parametrize("absence", [Absence.MISSING, Absence.STALE, Absence.NAN, Absence.FAILED])
@@ -191,7 +191,7 @@ def test_a_strange_product_does_not_hide_what_others_are_known_to_offer() -> Non
 def test_a_type_that_is_told_by_a_label_which_nobody_exports_is_unknown() -> None:
     spot = Accelerator(name="spot", device="spot", node_selector={"nvidia.com/gpu.product": H100, "tier": "spot"})
     inventory = take([node("a")], accelerators=(*CATALOG, spot), runs_on="spot")
-    assert found(inventory, "spot").measured.reason == "no node is said to have the label tier that it is told by"
+    assert found(inventory, "spot").measured.reason == "no node is exported with the label tier, by which it is recognised"
     assert found(inventory).exists == 8
     labelled = node("b", labels={PRODUCT: H100, "label_tier": "reserved"})
     inventory = take([node("a"), labelled], accelerators=(*CATALOG, spot), runs_on="spot")
@@ -261,7 +261,7 @@ def test_where_nobody_knows_what_others_hold_all_that_exists_is_the_limit(absenc
 
 def test_a_pod_that_asks_for_no_number_is_named_and_counts_as_nothing() -> None:
     pool = found(take([node("a")], [held("a", None), held("a", 2)]))
-    assert (pool.devices, pool.measured.taken_reason) == (6, "pods ask for a number of devices that is none: 1")
+    assert (pool.devices, pool.measured.taken_reason) == (6, "the number of devices of 1 pods cannot be read")
 
 
 @pytest.mark.parametrize("closed", ["cordoned", "not ready"])
@@ -279,7 +279,7 @@ def test_a_closed_node_counts_whole_when_nobody_knows_who_is_on_it() -> None:
 
 def test_a_silent_node_still_counts() -> None:
     pool = found(take([node("a"), node("b", is_silent=True)]))
-    assert (pool.exists, pool.measured.reason) == (16, "2 nodes, 1 of them told nothing for ten minutes")
+    assert (pool.exists, pool.measured.reason) == (16, "2 nodes, 1 of them silent for ten minutes")
 
 
 @pytest.mark.parametrize(
