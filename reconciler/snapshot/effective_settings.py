@@ -205,10 +205,10 @@ class ListedClasses:
 
 def _controllers_in(cluster: str, declaration: Declaration) -> tuple[str, ...]:
     listed = declaration.classes.get(cluster, ())
-    settings = (*declaration.saturation.get(cluster, ()), *declaration.zero.get(cluster, ()))
+    configured = {each.namespace for each in declaration.saturation.get(cluster, ())}
+    configured |= {each.namespace for each in declaration.zero.get(cluster, ())}
     found = {each.namespace for each in listed if each.config_map == UPSTREAM_CONFIG_MAP}
-    opted_in = declaration.opted_in_namespaces
-    found |= {each.namespace for each in settings if (cluster, each.namespace) not in opted_in}
+    found |= {each for each in configured if (cluster, each) not in declaration.opted_in_namespaces}
     found |= {each.namespace for each in declaration.costs.get(cluster, ())}
     return tuple(dict.fromkeys((*sorted(found - {""}), *_CONTROLLER_NAMESPACES)))
 

@@ -4,8 +4,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconciler.domain.answers import NoAnswer
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.inventory import Accelerator, Catalog, DevicePool, Holder, Inventory, Measured
+from reconciler.domain.inventory import (
+    PRODUCT_KEYS,
+    PRODUCTS,
+    Accelerator,
+    Catalog,
+    DevicePool,
+    Holder,
+    Inventory,
+    Measured,
+)
+from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.settings import PoolSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.manifests.wording import name_first
@@ -255,7 +266,7 @@ class DeviceCount:
         elif isinstance(self.seen.nodes, NoAnswer):
             taken_reason = self.seen.nodes.reason
         elif tally.unreadable:
-            taken_reason = f"the number of devices of {tally.unreadable} pods cannot be read"
+            taken_reason = f"the number of devices of some pods cannot be read: {tally.unreadable}"
         return Measured(
             devices=None if doubts else tally.devices,
             allocatable=None if doubts else tally.allocatable,
@@ -321,7 +332,7 @@ class DeviceCount:
             keys = sorted({key for accelerator in accelerators for key in accelerator.node_selector})
             hidden = next((key for key in keys if exported_label(key) not in exported), "")
             if hidden:
-                yield f"no node is exported with the label {hidden}, by which it is recognised"
+                yield f"no node is exported with the label {hidden} that identifies it"
         products = [
             product
             for product, other in self.tallies.items()

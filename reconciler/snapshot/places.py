@@ -157,10 +157,10 @@ class _Builds:
             considered += [_describe(origin) for origin in found.considered]
             placed = self._placed(written, found, built)
             if placed is None:
-                place = found.obstacle.place if isinstance(found, NoPlace) else found.place
+                written_at = found.obstacle.place if isinstance(found, NoPlace) else found.place
                 is_ignored = isinstance(found, NoPlace) and found.is_ignored
                 kind = HoldKind.IGNORED if is_ignored else HoldKind.NOT_WRITABLE
-                hold = Hold(kind=kind, words=str(found), place=place)
+                hold = Hold(kind=kind, words=str(found), place=written_at)
                 return replace(workload, unwritable=hold, considered=tuple(considered))
             fields.append(placed)
         single = fields[0] if len(fields) == 1 else None

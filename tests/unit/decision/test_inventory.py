@@ -191,7 +191,7 @@ def test_a_strange_product_does_not_hide_what_others_are_known_to_offer() -> Non
 def test_a_type_that_is_told_by_a_label_which_nobody_exports_is_unknown() -> None:
     spot = Accelerator(name="spot", device="spot", node_selector={"nvidia.com/gpu.product": H100, "tier": "spot"})
     inventory = take([node("a")], accelerators=(*CATALOG, spot), runs_on="spot")
-    assert found(inventory, "spot").measured.reason == "no node is exported with the label tier, by which it is recognised"
+    assert found(inventory, "spot").measured.reason == "no node is exported with the label tier that identifies it"
     assert found(inventory).exists == 8
     labelled = node("b", labels={PRODUCT: H100, "label_tier": "reserved"})
     inventory = take([node("a"), labelled], accelerators=(*CATALOG, spot), runs_on="spot")
@@ -261,7 +261,7 @@ def test_where_nobody_knows_what_others_hold_all_that_exists_is_the_limit(absenc
 
 def test_a_pod_that_asks_for_no_number_is_named_and_counts_as_nothing() -> None:
     pool = found(take([node("a")], [held("a", None), held("a", 2)]))
-    assert (pool.devices, pool.measured.taken_reason) == (6, "the number of devices of 1 pods cannot be read")
+    assert (pool.devices, pool.measured.taken_reason) == (6, "the number of devices of some pods cannot be read: 1")
 
 
 @pytest.mark.parametrize("closed", ["cordoned", "not ready"])
