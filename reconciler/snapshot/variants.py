@@ -301,7 +301,7 @@ def _kthena_variants(declaration: Declaration, targets: Iterable[TrackedTarget])
             # its bounds in Git are where we write its count, so they are not bounds for us
             yield VariantResource(
                 key=workload.key,
-                document=model.document,
+                document=model.source.ref,
                 place=backend.place,
                 form=Form.BACKEND,
                 status_shape=StatusShape.NONE,
@@ -312,7 +312,7 @@ def _kthena_variants(declaration: Declaration, targets: Iterable[TrackedTarget])
                 variant_cost=float(backend.cost) or None,
                 served_names=tuple(dict.fromkeys((*workload.served_names, *model.served_names))),
                 share=model.share_of(backend),
-                labels=model.labels,
+                labels=model.source.labels,
                 settings=model.settings,
             )
 
@@ -391,10 +391,8 @@ def _minimum_before(scaled: TrackedBackend, merges: Iterable[Mapping[str, Propos
 def _llmaz_variant(served: ServedModel) -> VariantResource:
     """Its bounds are those of its elasticConfig."""
     serving, workload = served.serving, served.workload
-    elastic = None if isinstance(serving, InferenceService) else serving.elastic
-    places: dict[str, Place] = {}
-    if elastic is not None:
-        places = {"spec.minReplicas": elastic.place, "spec.maxReplicas": elastic.place}
+    elastic = serving.elastic
+    bounds = () if elastic is None else ("spec.minReplicas", "spec.maxReplicas")
     return VariantResource(
         key=workload.key,
         document=workload.document,
@@ -408,12 +406,12 @@ def _llmaz_variant(served: ServedModel) -> VariantResource:
         max_replicas=elastic.max_replicas if elastic is not None else None,
         labels=workload.labels,
         settings=workload.settings,
-        places=places,
+        places=dict.fromkeys(bounds, serving.place_of("elasticConfig")),
         unsupported=served.hold,
         flavors=FlavorChoice(
             ranked=served.flavors,
-            field=(*serving.claim.field, "inferenceFlavors"),
-            pods=served.pods,
+            field=("spec", serving.claim.field, "inferenceFlavors"),
+            pods=serving.pods,
             is_placed=served.is_placed,
         ),
     )
