@@ -99,7 +99,7 @@ def resolve_settings(layers: Layers) -> VariantSettings:
         Displaced(value=least.value, source=least.source),
         *(each for each in least.displaced if each.value != kept),
     )
-    minimum = Sourced[SettingScalar | None](value=kept, source=source, displaced=displaced)
+    minimum: Sourced[SettingScalar | None] = Sourced(value=kept, source=source, displaced=displaced)
     return VariantSettings(values={**values, MIN_REPLICAS.name: minimum})
 
 
