@@ -33,12 +33,6 @@ class CheckedAnnotations:
     findings: tuple[Finding, ...]
 
 
-def _parse_word(text: str, choices: tuple[str, ...]) -> str:
-    if text not in choices:
-        raise ValueError(f"expected {join_words(choices)}, got {quote(text)}")
-    return text
-
-
 def _parse_text(text: str) -> str:
     if not text or len(text) > _MAX_TEXT or not text.isprintable() or text != text.strip():
         raise ValueError(f"expected a name of 1 to {_MAX_TEXT} printable characters, got {quote(text)}")
@@ -74,7 +68,9 @@ NAMESPACE_NAMES = (IGNORE.annotation,)
 def parse_annotation(setting: SettingDefinition[Any], text: str) -> SettingScalar:
     """The value of a setting that an annotation states; ValueError says what was expected."""
     if setting.kind is ValueKind.WORD:
-        return _parse_word(text, setting.choices)
+        if text not in setting.choices:
+            raise ValueError(f"expected {join_words(setting.choices)}, got {quote(text)}")
+        return text
     return _PARSERS.get(setting.kind, _parse_text)(text)
 
 

@@ -72,7 +72,14 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
     whole = _sort_by_type(ordered)
     variants, broken_variants = split_duplicates(_pick(whole, VariantResource))
     workloads, broken_workloads = split_duplicates(_pick(whole, Workload))
-    systems = _fold_systems(whole, [*_pick(whole, BrokenResource), *broken_variants, *broken_workloads])
+    broken = [*_pick(whole, BrokenResource), *broken_variants, *broken_workloads]
+    pieces = [piece for pieces in whole.values() for piece in pieces]
+    llmaz, inference = fold_llmaz(pieces, broken), fold_inference(pieces, broken)
+    known = (*broken, *llmaz.broken, *inference.broken)
+    kthena = fold_kthena(pieces, known)
+    systems = _Systems(
+        llmaz=llmaz, inference=inference, kthena=kthena, broken=tuple(dict.fromkeys((*known, *kthena.broken)))
+    )
     classes, class_findings = _agree(_by_cluster(ordered, ListedClass), _name_class, _place_of_class)
     costs, cost_findings = _agree(_by_cluster(ordered, ListedCost), _name_cost, lambda cost: cost.place)
     namespaces = _pick(whole, UpstreamNamespace)
@@ -114,16 +121,6 @@ class _Systems:
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong in the resources of all these systems."""
         return (*self.llmaz.findings, *self.inference.findings, *self.kthena.findings)
-
-
-def _fold_systems(whole: Mapping[type, list[Piece]], broken: Sequence[BrokenResource]) -> _Systems:
-    pieces = [piece for pieces in whole.values() for piece in pieces]
-    llmaz, inference = fold_llmaz(pieces, broken), fold_inference(pieces, broken)
-    known = (*broken, *llmaz.broken, *inference.broken)
-    kthena = fold_kthena(pieces, known)
-    return _Systems(
-        llmaz=llmaz, inference=inference, kthena=kthena, broken=tuple(dict.fromkeys((*known, *kthena.broken)))
-    )
 
 
 def _sort_by_type(files: Iterable[FileDeclaration]) -> dict[type, list[Piece]]:

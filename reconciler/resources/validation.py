@@ -219,7 +219,15 @@ def validate(
     findings = _as_findings(complaints, locate, {True: unknown, False: severity})
     if unknown is Severity.ERROR or any(complaint.kind != _UNKNOWN for complaint in complaints):
         return Validated(None, findings)
-    known = _without(value, [complaint.field for complaint in complaints])
+    # A copy without some fields; only the collections on the way to them are copied (others may be shared).
+    copies: dict[Field, object] = {(): _copy(value)}
+    for field in [complaint.field for complaint in complaints]:
+        for depth in range(1, len(field)):
+            if field[:depth] not in copies:
+                parent = _as_mutable(copies[field[: depth - 1]])
+                parent[field[depth - 1]] = copies[field[:depth]] = _copy(parent[field[depth - 1]])
+        del _as_mutable(copies[field[:-1]])[field[-1]]
+    known = copies[()]
     again = validate(model, known, locate=locate, severity=severity)
     return Validated(again.value, findings + again.findings)
 
@@ -280,12 +288,14 @@ def _as_complaint(model: type[BaseModel], field: Field, detail: ErrorDetails, no
     if is_secret(model, field):
         return _Complaint(field, kind, expected, "got a value that is not shown")
     found = detail["input"]
-    return _Complaint(field, kind, expected, _describe_found(kind, found), is_filled_in=is_templated(found))
-
-
-def _describe_found(kind: str, found: object) -> str:
     unquoted = kind == "string_type" and isinstance(found, int | float)
-    return f"got {describe(found)}" + (" without quotes: put it in quotes" if unquoted else "")
+    return _Complaint(
+        field,
+        kind,
+        expected,
+        f"got {describe(found)}" + (" without quotes: put it in quotes" if unquoted else ""),
+        is_filled_in=is_templated(found),
+    )
 
 
 def _describe_limit(detail: ErrorDetails) -> str:
@@ -327,18 +337,6 @@ def describe_unknown(
         return f"unknown {noun}: {notes[name]}"
     nearest = get_close_matches(name[:MAX_SHOWN], known, n=1)
     return f"unknown {noun}, did you mean {quote(nearest[0])}?" if nearest else f"unknown {noun}{advice}"
-
-
-def _without(value: object, fields: Sequence[Field]) -> object:
-    """A copy without some fields; only the collections on the way to them are copied (others may be shared)."""
-    copies: dict[Field, object] = {(): _copy(value)}
-    for field in fields:
-        for depth in range(1, len(field)):
-            if field[:depth] not in copies:
-                parent = _as_mutable(copies[field[: depth - 1]])
-                parent[field[depth - 1]] = copies[field[:depth]] = _copy(parent[field[depth - 1]])
-        del _as_mutable(copies[field[:-1]])[field[-1]]
-    return copies[()]
 
 
 def _copy(value: object) -> object:

@@ -16,7 +16,6 @@ from reconciler.resources.kthena.backends import (
     BackendFieldsG4,
     BoosterFieldsG3,
     BoosterFieldsG4,
-    MatchFields,
     ModelFieldsBeforeG3,
     PolicyRefFields,
     add_devices,
@@ -144,7 +143,10 @@ def _check_policies(
     own = [backend for backend in backends if has_policy(backend.fields)]
     if has_policy(fields):
         for backend in own:
-            field = _policy_field(backend)
+            is_inline = (
+                isinstance(backend.fields, BackendFieldsBeforeG3) and backend.fields.autoscaling_policy is not None
+            )
+            field = "autoscalingPolicy" if is_inline else "autoscalingPolicyRef"
             message = "the model has a policy too: one of both levels scales, remove the other"
             yield source.complain((*backend.path, field), message)
         if isinstance(fields, ModelFieldsBeforeG3) and not own:
@@ -157,11 +159,6 @@ def _check_policies(
         for backend in backends:
             yield from _check_unscaled(source, backend)
         yield from _forbid_rate(source, fields, "no policy")
-
-
-def _policy_field(backend: PlacedBackend) -> str:
-    is_inline = isinstance(backend.fields, BackendFieldsBeforeG3) and backend.fields.autoscaling_policy is not None
-    return "autoscalingPolicy" if is_inline else "autoscalingPolicyRef"
 
 
 def _check_group(
@@ -268,13 +265,14 @@ def _build(source: KubernetesObject, fields: AnyModelFields, settings: Settings)
     older = fields if isinstance(fields, ModelFieldsBeforeG3) else None
     reference = older.autoscaling_policy_ref if older else None
     rate = older.cost_expansion_rate_percent if older else None
+    model = fields.model_match.body.model if fields.model_match is not None and fields.model_match.body else None
     return ModelResource(
         source=source,
         generation=era.generation,
         label_prefix=era.label_prefix,
         model_id=fields.name or source.name,
         backends=tuple(_read_backend(source, fields, each, settings) for each in backends_of(fields)),
-        matched_name=_matched_name(fields.model_match),
+        matched_name=model if model is None or isinstance(model, str) else model.exact,
         policy=_read_policy(source, fields, ("spec",)),
         policy_ref=ref_name(reference),
         cost_expansion_percent=DEFAULT_COST_EXPANSION_PERCENT if rate is None else rate,
@@ -395,8 +393,3 @@ def _find_templated(source: KubernetesObject, backend: PlacedBackend) -> str:
 def read_env(entries: Sequence[Mapping[str, object]] | None) -> dict[str, str]:
     """Environment variables with a value of their own."""
     return {str(entry["name"]): str(entry["value"]) for entry in entries or () if {"name", "value"} <= entry.keys()}
-
-
-def _matched_name(match: MatchFields | None) -> str | None:
-    model = match.body.model if match is not None and match.body else None
-    return model if model is None or isinstance(model, str) else model.exact

@@ -190,29 +190,30 @@ def read_disaggregated(
     ratio = fields.ratio_constraint
     return DisaggregatedTarget(
         reference=read_reference(fields.target_ref, era),
-        roles=tuple(_read_role(source, name, role, path) for name, role in sorted(fields.roles.items())),
+        roles=tuple(
+            (
+                RoleTarget(
+                    name=name,
+                    min_replicas=role.min_replicas,
+                    max_replicas=role.max_replicas,
+                    place=source.locate((*path, "roles", name)),
+                    metrics=read_metrics(role.metrics),
+                    sources=read_sources(role.metric_sources),
+                )
+            )
+            for name, role in sorted(fields.roles.items())
+        ),
         place=source.locate(path),
-        ratio=None if ratio is None else _read_ratio(source, ratio, (*path, "ratioConstraint")),
-    )
-
-
-def _read_role(source: KubernetesObject, name: str, fields: RoleFields, path: FieldPath) -> RoleTarget:
-    return RoleTarget(
-        name=name,
-        min_replicas=fields.min_replicas,
-        max_replicas=fields.max_replicas,
-        place=source.locate((*path, "roles", name)),
-        metrics=read_metrics(fields.metrics),
-        sources=read_sources(fields.metric_sources),
-    )
-
-
-def _read_ratio(source: KubernetesObject, fields: RatioFields, path: FieldPath) -> RatioConstraint:
-    return RatioConstraint(
-        numerator=fields.numerator_role,
-        denominator=fields.denominator_role,
-        ratio=RatioRange(minimum=read_quantity(fields.min_ratio), maximum=read_quantity(fields.max_ratio)),
-        place=source.locate(path),
+        ratio=None
+        if ratio is None
+        else (
+            RatioConstraint(
+                numerator=ratio.numerator_role,
+                denominator=ratio.denominator_role,
+                ratio=RatioRange(minimum=read_quantity(ratio.min_ratio), maximum=read_quantity(ratio.max_ratio)),
+                place=source.locate((*path, "ratioConstraint")),
+            )
+        ),
     )
 
 

@@ -35,7 +35,6 @@ from reconciler.resources.kthena.records import (
     ModelResource,
     PolicyResource,
     PolicySpec,
-    RoleTarget,
     ScaledTarget,
     ServingResource,
     TargetReference,
@@ -289,11 +288,11 @@ def _as_backend(
 def _sources(policy: Policy, sources: Mapping[str, MetricSource], endpoint: MetricEndpoint) -> dict[str, MetricSource]:
     """Where each metric of the policy is read; what has no source of its own is exported at the endpoint."""
     names = [metric.name for metric in policy.metrics]
-    return {name: sources.get(name) or _at_endpoint(name, endpoint) for name in names}
-
-
-def _at_endpoint(metric: str, endpoint: MetricEndpoint) -> PodMetric:
-    return PodMetric(name=metric, selector=endpoint.selector, port=endpoint.port, uri=endpoint.uri)
+    return {
+        name: sources.get(name)
+        or PodMetric(name=name, selector=endpoint.selector, port=endpoint.port, uri=endpoint.uri)
+        for name in names
+    }
 
 
 def _follow_roles(policy: PolicyResource, target: DisaggregatedTarget, index: Index) -> Iterator[Followed]:
@@ -304,7 +303,18 @@ def _follow_roles(policy: PolicyResource, target: DisaggregatedTarget, index: In
         tracked = TrackedTarget(
             key=replace(policy.key, part=role.name),
             policy=wanted,
-            backends=(_as_role(role, target.reference.name, found, wanted),),
+            backends=(
+                (
+                    TrackedBackend(
+                        backend=Backend(name=role.name, min_replicas=role.min_replicas, max_replicas=role.max_replicas),
+                        scale_target=found.key,
+                        pod_labels=pod_labels(_SERVING_PREFIX, target.reference.name, role.name, Generation.G4),
+                        sources=_sources(wanted, role.sources, MetricEndpoint()),
+                        replicas=found.workload.replicas if found.workload else None,
+                        pods_per_replica=found.pods_per_replica,
+                    )
+                ),
+            ),
             generation=Generation.G4,
             pairing=pairing,
         )
@@ -323,17 +333,6 @@ def _pair(key: ResourceKey, target: DisaggregatedTarget) -> RolePairing | None:
         numerator=replace(key, part=names[0]),
         denominator=replace(key, part=names[1]),
         ratio=target.ratio.ratio if target.ratio else None,
-    )
-
-
-def _as_role(role: RoleTarget, serving: str, found: FoundTarget, policy: Policy) -> TrackedBackend:
-    return TrackedBackend(
-        backend=Backend(name=role.name, min_replicas=role.min_replicas, max_replicas=role.max_replicas),
-        scale_target=found.key,
-        pod_labels=pod_labels(_SERVING_PREFIX, serving, role.name, Generation.G4),
-        sources=_sources(policy, role.sources, MetricEndpoint()),
-        replicas=found.workload.replicas if found.workload else None,
-        pods_per_replica=found.pods_per_replica,
     )
 
 
@@ -463,11 +462,11 @@ def _report_missing(followed: Iterable[Followed]) -> Iterator[Finding]:
     for each in followed:
         for missing in each.missing:
             severity = Severity.ERROR if missing.is_mistake else Severity.WARNING
-            yield Finding(place=_named(each.place), severity=severity, message=_without_target(missing.words))
-
-
-def _without_target(words: str) -> str:
-    return words if words.endswith("?") else f"{words}: nothing to write to"
+            yield Finding(
+                place=_named(each.place),
+                severity=severity,
+                message=missing.words if missing.words.endswith("?") else f"{missing.words}: nothing to write to",
+            )
 
 
 def _without_targets(followed: Iterable[Followed]) -> Iterator[BrokenResource]:

@@ -128,7 +128,9 @@ def tell_engine(image: str, words: Sequence[str]) -> str:
     for engine, pattern in _COMMANDS.items():
         if pattern.search(command):
             return engine
-    repository = _repository_of(image)
+    # The image without tag and digest, as a path: `/vllm/vllm-openai`.
+    parent, _, name = image.partition("@")[0].rpartition("/")
+    repository = f"{parent}/{name.partition(':')[0]}".lower()
     if _BESIDE_AN_ENGINE.search(repository):
         return ""
     for engine, pattern in _IMAGES.items():
@@ -144,12 +146,6 @@ def read_launch(engine: str, words: Sequence[str], variables: Mapping[str, str])
         is_first = variables.get(_FIRST_VLLM) == "0" or f"{_FIRST_VLLM}=0" in split
         return _read_vllm(read_flags(split), is_first=is_first)
     return _read_sglang(read_flags(split)) if engine == _SGLANG else None
-
-
-def _repository_of(image: str) -> str:
-    """The image without tag and digest, as a path: `/vllm/vllm-openai`."""
-    parent, _, name = image.partition("@")[0].rpartition("/")
-    return f"{parent}/{name.partition(':')[0]}".lower()
 
 
 def _split(words: Sequence[str]) -> tuple[str, ...]:

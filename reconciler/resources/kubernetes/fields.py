@@ -129,7 +129,10 @@ def read_selector(fields: SelectorFields | None) -> LabelSelector:
         return LabelSelector()
     return LabelSelector(
         match_labels=fields.match_labels or {},
-        match_expressions=tuple(_as_requirement(each) for each in fields.match_expressions or ()),
+        match_expressions=tuple(
+            LabelRequirement(key=each.key, operator=LabelOperator(each.operator), values=tuple(each.values or ()))
+            for each in fields.match_expressions or ()
+        ),
     )
 
 
@@ -137,10 +140,6 @@ def selector_of(value: object) -> LabelSelector | None:
     """A selector as it stands in an object of no kind of ours; None where there is none, or it is not valid."""
     fields = validate(SelectorFields, value, locate=lambda _: Place(path="")).value if isinstance(value, dict) else None
     return None if fields is None else read_selector(fields)
-
-
-def _as_requirement(fields: RequirementFields) -> LabelRequirement:
-    return LabelRequirement(key=fields.key, operator=LabelOperator(fields.operator), values=tuple(fields.values or ()))
 
 
 _DATE_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
@@ -164,17 +163,19 @@ def read_conditions(status: object) -> tuple[Condition, ...]:
     if not isinstance(entries, list):
         return ()
     read = (validate(ConditionFields, entry, locate=_nowhere, unknown=Severity.WARNING).value for entry in entries)
-    return tuple(_as_condition(condition) for condition in read if condition is not None)
-
-
-def _as_condition(condition: ConditionFields) -> Condition:
-    return Condition(
-        type=condition.type,
-        status=condition.status,
-        reason=condition.reason,
-        message=condition.message,
-        last_transition_time=condition.last_transition_time,
-        observed_generation=condition.observed_generation,
+    return tuple(
+        (
+            Condition(
+                type=condition.type,
+                status=condition.status,
+                reason=condition.reason,
+                message=condition.message,
+                last_transition_time=condition.last_transition_time,
+                observed_generation=condition.observed_generation,
+            )
+        )
+        for condition in read
+        if condition is not None
     )
 
 
@@ -209,9 +210,8 @@ def parse_embedded(source: KubernetesObject, key: str, value: object, expected: 
         raise InputError(place.path, place.line, place.field, error.message) from error
     if len(documents) != 1:
         raise InputError(place.path, place.line, place.field, f"expected {expected}")
-    return EmbeddedYaml(source, key, documents[0], _stands_in_block(source, place))
-
-
-def _stands_in_block(source: KubernetesObject, place: Place) -> bool:
-    """Whether the text's lines are lines of the file: one in quotes, folded or from elsewhere has none of its own."""
-    return place.path == source.document.path and source.document.is_literal_at(place.line)
+    # Whether the text's lines are lines of the file: one in quotes, folded or from elsewhere has none of its
+    # own.
+    return EmbeddedYaml(
+        source, key, documents[0], place.path == source.document.path and source.document.is_literal_at(place.line)
+    )

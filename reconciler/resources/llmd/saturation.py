@@ -433,21 +433,19 @@ def read_zero(source: KubernetesObject, texts: Mapping[str, object]) -> Iterator
             # Unlike another mistake this one leaves the rest of the entry in force.
             message = f"expected a duration above zero like 10m, got {quote(written)}: this period is left out"
             yield Finding(place=entry.text.locate(("retention_period",)), severity=Severity.WARNING, message=message)
-        entries.append(_as_zero(entry, retention_s))
+        entries.append(
+            ZeroEntry(
+                namespace=entry.text.source.namespace,
+                key=entry.text.key,
+                place=entry.place,
+                model_id=entry.model_id,
+                model_namespace=entry.namespace,
+                is_enabled=entry.fields.enable_scale_to_zero,
+                retention_s=retention_s,
+            )
+        )
     yield UpstreamSettings(
         cluster=source.cluster, namespace=source.namespace, name=source.name, place=source.place, zero=tuple(entries)
-    )
-
-
-def _as_zero(entry: ConfigMapEntry[_ZeroFields], retention_s: float | None) -> ZeroEntry:
-    return ZeroEntry(
-        namespace=entry.text.source.namespace,
-        key=entry.text.key,
-        place=entry.place,
-        model_id=entry.model_id,
-        model_namespace=entry.namespace,
-        is_enabled=entry.fields.enable_scale_to_zero,
-        retention_s=retention_s,
     )
 
 
@@ -487,7 +485,15 @@ def choose_in_force(
         scope = config_map.cluster, config_map.namespace if is_local else "", _is_saturation(config_map)
         first = kept.setdefault(scope, config_map)
         if _say(first) != _say(config_map):
-            findings.append(_report(first, config_map))
+            message = (
+                f"ConfigMap {config_map.namespace}/{config_map.name} says otherwise than {first.namespace}/{first.name} at {first.place}, "
+                "which is used: keep one, or label the namespace of the other wva.llmd.ai/config-enabled"
+            )
+            findings.append(
+                Finding(
+                    place=replace(config_map.place, field="metadata.name"), severity=Severity.WARNING, message=message
+                )
+            )
     saturation: dict[str, tuple[SaturationEntry, ...]] = {}
     zero: dict[str, tuple[ZeroEntry, ...]] = {}
     for config_map in kept.values():
@@ -520,11 +526,3 @@ def _say(config_map: UpstreamSettings) -> tuple[object, object]:
         for entry in config_map.saturation
     ]
     return saturation, [replace(entry, namespace="", place=_NOWHERE) for entry in config_map.zero]
-
-
-def _report(kept: UpstreamSettings, other: UpstreamSettings) -> Finding:
-    message = (
-        f"ConfigMap {other.namespace}/{other.name} says otherwise than {kept.namespace}/{kept.name} at {kept.place}, "
-        "which is used: keep one, or label the namespace of the other wva.llmd.ai/config-enabled"
-    )
-    return Finding(place=replace(other.place, field="metadata.name"), severity=Severity.WARNING, message=message)

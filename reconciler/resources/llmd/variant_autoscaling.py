@@ -340,7 +340,12 @@ def read_variant(source: KubernetesObject, *, target_versions: Mapping[str, str]
         return
     form = tell_form(spec)
     validated = _validate_spec(source, form, spec)
-    templated = find_templated(spec if validated.value is None else _named_by(spec))
+    # The fields whose text is valid whatever it says.
+    templated = find_templated(
+        spec
+        if validated.value is None
+        else {name: spec[name] for name in ("modelID", "scaleTargetRef", "sloClassRef") if name in spec}
+    )
     if templated is not None:
         yield from hold_templated(source, ("spec", *templated))
         return
@@ -357,11 +362,6 @@ def read_variant(source: KubernetesObject, *, target_versions: Mapping[str, str]
             _as_variant(source, form, validated.value, annotations.settings, status),
             unsupported=_find_unsupported(validated.value, target_versions),
         )
-
-
-def _named_by(spec: Mapping[str, object]) -> dict[str, object]:
-    """The fields whose text is valid whatever it says."""
-    return {name: spec[name] for name in ("modelID", "scaleTargetRef", "sloClassRef") if name in spec}
 
 
 def _validate_spec(source: KubernetesObject, form: FormOfSpec, spec: Mapping[str, object]) -> Validated[Spec]:
