@@ -11,8 +11,7 @@ from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.resources.inference.gateway import Inference
 from reconciler.resources.inference.priorities import FoldedInference, fold_inference
-from reconciler.resources.kthena.records import KthenaResources
-from reconciler.resources.kthena.tracked_targets import FoldedKthena, fold_kthena
+from reconciler.resources.kthena.tracked_targets import FoldedKthena, KthenaResources, fold_kthena
 from reconciler.resources.llmaz.served_models import FoldedLlmaz, Llmaz, fold_llmaz
 from reconciler.resources.llmd.saturation import SaturationEntry, UpstreamSettings, ZeroEntry, choose_in_force
 from reconciler.resources.objects import Piece, report_duplicate, split_duplicates

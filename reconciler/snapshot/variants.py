@@ -26,7 +26,7 @@ from reconciler.domain.variant_settings import (
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.inference.priorities import Priorities
-from reconciler.resources.kthena.records import ModelResource
+from reconciler.resources.kthena.models import ModelResource
 from reconciler.resources.kthena.tracked_targets import tracked_targets
 from reconciler.resources.llmaz.models import recognise_flavor
 from reconciler.resources.llmaz.served_models import ServedModel, join_served_models

@@ -19,7 +19,7 @@ from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration, merge
-from reconciler.resources.kthena.records import KthenaResources
+from reconciler.resources.kthena.tracked_targets import KthenaResources
 from reconciler.resources.llmaz.served_models import Llmaz
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.declarations import clusters_of, declare, read_commit

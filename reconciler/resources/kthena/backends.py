@@ -19,7 +19,6 @@ from reconciler.resources.kthena.policy_specs import (
     ReplicaBoundsFields,
     Window,
 )
-from reconciler.resources.kthena.records import Worker
 from reconciler.resources.kubernetes.engines import read_launch
 from reconciler.resources.kubernetes.fields import read_quantity
 from reconciler.resources.kubernetes.pods import Affinity, PodSpec, Resources, list_devices, read_affinity, read_terms
@@ -56,6 +55,32 @@ class WorkerFields(Shape):
     tolerations: list[object] | None = None
     node_selector: dict[str, str | None] | None = None
     config: dict[str, object] | None = None
+
+    @property
+    def kind(self) -> str:
+        """Its type, or the default one."""
+        return self.type or DEFAULT_TYPE
+
+    @property
+    def num_pods(self) -> int:
+        """How many pods of it one replica of its backend has."""
+        return (1 if self.replicas is None else self.replicas) * (self.pods or 1)
+
+    @property
+    def devices(self) -> dict[str, int]:
+        """The devices that one of its pods asks for."""
+        listed = ((resource, _count(quantity)) for _, resource, quantity in list_devices(self.resources or Resources()))
+        return {resource: count for resource, count in listed if count}
+
+    @property
+    def nodes(self) -> dict[str, str]:
+        """Its node selector."""
+        return {key: value or "" for key, value in (self.node_selector or {}).items()}
+
+    @property
+    def flags(self) -> dict[str, str]:
+        """Flags of the engine by name, without dashes."""
+        return {name.lstrip("-").replace("_", "-"): _text(value) for name, value in (self.config or {}).items()}
 
 
 class LoraFields(Shape):
@@ -192,33 +217,10 @@ _MAX_DEVICES = 10_000
 _UNPLACEABLE = "its worker has no nodeSelector, which not every Kthena knows: write the one it runs on, or its affinity"
 
 
-def read_worker(source: KubernetesObject, fields: WorkerFields, path: FieldPath) -> Worker:
-    """One worker of a backend."""
-    resources = fields.resources or Resources()
-    return Worker(
-        type=fields.type or DEFAULT_TYPE,
-        place=source.locate(path),
-        replicas=fields.replicas,
-        pods=fields.pods,
-        devices=dict(_devices(resources)),
-        affinity=read_affinity(PodSpec(affinity=fields.affinity)),
-        terms=read_terms(PodSpec(affinity=fields.affinity)),
-        node_selector={key: value or "" for key, value in (fields.node_selector or {}).items()},
-        config={name.lstrip("-").replace("_", "-"): _text(value) for name, value in (fields.config or {}).items()},
-    )
-
-
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
-
-
-def _devices(resources: Resources) -> Iterator[tuple[str, int]]:
-    for _, resource, quantity in list_devices(resources):
-        count = _count(quantity)
-        if count:
-            yield resource, count
 
 
 def _count(quantity: int | float | str | None) -> int | None:
@@ -239,7 +241,7 @@ def find_templated_device(resources: Resources | None) -> tuple[str, str] | None
 
 def check_workers(source: KubernetesObject, backend: BackendFields, path: FieldPath) -> Iterator[Finding]:
     """The types that the type of the backend wants, and whole devices."""
-    types = [worker.type or DEFAULT_TYPE for worker in backend.workers]
+    types = [worker.kind for worker in backend.workers]
     allowed = _WORKER_TYPES[backend.type]
     for index, name in enumerate(types):
         if name not in allowed:
@@ -256,7 +258,7 @@ def check_workers(source: KubernetesObject, backend: BackendFields, path: FieldP
                 yield source.complain(field, f"expected a whole number of devices, {words}")
 
 
-def add_devices(workers: Sequence[Worker]) -> dict[str, int]:
+def add_devices(workers: Sequence[WorkerFields]) -> dict[str, int]:
     """The devices of one replica of a backend, over all its pods."""
     total: Counter[str] = Counter()
     for worker in workers:
@@ -264,44 +266,44 @@ def add_devices(workers: Sequence[Worker]) -> dict[str, int]:
     return {resource: count for resource, count in total.items() if count}
 
 
-def find_resources(workers: Sequence[Worker], path: FieldPath) -> FieldPath | None:
+def find_resources(workers: Sequence[WorkerFields], path: FieldPath) -> FieldPath | None:
     """The resources of the only worker that asks for devices, where one pod of it makes a replica."""
     asking = [index for index, worker in enumerate(workers) if worker.devices]
     is_one = len(asking) == 1 and workers[asking[0]].num_pods == 1
     return (*path, "workers", asking[0], "resources") if is_one else None
 
 
-def place_workers(workers: Sequence[Worker], path: FieldPath) -> tuple[PodPlace, ...]:
+def place_workers(workers: Sequence[WorkerFields], path: FieldPath) -> tuple[PodPlace, ...]:
     """The workers with devices, else the first; no reference of the API names `nodeSelector`, so one must be there."""
     asking = [index for index, worker in enumerate(workers) if worker.devices] or [0]
     return tuple(
         PodPlace(
             path=(*path, "workers", index),
-            node_selector=workers[index].node_selector,
-            affinity=workers[index].affinity,
-            terms=workers[index].terms,
-            unplaceable="" if workers[index].node_selector else _UNPLACEABLE,
+            node_selector=workers[index].nodes,
+            affinity=read_affinity(PodSpec(affinity=workers[index].affinity)),
+            terms=read_terms(PodSpec(affinity=workers[index].affinity)),
+            unplaceable="" if workers[index].nodes else _UNPLACEABLE,
         )
         for index in asking
     )
 
 
 def read_engine_of(
-    backend_type: str, workers: Sequence[Worker], env: Mapping[str, str]
+    backend_type: str, workers: Sequence[WorkerFields], env: Mapping[str, str]
 ) -> tuple[str, LaunchSettings | None]:
     """The engine of a backend, and how its telling worker starts it."""
     engine = _ENGINES.get(backend_type, "")
-    config = _telling(workers).config
+    config = _telling(workers).flags
     words = [f"--{name}={value}" if value else f"--{name}" for name, value in config.items()]
     return engine, read_launch(engine, words, env)
 
 
-def read_served_name(workers: Sequence[Worker]) -> tuple[str, ...]:
+def read_served_name(workers: Sequence[WorkerFields]) -> tuple[str, ...]:
     """Under which names the engine serves its model, as far as its configuration says."""
-    names = _telling(workers).config.get("served-model-name", "").split()
+    names = _telling(workers).flags.get("served-model-name", "").split()
     return tuple(dict.fromkeys(name for name in names if "$" not in name))
 
 
-def _telling(workers: Sequence[Worker]) -> Worker:
-    ranked = sorted(workers, key=lambda worker: _TELLING.index(worker.type) if worker.type in _TELLING else 9)
+def _telling(workers: Sequence[WorkerFields]) -> WorkerFields:
+    ranked = sorted(workers, key=lambda worker: _TELLING.index(worker.kind) if worker.kind in _TELLING else 9)
     return ranked[0]

@@ -12,7 +12,6 @@ from reconciler.domain.places import Annotation, FieldPath, WrittenField
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kthena.policy_specs import AnyTargetFields, Count, TargetFieldsBeforeG3
-from reconciler.resources.kthena.records import TargetReference
 from reconciler.resources.kubernetes.fields import ConditionFields, ReferenceFields, Time
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, read_resource
 from reconciler.resources.validation import NonEmpty, Shape, validate
@@ -112,6 +111,16 @@ class Reader(Generic[Spec]):
             return self.build(source, spec, annotations.settings)
 
         yield from read_resource(source, self.model, build, named=self.decides, check=check)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetReference:
+    """The workload that is scaled; `kind` is filled in, `namespace` empty means that of the resource itself."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    api_version: str = ""
 
 
 def read_with(

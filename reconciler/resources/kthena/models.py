@@ -1,11 +1,11 @@
 """Model and ModelBooster: backends that serve one model."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from reconciler.domain.identity import Finding, Severity
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.metric_targets import Generation
-from reconciler.domain.places import FieldPath
+from reconciler.domain.places import Annotation, FieldPath
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import quote
 from reconciler.resources.kthena.backends import (
@@ -18,6 +18,7 @@ from reconciler.resources.kthena.backends import (
     BoosterFieldsG4,
     ModelFieldsBeforeG3,
     PolicyRefFields,
+    WorkerFields,
     add_devices,
     check_workers,
     find_resources,
@@ -25,7 +26,6 @@ from reconciler.resources.kthena.backends import (
     place_workers,
     read_engine_of,
     read_served_name,
-    read_worker,
 )
 from reconciler.resources.kthena.generations import (
     SERVED_BY,
@@ -37,18 +37,11 @@ from reconciler.resources.kthena.generations import (
     read_with,
     tell_era,
 )
-from reconciler.resources.kthena.policy_specs import check_spec, read_spec
-from reconciler.resources.kthena.records import (
-    DEFAULT_COST_EXPANSION_PERCENT,
-    ModelBackend,
-    ModelResource,
-    PolicySpec,
-    Worker,
-)
-from reconciler.resources.kthena.targets import check_bounds
+from reconciler.resources.kthena.policy_specs import PolicySpec, check_spec, read_spec
+from reconciler.resources.kthena.targets import DEFAULT_COST_EXPANSION_PERCENT, check_bounds
 from reconciler.resources.kubernetes.fields import parse_duration
 from reconciler.resources.kubernetes.pods import agree_on_nodes, agree_on_values
-from reconciler.resources.objects import KubernetesObject, Piece
+from reconciler.resources.objects import Declared, KubernetesObject, Piece
 
 _SPEC = ("spec",)
 
@@ -59,6 +52,77 @@ class PlacedBackend:
 
     fields: AnyBackendFields
     path: FieldPath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelBackend:
+    """One way in which a model is served.
+
+    `workload` is what one of its replicas is made of, and how many are in Git: `minReplicas` (with `maxReplicas`, where
+    nothing scales it), or `replicas` since v1.0, where both bounds are that number. `serving` is the name of the
+    ModelInfer or ModelServing made from it. A policy is its own or, by name, another resource.
+    """
+
+    name: str
+    type: str
+    serving: str
+    workload: Workload
+    min_replicas: int
+    max_replicas: int
+    place: Place
+    cost: int = 0
+    route_weight: int = 100
+    scale_to_zero_grace_s: float | None = None
+    workers: Sequence[WorkerFields] = ()
+    lora_adapters: tuple[str, ...] = ()
+    """The names under which it serves adapters besides its model."""
+    policy: PolicySpec | None = None
+    policy_ref: str = ""
+    policy_ref_place: Place | None = None
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether it is scaled by a policy of its own."""
+        return self.policy is not None or bool(self.policy_ref)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResource(Declared):
+    """A Model or ModelBooster: backends that serve `model_id`, scaled together, one by one, or not at all."""
+
+    generation: Generation
+    label_prefix: str
+    model_id: str
+    backends: tuple[ModelBackend, ...]
+    matched_name: str | None = None
+    """The exact name that requests for it bear, where its match says one."""
+    policy: PolicySpec | None = None
+    policy_ref: str = ""
+    cost_expansion_percent: int = DEFAULT_COST_EXPANSION_PERCENT
+    settings: Mapping[str, Annotation] = field(default_factory=dict)
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether all its backends are scaled as one."""
+        return self.policy is not None or bool(self.policy_ref)
+
+    @property
+    def served_names(self) -> tuple[str, ...]:
+        """Under which names requests ask for it: its own, the one it is matched by, and those of its adapters."""
+        matched = () if self.matched_name is None else (self.matched_name,)
+        loras = (name for backend in self.backends for name in backend.lora_adapters)
+        named = (name for backend in self.backends for name in backend.workload.served_names)
+        return tuple(dict.fromkeys((self.model_id, *matched, *named, *loras)))
+
+    def share_of(self, backend: ModelBackend) -> float | None:
+        """The fraction of its requests that its route sends to one of its backends; None where there is but one.
+
+        Weights that are all 0 route nothing, which nobody can mean: then all backends count alike.
+        """
+        if len(self.backends) < 2:
+            return None
+        total = sum(each.route_weight for each in self.backends)
+        return backend.route_weight / total if total else 1 / len(self.backends)
 
 
 def backends_of(fields: AnyModelFields) -> tuple[PlacedBackend, ...]:
@@ -293,20 +357,17 @@ def _read_backend(
     source: KubernetesObject, model: AnyModelFields, backend: PlacedBackend, settings: Settings
 ) -> ModelBackend:
     fields, path = backend.fields, backend.path
-    workers = tuple(
-        read_worker(source, worker, (*path, "workers", index)) for index, worker in enumerate(fields.workers)
-    )
     lowest, highest, names = _replicas_of(fields, is_scaled=has_policy(model) or has_policy(fields))
     older = fields if isinstance(fields, BackendFieldsBeforeG3) else None
     plain = ModelBackend(
         name=fields.name or "",
         type=fields.type,
         serving=serving_name(source, fields),
-        workload=_read_workload(source, backend, workers, names, lowest, settings),
+        workload=_read_workload(source, backend, names, lowest, settings),
         min_replicas=lowest,
         max_replicas=highest,
         place=source.locate(path),
-        workers=workers,
+        workers=fields.workers,
     )
     return plain if older is None else _add_older(source, plain, older, model, path)
 
@@ -349,12 +410,11 @@ def serving_name(source: KubernetesObject, backend: AnyBackendFields) -> str:
 def _read_workload(
     source: KubernetesObject,
     backend: PlacedBackend,
-    workers: Sequence[Worker],
     names: Sequence[str],
     replicas: int,
     settings: Settings,
 ) -> Workload:
-    fields = backend.fields
+    fields, workers = backend.fields, backend.fields.workers
     pods = place_workers(workers, backend.path)
     engine, launch = read_engine_of(fields.type, workers, read_env(fields.env))
     place = source.locate((*backend.path, names[0]))

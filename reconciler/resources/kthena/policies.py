@@ -1,9 +1,12 @@
 """AutoscalingPolicy and AutoscalingPolicyBinding."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from reconciler.domain.identity import Finding
 from reconciler.domain.metric_targets import Generation
+from reconciler.domain.places import Annotation
 from reconciler.manifests.wording import join_words
 from reconciler.resources.kthena.generations import (
     BindingStatus,
@@ -20,30 +23,49 @@ from reconciler.resources.kthena.policy_specs import (
     AnyHomogeneousFields,
     AnyPolicyFields,
     BindingFields,
+    DisaggregatedFields,
     PolicyFieldsBeforeV1,
+    PolicySpec,
     TargetPolicyFields,
     check_spec,
     read_spec,
 )
-from reconciler.resources.kthena.records import (
-    BindingResource,
-    GroupTarget,
-    PolicyResource,
-    ScaledTarget,
-    TargetSpec,
-)
 from reconciler.resources.kthena.targets import (
+    GroupTarget,
+    ScaledTarget,
     check_disaggregated,
     check_heterogeneous,
     check_homogeneous,
-    read_disaggregated,
     read_heterogeneous,
     read_target,
 )
-from reconciler.resources.objects import KubernetesObject, Piece
+from reconciler.resources.objects import Declared, KubernetesObject, Piece
 
 _TARGETS = ("homogeneousTarget", "heterogeneousTarget", "disaggregatedTarget")
 _SPEC = ("spec",)
+
+
+TargetSpec: TypeAlias = ScaledTarget | GroupTarget | DisaggregatedFields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyResource(Declared):
+    """An AutoscalingPolicy; `target` is None where bindings name the targets (before v1.0)."""
+
+    spec: PolicySpec
+    target: TargetSpec | None = None
+    settings: Mapping[str, Annotation] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingResource(Declared):
+    """An AutoscalingPolicyBinding: which policy of its namespace scales which targets."""
+
+    generation: Generation
+    label_prefix: str
+    policy: str
+    target: ScaledTarget | GroupTarget
+    settings: Mapping[str, Annotation] = field(default_factory=dict)
 
 
 def read_policy(source: KubernetesObject) -> Iterator[Piece]:
@@ -114,9 +136,7 @@ def _read_target(source: KubernetesObject, fields: TargetPolicyFields) -> Target
         return read_target(source, fields.homogeneous_target, (*_SPEC, _TARGETS[0]), era)
     if fields.heterogeneous_target is not None:
         return read_heterogeneous(source, fields.heterogeneous_target, (*_SPEC, _TARGETS[1]), era)
-    if fields.disaggregated_target is not None:
-        return read_disaggregated(source, fields.disaggregated_target, (*_SPEC, _TARGETS[2]), era)
-    return None
+    return fields.disaggregated_target
 
 
 _OLD = ("scalingConfiguration", "optimizerConfiguration")

@@ -1,11 +1,12 @@
 """What a policy asks for, with the schema of every generation."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from reconciler.domain.identity import Finding, Severity
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.metric_targets import (
     DEFAULT_BEHAVIOR,
     LONGEST_WINDOW_S,
@@ -18,7 +19,6 @@ from reconciler.domain.metric_targets import (
 )
 from reconciler.domain.places import FieldPath
 from reconciler.manifests.wording import describe, quote
-from reconciler.resources.kthena.records import PolicySpec
 from reconciler.resources.kubernetes.fields import (
     LocalReferenceFields,
     Quantity,
@@ -332,6 +332,16 @@ _PANIC_PERCENT, _PANIC_THRESHOLD_PERCENT, _PANIC_HOLD_S = 1000, 200, 60.0
 _DOWN = ("behavior", "scaleDown")
 _UP = ("behavior", "scaleUp", "stablePolicy")
 _PANIC = ("behavior", "scaleUp", "panicPolicy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySpec:
+    """What a policy asks for, with every default; `metrics` of `policy` may be empty where roles have their own."""
+
+    policy: Policy
+    place: Place
+    down_place: Place
+    up_place: Place
 
 
 def read_behavior(fields: BehaviorFields | None, *, is_inline: bool = False) -> Behavior:

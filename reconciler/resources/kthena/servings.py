@@ -6,13 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.identity import Finding, ResourceKey, Severity
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.places import Annotation, FieldPath
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kthena.generations import field_of, tell_era
-from reconciler.resources.kthena.records import ServingResource, ServingRole
 from reconciler.resources.kubernetes.pods import (
     MAX_REPLICAS,
     PodTemplate,
@@ -120,6 +119,46 @@ class _Role:
         number = self.replicas.number
         times = 1 if number is None else number
         return tuple(replace(each, pods=each.pods * times) for each in self.templates if times)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingRole:
+    """A role of a serving group: one replica of `workload` is an entry pod with its workers.
+
+    Each group has `workload.replicas` of it.
+    """
+
+    name: str
+    workload: Workload
+    worker_replicas: int = 0
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas of the role each group has; 1 where none are written."""
+        return 1 if self.workload.replicas is None else self.workload.replicas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingResource:
+    """A ModelServing or ModelInfer: `workload.replicas` groups, each with all `roles`."""
+
+    workload: Workload
+    roles: tuple[ServingRole, ...]
+    label_prefix: str
+
+    @property
+    def key(self) -> ResourceKey:
+        """What names it in its cluster."""
+        return self.workload.key
+
+    @property
+    def place(self) -> Place:
+        """Its first line."""
+        return self.workload.place
+
+    def role(self, name: str) -> ServingRole | None:
+        """The role of that name."""
+        return next((role for role in self.roles if role.name == name), None)
 
 
 def read_serving(source: KubernetesObject) -> Iterator[Piece]:

@@ -1,12 +1,19 @@
 """What policies scale: workloads, groups of workloads, and roles."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from reconciler.domain.identity import Finding, Severity
-from reconciler.domain.metric_targets import MetricSource, PodMetric, PrometheusMetric, RatioRange
+from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.metric_targets import (
+    EVERY_POD,
+    LabelSelector,
+    MetricSource,
+    PodMetric,
+    PrometheusMetric,
+)
 from reconciler.domain.places import FieldPath
 from reconciler.manifests.wording import describe, quote
-from reconciler.resources.kthena.generations import Era, check_reference, check_target, read_reference
+from reconciler.resources.kthena.generations import Era, TargetReference, check_reference, check_target, read_reference
 from reconciler.resources.kthena.policy_specs import (
     AnyHeterogeneousFields,
     AnyHomogeneousFields,
@@ -25,16 +32,6 @@ from reconciler.resources.kthena.policy_specs import (
     TargetFieldsBeforeG3,
     TargetFieldsG3,
     check_metrics,
-    read_metrics,
-)
-from reconciler.resources.kthena.records import (
-    DEFAULT_COST_EXPANSION_PERCENT,
-    DisaggregatedTarget,
-    GroupTarget,
-    MetricEndpoint,
-    RatioConstraint,
-    RoleTarget,
-    ScaledTarget,
 )
 from reconciler.resources.kubernetes.fields import read_quantity, read_selector
 from reconciler.resources.objects import KubernetesObject
@@ -42,6 +39,45 @@ from reconciler.resources.objects import KubernetesObject
 _ROLE = "Role"
 
 _ROLE = "Role"
+
+
+DEFAULT_COST_EXPANSION_PERCENT = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricEndpoint:
+    """Where pods export all metrics of a policy, before each metric had a source of its own; None is not written."""
+
+    uri: str | None = None
+    port: int | None = None
+    selector: LabelSelector = EVERY_POD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledTarget:
+    """A workload, or with `role` one role of it, that is scaled between two bounds.
+
+    `match_labels` are on each of its pods besides those of its generation. `sources` are by metric; what is not there
+    is exported at `endpoint` under the metric's own name. `cost` of a replica is relative to others of the group.
+    """
+
+    reference: TargetReference
+    min_replicas: int
+    max_replicas: int
+    place: Place
+    cost: int = 0
+    role: str = ""
+    match_labels: Mapping[str, str] = field(default_factory=dict)
+    endpoint: MetricEndpoint = MetricEndpoint()
+    sources: Mapping[str, MetricSource] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTarget:
+    """Workloads that serve one load together; the rate is how batches of one kind grow, 200 doubling each."""
+
+    params: tuple[ScaledTarget, ...]
+    cost_expansion_percent: int = DEFAULT_COST_EXPANSION_PERCENT
 
 
 def read_heterogeneous(
@@ -181,40 +217,6 @@ def check_sources(
         if metric not in (sources or {}):
             message = f"no source for metric {quote(metric)}: upstream never sees it, here it is read from the pods"
             yield source.complain(path, message, Severity.WARNING)
-
-
-def read_disaggregated(
-    source: KubernetesObject, fields: DisaggregatedFields, path: FieldPath, era: Era
-) -> DisaggregatedTarget:
-    """The roles, sorted by name, whatever their order in the mapping."""
-    ratio = fields.ratio_constraint
-    return DisaggregatedTarget(
-        reference=read_reference(fields.target_ref, era),
-        roles=tuple(
-            (
-                RoleTarget(
-                    name=name,
-                    min_replicas=role.min_replicas,
-                    max_replicas=role.max_replicas,
-                    place=source.locate((*path, "roles", name)),
-                    metrics=read_metrics(role.metrics),
-                    sources=read_sources(role.metric_sources),
-                )
-            )
-            for name, role in sorted(fields.roles.items())
-        ),
-        place=source.locate(path),
-        ratio=None
-        if ratio is None
-        else (
-            RatioConstraint(
-                numerator=ratio.numerator_role,
-                denominator=ratio.denominator_role,
-                ratio=RatioRange(minimum=read_quantity(ratio.min_ratio), maximum=read_quantity(ratio.max_ratio)),
-                place=source.locate((*path, "ratioConstraint")),
-            )
-        ),
-    )
 
 
 def check_disaggregated(

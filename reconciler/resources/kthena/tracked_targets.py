@@ -14,6 +14,7 @@ from reconciler.domain.metric_targets import (
     PodMetric,
     Policy,
     Rate,
+    RatioRange,
     RolePairing,
     Select,
     TrackedBackend,
@@ -22,23 +23,19 @@ from reconciler.domain.metric_targets import (
 from reconciler.domain.variant_settings import MIN_REPLICAS
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import join_words, suggest
-from reconciler.resources.kthena.generations import SERVED_BY
-from reconciler.resources.kthena.policy_specs import describe_stuck
-from reconciler.resources.kthena.records import (
+from reconciler.resources.kthena.generations import SERVED_BY, TargetReference, read_reference, tell_era
+from reconciler.resources.kthena.models import ModelBackend, ModelResource
+from reconciler.resources.kthena.policies import BindingResource, PolicyResource
+from reconciler.resources.kthena.policy_specs import DisaggregatedFields, PolicySpec, describe_stuck, read_metrics
+from reconciler.resources.kthena.servings import ServingResource
+from reconciler.resources.kthena.targets import (
     DEFAULT_COST_EXPANSION_PERCENT,
-    BindingResource,
-    DisaggregatedTarget,
     GroupTarget,
-    KthenaResources,
     MetricEndpoint,
-    ModelBackend,
-    ModelResource,
-    PolicyResource,
-    PolicySpec,
     ScaledTarget,
-    ServingResource,
-    TargetReference,
+    read_sources,
 )
+from reconciler.resources.kubernetes.fields import read_quantity
 from reconciler.resources.objects import report_duplicate, split_duplicates
 
 _LEADER = "leader"
@@ -96,6 +93,23 @@ class Index:
         return Missing(words=f"{key.kind} {key.label} is not in Git{hint}", is_mistake=bool(hint))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KthenaResources:
+    """All that a commit declares of Kthena, in every cluster."""
+
+    policies: tuple[PolicyResource, ...] = ()
+    bindings: tuple[BindingResource, ...] = ()
+    models: tuple[ModelResource, ...] = ()
+    servings: tuple[ServingResource, ...] = ()
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """Whatever has replicas of its own: groups, their roles, backends."""
+        groups = [serving.workload for serving in self.servings]
+        roles = [role.workload for serving in self.servings for role in serving.roles]
+        return (*groups, *roles, *(backend.workload for model in self.models for backend in model.backends))
+
+
 def index_of(resources: KthenaResources, broken: frozenset[ResourceKey]) -> Index:
     """The index of all clusters; `broken` are objects that Git has but nobody can use."""
     return Index(
@@ -136,7 +150,7 @@ def _pods_of_group(serving: ServingResource, generation: Generation) -> int:
 def pods_of_backend(backend: ModelBackend, generation: Generation) -> int:
     """How many pods with the labels of its generation one replica of a backend has; its server becomes the leader."""
     if generation in (Generation.G1, Generation.G2):
-        return max(sum(worker.num_pods for worker in backend.workers if worker.type == _SERVER), 1)
+        return max(sum(worker.num_pods for worker in backend.workers if worker.kind == _SERVER), 1)
     return max(sum(1 if worker.replicas is None else worker.replicas for worker in backend.workers), 1)
 
 
@@ -204,7 +218,7 @@ def follow(resources: KthenaResources, broken: frozenset[ResourceKey]) -> Iterat
 
 def _follow_policy(policy: PolicyResource, index: Index) -> Iterator[Following]:
     target = policy.target
-    if isinstance(target, DisaggregatedTarget):
+    if isinstance(target, DisaggregatedFields):
         yield from _follow_roles(policy, target, index)
     elif target is not None:
         yield _follow_target(policy.key, policy.place, policy.spec, target, (Generation.G4, _SERVING_PREFIX), index)
@@ -295,45 +309,39 @@ def _sources(policy: Policy, sources: Mapping[str, MetricSource], endpoint: Metr
     }
 
 
-def _follow_roles(policy: PolicyResource, target: DisaggregatedTarget, index: Index) -> Iterator[Followed]:
-    pairing = _pair(policy.key, target)
-    for role in target.roles:
-        found = index.find(target.reference, policy.key, role.name, Generation.G4)
-        wanted = replace(policy.spec.policy, metrics=role.metrics or policy.spec.policy.metrics)
+def _follow_roles(policy: PolicyResource, target: DisaggregatedFields, index: Index) -> Iterator[Followed]:
+    """The roles in the order of their names; two move together even without a ratio: they go to zero as one."""
+    pairing, names, ratio = None, sorted(target.roles), target.ratio_constraint
+    reference = read_reference(target.target_ref, tell_era(policy.source, Generation.G4))
+    if len(names) == 2:
+        over, under = names if ratio is None else (ratio.numerator_role, ratio.denominator_role)
+        limits = None
+        if ratio is not None:
+            limits = RatioRange(minimum=read_quantity(ratio.min_ratio), maximum=read_quantity(ratio.max_ratio))
+        pairing = RolePairing(
+            numerator=replace(policy.key, part=over), denominator=replace(policy.key, part=under), ratio=limits
+        )
+    for name in names:
+        role, found = target.roles[name], index.find(reference, policy.key, name, Generation.G4)
+        metrics = read_metrics(role.metrics) or policy.spec.policy.metrics
+        wanted = replace(policy.spec.policy, metrics=metrics)
+        backend = TrackedBackend(
+            backend=Backend(name=name, min_replicas=role.min_replicas, max_replicas=role.max_replicas),
+            scale_target=found.key,
+            pod_labels=pod_labels(_SERVING_PREFIX, reference.name, name, Generation.G4),
+            sources=_sources(wanted, read_sources(role.metric_sources), MetricEndpoint()),
+            replicas=found.workload.replicas if found.workload else None,
+            pods_per_replica=found.pods_per_replica,
+        )
         tracked = TrackedTarget(
-            key=replace(policy.key, part=role.name),
+            key=replace(policy.key, part=name),
             policy=wanted,
-            backends=(
-                (
-                    TrackedBackend(
-                        backend=Backend(name=role.name, min_replicas=role.min_replicas, max_replicas=role.max_replicas),
-                        scale_target=found.key,
-                        pod_labels=pod_labels(_SERVING_PREFIX, target.reference.name, role.name, Generation.G4),
-                        sources=_sources(wanted, role.sources, MetricEndpoint()),
-                        replicas=found.workload.replicas if found.workload else None,
-                        pods_per_replica=found.pods_per_replica,
-                    )
-                ),
-            ),
+            backends=(backend,),
             generation=Generation.G4,
             pairing=pairing,
         )
-        missing = (found.missing,) if found.missing else ()
-        yield Followed(target=tracked, spec=policy.spec, place=role.place, missing=missing)
-
-
-def _pair(key: ResourceKey, target: DisaggregatedTarget) -> RolePairing | None:
-    """Two roles move together, even where nothing limits their ratio: they go to zero as one."""
-    if len(target.roles) < 2:
-        return None
-    names = [role.name for role in target.roles]
-    if target.ratio is not None:
-        names = [target.ratio.numerator, target.ratio.denominator]
-    return RolePairing(
-        numerator=replace(key, part=names[0]),
-        denominator=replace(key, part=names[1]),
-        ratio=target.ratio.ratio if target.ratio else None,
-    )
+        place = policy.place_of("disaggregatedTarget", "roles", name)
+        yield Followed(target=tracked, spec=policy.spec, place=place, missing=(found.missing,) if found.missing else ())
 
 
 def _follow_model(model: ModelResource, index: Index) -> Iterator[Following]:

@@ -485,15 +485,13 @@ def choose_in_force(
         scope = config_map.cluster, config_map.namespace if is_local else "", _is_saturation(config_map)
         first = kept.setdefault(scope, config_map)
         if _say(first) != _say(config_map):
+            this, other = f"{config_map.namespace}/{config_map.name}", f"{first.namespace}/{first.name}"
             message = (
-                f"ConfigMap {config_map.namespace}/{config_map.name} says otherwise than {first.namespace}/{first.name} at {first.place}, "
+                f"ConfigMap {this} says otherwise than {other} at {first.place}, "
                 "which is used: keep one, or label the namespace of the other wva.llmd.ai/config-enabled"
             )
-            findings.append(
-                Finding(
-                    place=replace(config_map.place, field="metadata.name"), severity=Severity.WARNING, message=message
-                )
-            )
+            place = replace(config_map.place, field="metadata.name")
+            findings.append(Finding(place=place, severity=Severity.WARNING, message=message))
     saturation: dict[str, tuple[SaturationEntry, ...]] = {}
     zero: dict[str, tuple[ZeroEntry, ...]] = {}
     for config_map in kept.values():

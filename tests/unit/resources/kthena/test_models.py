@@ -7,7 +7,7 @@ from reconciler.domain.metric_targets import Generation
 from reconciler.domain.places import Annotation
 from reconciler.domain.workloads import LaunchSettings
 from reconciler.resources.declaration import Declaration
-from reconciler.resources.kthena.records import ModelResource
+from reconciler.resources.kthena.models import ModelResource
 
 Sample = Callable[[str], Declaration]
 
@@ -33,9 +33,9 @@ def test_a_backend_carries_all_its_fields(sample: Sample) -> None:
     assert first.lora_adapters == ("sql",)
     assert "8100" not in repr(first).partition("workers=")[0], "a value may be a secret"
     (worker,) = first.workers
-    assert (worker.type, worker.devices, worker.num_pods) == ("server", {"nvidia.com/gpu": 8}, 2)
-    assert worker.config["tensor-parallel-size"] == "16"
-    assert second.workers[0].type == "server", "the default"
+    assert (worker.kind, worker.devices, worker.num_pods) == ("server", {"nvidia.com/gpu": 8}, 2)
+    assert worker.flags["tensor-parallel-size"] == "16"
+    assert second.workers[0].kind == "server", "the default"
 
 
 def test_a_replica_of_a_backend_is_made_of_all_its_pods(sample: Sample) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from reconciler.resources.declaration import Declaration
-from reconciler.resources.kthena.records import ServingResource
+from reconciler.resources.kthena.servings import ServingResource
 
 Declare = Callable[..., Declaration]
 Sample = Callable[[str], Declaration]

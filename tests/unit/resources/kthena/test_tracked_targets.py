@@ -20,7 +20,7 @@ from reconciler.domain.metric_targets import (
     TrackedTarget,
 )
 from reconciler.resources.declaration import Declaration
-from reconciler.resources.kthena.records import DEFAULT_COST_EXPANSION_PERCENT
+from reconciler.resources.kthena.targets import DEFAULT_COST_EXPANSION_PERCENT
 from reconciler.resources.kthena.tracked_targets import tracked_targets
 
 Follow = Callable[[str], dict[str, TrackedTarget]]
