@@ -1,20 +1,21 @@
 """All that one commit declares: the files of all clusters merged, duplicates and contradictions found."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar
 
 from reconciler.domain.holds import BrokenResource
-from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.resources.inference.gateway import Inference
-from reconciler.resources.inference.priorities import FoldedInference, fold_inference
-from reconciler.resources.kthena.tracked_targets import FoldedKthena, KthenaResources, fold_kthena
-from reconciler.resources.llmaz.served_models import FoldedLlmaz, Llmaz, fold_llmaz
+from reconciler.resources.inference.priorities import fold_inference
+from reconciler.resources.kthena.tracked_targets import KthenaResources, fold_kthena
+from reconciler.resources.llmaz.served_models import Llmaz, find_owners, fold_llmaz
+from reconciler.resources.llmaz.servings import Serving
 from reconciler.resources.llmd.saturation import SaturationEntry, UpstreamSettings, ZeroEntry, choose_in_force
-from reconciler.resources.objects import Piece, report_duplicate, split_duplicates
+from reconciler.resources.objects import Piece, of_kind, report_duplicate, split_duplicates
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, UpstreamNamespace, VariantResource
 
 
@@ -35,7 +36,6 @@ class Declaration:
     """By cluster."""
     opted_in_namespaces: frozenset[tuple[str, str]] = frozenset()
     """Cluster and name of each Namespace whose own ConfigMaps hold for it instead of the global ones."""
-    """Cluster and name of each Namespace that upstream leaves alone; it means nothing to us."""
     ignored_namespaces: tuple[IgnoredNamespace, ...] = ()
     llmaz: Llmaz = field(default_factory=Llmaz)
     inference: Inference = field(default_factory=Inference)
@@ -43,7 +43,7 @@ class Declaration:
     broken: tuple[BrokenResource, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
-    """What is worth telling whoever looks at the files, and no matter for a plan."""
+    """Remarks for readers of the files; they change no plan."""
     shared_paths: frozenset[str] = frozenset()
     """Files that two clusters reach: read, never edited."""
     files: int = 0
@@ -68,78 +68,56 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
     Objects of one kind and name are broken in all their places; entries of ConfigMaps that disagree are dropped.
     """
     ordered = sorted(files, key=lambda file: (file.cluster, file.path))
-    whole = _sort_by_type(ordered)
-    variants, broken_variants = split_duplicates(_pick(whole, VariantResource))
-    workloads, broken_workloads = split_duplicates(_pick(whole, Workload))
-    broken = [*_pick(whole, BrokenResource), *broken_variants, *broken_workloads]
-    pieces = [piece for pieces in whole.values() for piece in pieces]
+    pieces = [piece for file in ordered for piece in file.pieces]
+    variants, broken_variants = split_duplicates(of_kind(pieces, VariantResource))
+    workloads, broken_workloads = split_duplicates(of_kind(pieces, Workload))
+    broken = [*of_kind(pieces, BrokenResource), *broken_variants, *broken_workloads]
     llmaz, inference = fold_llmaz(pieces, broken), fold_inference(pieces, broken)
     known = (*broken, *llmaz.broken, *inference.broken)
     kthena = fold_kthena(pieces, known)
-    systems = _Systems(
-        llmaz=llmaz, inference=inference, kthena=kthena, broken=tuple(dict.fromkeys((*known, *kthena.broken)))
-    )
     classes, class_findings = _agree(_by_cluster(ordered, ListedClass), _name_class, _place_of_class)
     costs, cost_findings = _agree(_by_cluster(ordered, ListedCost), _name_cost, lambda cost: cost.place)
-    namespaces = _pick(whole, UpstreamNamespace)
-    in_force = choose_in_force(_pick(whole, UpstreamSettings), namespaces)
-    told, notes = _split_notes(_pick(whole, Finding))
-    doubled = [*map(report_duplicate, broken_variants), *_report_workloads(broken_workloads, variants, systems)]
-    findings = [*told, *doubled, *class_findings, *cost_findings, *in_force.findings, *systems.findings]
+    namespaces = of_kind(pieces, UpstreamNamespace)
+    in_force = choose_in_force(of_kind(pieces, UpstreamSettings), namespaces)
+    # Namespaces may come from a kustomization: equal names of which nothing is scaled are no mistake yet.
+    targets = {replace(each.key, kind=each.target_kind, name=each.target_name) for each in variants}
+    targets |= {each.key for each in of_kind(pieces, Serving)}
+    found = [
+        *of_kind(pieces, Finding),
+        *map(report_duplicate, broken_variants),
+        *(
+            report_duplicate(each, Severity.ERROR if each.key in targets else Severity.WARNING)
+            for each in broken_workloads
+        ),
+        *class_findings,
+        *cost_findings,
+        *in_force.findings,
+        *llmaz.findings,
+        *inference.findings,
+        *kthena.findings,
+    ]
+    clusters: dict[str, set[str]] = {}
+    for file in ordered:
+        clusters.setdefault(file.path, set()).add(file.cluster)
     return Declaration(
         variants=tuple(variants),
-        workloads=(*workloads, *systems.kthena.declared.workloads),
-        owners=(*_pick(whole, ReplicaOwner), *systems.llmaz.owners),
+        workloads=(*workloads, *kthena.declared.workloads),
+        owners=(*of_kind(pieces, ReplicaOwner), *find_owners(llmaz.declared)),
         classes=classes,
         costs=costs,
         saturation=in_force.saturation,
         zero=in_force.zero,
         opted_in_namespaces=frozenset((each.cluster, each.name) for each in namespaces),
-        ignored_namespaces=tuple(_pick(whole, IgnoredNamespace)),
-        llmaz=systems.llmaz.declared,
-        inference=systems.inference.declared,
-        kthena=systems.kthena.declared,
-        broken=systems.broken,
-        findings=tuple(sorted(set(findings))),
-        notes=tuple(sorted(set(notes))),
-        shared_paths=_find_shared_paths(ordered),
-        files=len({file.path for file in ordered}),
+        ignored_namespaces=tuple(of_kind(pieces, IgnoredNamespace)),
+        llmaz=llmaz.declared,
+        inference=inference.declared,
+        kthena=kthena.declared,
+        broken=tuple(dict.fromkeys((*known, *kthena.broken))),
+        findings=tuple(sorted({each for each in found if each.severity is not Severity.NOTE})),
+        notes=tuple(sorted({each for each in found if each.severity is Severity.NOTE})),
+        shared_paths=frozenset(path for path, names in clusters.items() if len(names) > 1),
+        files=len(clusters),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Systems:
-    """What is declared in the resources of other systems; `broken` is all that cannot be used, of whatever kind."""
-
-    llmaz: FoldedLlmaz
-    inference: FoldedInference
-    kthena: FoldedKthena
-    broken: tuple[BrokenResource, ...]
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What is wrong in the resources of all these systems."""
-        return (*self.llmaz.findings, *self.inference.findings, *self.kthena.findings)
-
-
-def _sort_by_type(files: Iterable[FileDeclaration]) -> dict[type, list[Piece]]:
-    by_type: dict[type, list[Piece]] = {}
-    for file in files:
-        for piece in file.pieces:
-            by_type.setdefault(type(piece), []).append(piece)
-    return by_type
-
-
-def _pick(by_type: Mapping[type, list[Piece]], kind: type[Kind]) -> list[Kind]:
-    return [piece for piece in by_type.get(kind, ()) if isinstance(piece, kind)]
-
-
-def _split_notes(found: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
-    told: list[Finding] = []
-    notes: list[Finding] = []
-    for finding in found:
-        (notes if finding.severity is Severity.NOTE else told).append(finding)
-    return told, notes
 
 
 def _by_cluster(files: Iterable[FileDeclaration], kind: type[Kind]) -> dict[str, list[Kind]]:
@@ -149,26 +127,6 @@ def _by_cluster(files: Iterable[FileDeclaration], kind: type[Kind]) -> dict[str,
             if isinstance(piece, kind):
                 pieces.setdefault(file.cluster, []).append(piece)
     return pieces
-
-
-def _find_shared_paths(files: Iterable[FileDeclaration]) -> frozenset[str]:
-    clusters: dict[str, set[str]] = {}
-    for file in files:
-        clusters.setdefault(file.path, set()).add(file.cluster)
-    return frozenset(path for path, names in clusters.items() if len(names) > 1)
-
-
-def _target_of(variant: VariantResource) -> ResourceKey:
-    return replace(variant.key, kind=variant.target_kind, name=variant.target_name)
-
-
-def _report_workloads(
-    broken: Sequence[BrokenResource], variants: Iterable[VariantResource], systems: _Systems
-) -> Iterator[Finding]:
-    """Namespaces may come from a kustomization: equal names that nobody scales are no mistake yet."""
-    targets = systems.llmaz.targets.union(map(_target_of, variants)) if broken else frozenset()
-    for found in broken:
-        yield report_duplicate(found, Severity.ERROR if found.key in targets else Severity.WARNING)
 
 
 def _name_class(listed: ListedClass) -> Hashable:

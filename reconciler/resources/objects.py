@@ -288,6 +288,8 @@ class Keyed(Protocol):
 
 
 Resource = TypeVar("Resource", bound=Keyed)
+Whole = TypeVar("Whole")
+Kind = TypeVar("Kind")
 
 
 def split_duplicates(resources: Iterable[Resource]) -> tuple[list[Resource], list[BrokenResource]]:
@@ -306,6 +308,20 @@ def _break_duplicate(here: Resource, same: list[Resource]) -> BrokenResource:
     where = f"again at {others}" if places else f"{len(same)} times in one place"
     reason = f"{here.key.kind} {here.key.label} is declared {where}: keep one"
     return BrokenResource(key=here.key, place=here.place, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Folded(Generic[Whole]):
+    """What the resources of one system declare together, those that cannot be used, and what is wrong with them."""
+
+    declared: Whole
+    broken: tuple[BrokenResource, ...]
+    findings: tuple[Finding, ...]
+
+
+def of_kind(pieces: Iterable[Piece], kind: type[Kind]) -> list[Kind]:
+    """The pieces of one type."""
+    return [piece for piece in pieces if isinstance(piece, kind)]
 
 
 def report_duplicate(found: BrokenResource, severity: Severity = Severity.ERROR) -> Finding:

@@ -18,7 +18,7 @@ from reconciler.resources.inference.gateway import (
     InferencePool,
     ModelRewrite,
 )
-from reconciler.resources.objects import report_duplicate, split_duplicates
+from reconciler.resources.objects import Folded, of_kind, report_duplicate, split_duplicates
 from reconciler.resources.registry import KINDS
 
 _GROUP_NAME, _WORKER_INDEX = "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/worker-index"
@@ -120,16 +120,7 @@ _Referring = InferenceObjective | InferenceModel | ModelRewrite
 Kind = TypeVar("Kind", InferencePool, InferenceObjective, InferenceModel, ModelRewrite)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoldedInference:
-    """What is declared and what cannot be used."""
-
-    declared: Inference
-    broken: tuple[BrokenResource, ...]
-    findings: tuple[Finding, ...]
-
-
-def fold_inference(pieces: Sequence[object], broken: Sequence[BrokenResource]) -> FoldedInference:
+def fold_inference(pieces: Sequence[object], broken: Sequence[BrokenResource]) -> Folded[Inference]:
     """Fold the pieces of all files; `broken` are the resources that cannot be used already."""
     doubled: list[BrokenResource] = []
     declared = Inference(
@@ -144,12 +135,12 @@ def fold_inference(pieces: Sequence[object], broken: Sequence[BrokenResource]) -
         *_check_references(declared, {each.key for each in (*broken, *doubled)}),
         *_check_names(declared),
     )
-    return FoldedInference(declared=declared, broken=tuple(doubled), findings=findings)
+    return Folded(declared, tuple(doubled), findings)
 
 
 def _pick(pieces: Sequence[object], kind: type[Kind], doubled: list[BrokenResource]) -> tuple[Kind, ...]:
     """The objects of a kind that stand alone in their group; the others are added to `doubled`."""
-    found = [piece for piece in pieces if isinstance(piece, kind)]
+    found = of_kind(pieces, kind)
     single: list[Kind] = []
     for group in sorted({each.group for each in found}):
         alone, broken = split_duplicates(each for each in found if each.group == group)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -79,13 +79,6 @@ Spec = TypeVar("Spec", bound=BaseModel)
 Settings = Mapping[str, Annotation]
 
 
-class SpecReader(Protocol):
-    """One form of a spec, whatever its model is."""
-
-    def read(self, source: KubernetesObject) -> Iterator[Piece]:
-        """The noun, or the broken resource, and all that must be said about it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader(Generic[Spec]):
     """How a spec of one form becomes a noun.
@@ -124,7 +117,7 @@ class TargetReference:
 
 
 def read_with(
-    source: KubernetesObject, tell: Callable[[KubernetesObject, Mapping[str, object]], SpecReader | Finding]
+    source: KubernetesObject, tell: Callable[[KubernetesObject, Mapping[str, object]], Reader[Any] | Finding]
 ) -> Iterator[Piece]:
     """The pieces of a resource; `tell` finds the form of its spec, or a contradiction in it."""
     spec = source.fields.get("spec")

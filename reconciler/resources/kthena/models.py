@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.metric_targets import Generation
@@ -32,7 +33,6 @@ from reconciler.resources.kthena.generations import (
     ModelStatus,
     Reader,
     Settings,
-    SpecReader,
     field_of,
     read_with,
     tell_era,
@@ -296,12 +296,12 @@ def read_booster(source: KubernetesObject) -> Iterator[Piece]:
     yield from read_with(source, _tell_booster)
 
 
-def _tell(_: KubernetesObject, __: Mapping[str, object]) -> SpecReader:
+def _tell(_: KubernetesObject, __: Mapping[str, object]) -> Reader[Any]:
     decides = ("name", "autoscalingPolicyRef")
     return Reader(model=ModelFieldsBeforeG3, check=check_model, build=_build, status=ModelStatus, decides=decides)
 
 
-def _tell_booster(source: KubernetesObject, spec: Mapping[str, object]) -> SpecReader | Finding:
+def _tell_booster(source: KubernetesObject, spec: Mapping[str, object]) -> Reader[Any] | Finding:
     backend = spec.get("backend")
     if "backends" in spec:
         if backend is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from reconciler.domain.identity import Finding
 from reconciler.domain.metric_targets import Generation
@@ -14,7 +14,6 @@ from reconciler.resources.kthena.generations import (
     PolicyStatus,
     Reader,
     Settings,
-    SpecReader,
     read_with,
     tell_era,
 )
@@ -73,7 +72,7 @@ def read_policy(source: KubernetesObject) -> Iterator[Piece]:
     yield from read_with(source, _policy_reader)
 
 
-def _policy_reader(source: KubernetesObject, spec: Mapping[str, object]) -> SpecReader | Finding:
+def _policy_reader(source: KubernetesObject, spec: Mapping[str, object]) -> Reader[Any] | Finding:
     targets = [name for name in _TARGETS if spec.get(name) is not None]
     names = metric_keys(spec)
     if targets and "metricName" in names:
@@ -148,7 +147,7 @@ def read_binding(source: KubernetesObject) -> Iterator[Piece]:
     yield from read_with(source, _binding_reader)
 
 
-def _binding_reader(source: KubernetesObject, spec: Mapping[str, object]) -> SpecReader | Finding:
+def _binding_reader(source: KubernetesObject, spec: Mapping[str, object]) -> Reader[Any] | Finding:
     written = [name for name in (*_OLD, *_NEW) if spec.get(name) is not None]
     if len(written) != 1:
         found = f"got {join_words(written, 'and')}" if written else "found none"

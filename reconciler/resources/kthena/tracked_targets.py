@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
@@ -36,7 +36,7 @@ from reconciler.resources.kthena.targets import (
     read_sources,
 )
 from reconciler.resources.kubernetes.fields import read_quantity
-from reconciler.resources.objects import report_duplicate, split_duplicates
+from reconciler.resources.objects import Folded, of_kind, report_duplicate, split_duplicates
 
 _LEADER = "leader"
 _SERVER = "server"
@@ -396,72 +396,38 @@ def _as_model_backend(model: ModelResource, backend: ModelBackend, policy: Polic
     )
 
 
-Kind = TypeVar("Kind")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoldedKthena:
-    """What is declared, what cannot be used, and what is wrong between resources."""
-
-    declared: KthenaResources
-    broken: tuple[BrokenResource, ...]
-    findings: tuple[Finding, ...]
-
-
-def fold_kthena(pieces: Sequence[object], broken: Sequence[BrokenResource]) -> FoldedKthena:
+def fold_kthena(pieces: Sequence[object], broken: Sequence[BrokenResource]) -> Folded[KthenaResources]:
     """Fold the pieces of all files; `broken` are the resources that cannot be used already."""
-    policies, broken_policies = split_duplicates(_pick(pieces, PolicyResource))
-    bindings, broken_bindings = split_duplicates(_pick(pieces, BindingResource))
-    models, broken_models = split_duplicates(_pick(pieces, ModelResource))
-    servings, broken_servings = split_duplicates(_pick(pieces, ServingResource))
+    policies, broken_policies = split_duplicates(of_kind(pieces, PolicyResource))
+    bindings, broken_bindings = split_duplicates(of_kind(pieces, BindingResource))
+    models, broken_models = split_duplicates(of_kind(pieces, ModelResource))
+    servings, broken_servings = split_duplicates(of_kind(pieces, ServingResource))
     doubled = (*broken_policies, *broken_bindings, *broken_models, *broken_servings)
     declared = KthenaResources(
         policies=tuple(policies), bindings=tuple(bindings), models=tuple(models), servings=tuple(servings)
     )
-    found = find_contradictions(declared, (each.key for each in (*broken, *doubled)))
-    return FoldedKthena(
-        declared=declared,
-        broken=(*doubled, *found.broken),
-        findings=(*map(report_duplicate, doubled), *found.findings),
+    every = tuple(follow(declared, frozenset(each.key for each in (*broken, *doubled))))
+    followed, unfollowed = of_kind(every, Followed), of_kind(every, Unfollowed)
+    contradicted = (BrokenResource(key=each.key, place=each.place, reason=each.reason) for each in unfollowed)
+    return Folded(
+        declared,
+        (*doubled, *contradicted, *_without_targets(followed)),
+        (
+            *map(report_duplicate, doubled),
+            *_report_unfollowed(unfollowed),
+            *_report_missing(followed),
+            *_report_rivals(followed),
+            *_report_stalls(followed),
+        ),
     )
-
-
-def _pick(pieces: Sequence[object], kind: type[Kind]) -> list[Kind]:
-    return [piece for piece in pieces if isinstance(piece, kind)]
 
 
 _POLICY_KINDS = ("AutoscalingPolicy", "AutoscalingPolicyBinding")
 
 
-@dataclass(frozen=True, slots=True)
-class Contradictions:
-    """The resources that cannot be used because of others, and what is wrong between them."""
-
-    broken: tuple[BrokenResource, ...]
-    findings: tuple[Finding, ...]
-
-
-def find_contradictions(resources: KthenaResources, broken: Iterable[ResourceKey]) -> Contradictions:
-    """Everything that is wrong between the resources of a commit; `broken` are those it has but nobody can use."""
-    every = tuple(follow(resources, frozenset(broken)))
-    followed = [each for each in every if isinstance(each, Followed)]
-    findings = (*_report_unfollowed(every), *_report_missing(followed), *_report_rivals(followed))
-    return Contradictions(
-        broken=(
-            *(
-                BrokenResource(key=each.key, place=each.place, reason=each.reason)
-                for each in every
-                if isinstance(each, Unfollowed)
-            ),
-            *_without_targets(followed),
-        ),
-        findings=(*findings, *_report_stalls(followed)),
-    )
-
-
-def _report_unfollowed(every: Iterable[Following]) -> Iterator[Finding]:
-    for each in every:
-        if isinstance(each, Unfollowed) and not each.is_known:
+def _report_unfollowed(unfollowed: Iterable[Unfollowed]) -> Iterator[Finding]:
+    for each in unfollowed:
+        if not each.is_known:
             severity = Severity.ERROR if each.is_mistake else Severity.WARNING
             yield Finding(place=each.at, severity=severity, message=each.reason)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
@@ -12,7 +11,7 @@ from reconciler.resources.kubernetes.engines import read_flags
 from reconciler.resources.llmaz.backends import BackendConfig, BackendRuntime
 from reconciler.resources.llmaz.models import FAMILY_LABEL, SKIP_LOADER, OpenModel, place_on, rank_flavors
 from reconciler.resources.llmaz.servings import GlobalConfig, Serving, config_for, run_backend
-from reconciler.resources.objects import report_duplicate, split_duplicates
+from reconciler.resources.objects import Folded, of_kind, report_duplicate, split_duplicates
 from reconciler.resources.variants import RankedFlavor
 
 SCHEDULER = "inftyai-scheduler"
@@ -279,41 +278,17 @@ def _warn(place: Place, message: str) -> Finding:
     return Finding(place=place, severity=Severity.WARNING, message=message)
 
 
-Kind = TypeVar("Kind")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoldedLlmaz:
-    """What is declared, what cannot be used, and who owns replicas; `targets` are the keys of all that is scaled."""
-
-    declared: Llmaz
-    owners: tuple[ReplicaOwner, ...]
-    broken: tuple[BrokenResource, ...]
-    findings: tuple[Finding, ...]
-    targets: frozenset[ResourceKey]
-
-
-def fold_llmaz(pieces: Sequence[object], broken: Sequence[BrokenResource]) -> FoldedLlmaz:
+def fold_llmaz(pieces: Sequence[object], broken: Sequence[BrokenResource]) -> Folded[Llmaz]:
     """Fold the pieces of all files; `broken` are the resources and scale targets that cannot be used already."""
-    models, broken_models = split_duplicates(_pick(pieces, OpenModel))
-    runtimes, broken_runtimes = split_duplicates(_pick(pieces, BackendRuntime))
-    servings = sorted(_pick(pieces, Serving), key=lambda serving: serving.key.kind)
-    doubled = [*broken_models, *broken_runtimes]
-    unusable = {each.key for each in broken}
+    models, broken_models = split_duplicates(of_kind(pieces, OpenModel))
+    runtimes, broken_runtimes = split_duplicates(of_kind(pieces, BackendRuntime))
+    servings = sorted(of_kind(pieces, Serving), key=lambda serving: serving.key.kind)
+    doubled, unusable = [*broken_models, *broken_runtimes], {each.key for each in broken}
     declared = Llmaz(
         models=tuple(models),
         servings=tuple(each for each in servings if each.key not in unusable),
         runtimes=tuple(runtimes),
-        configs=tuple(_pick(pieces, GlobalConfig)),
+        configs=tuple(of_kind(pieces, GlobalConfig)),
     )
-    return FoldedLlmaz(
-        declared=declared,
-        owners=tuple(find_owners(declared)),
-        broken=tuple(doubled),
-        findings=(*map(report_duplicate, doubled), *find_traps(declared, (*broken, *doubled))),
-        targets=frozenset(each.key for each in servings),
-    )
-
-
-def _pick(pieces: Sequence[object], kind: type[Kind]) -> list[Kind]:
-    return [piece for piece in pieces if isinstance(piece, kind)]
+    traps = find_traps(declared, (*broken, *doubled))
+    return Folded(declared, tuple(doubled), (*map(report_duplicate, doubled), *traps))
