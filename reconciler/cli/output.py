@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from reconciler.pipeline.publish import Published
     from reconciler.pipeline.run import RunResult
 
-# --- was reconciler/cli/workflow.py:
-# What a workflow of GitHub reads of a run: outputs for its next steps, a page of the job, annotations.
-
 logger = logging.getLogger(__name__)
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -92,9 +89,6 @@ def _keep(plan: Plan, directory: str) -> str:
     return str(path)
 
 
-# --- was reconciler/cli/findings.py:
-# Findings in the formats that `--output` names, and on the page of a CI job.
-
 ROWS = 100
 """A page of a job holds 1 MiB; nobody reads more rows than this."""
 
@@ -109,7 +103,9 @@ def present_findings(common: Common, checked: CheckedFiles) -> None:
             write_json(findings_sarif(_in_work_tree(checked), version=__version__))
         case "github":
             write(workflow_commands(_in_work_tree(checked), summary))
-            _write_step_summary(_in_work_tree(checked), summary)
+            # Append a table to the page of the job, if it has one; a page that cannot be written fails
+            # nothing.
+            append_to(STEP_SUMMARY, "\n".join(markdown_lines(_in_work_tree(checked), summary)) + "\n")
         case _:
             write(painted(common, findings_text(_as_typed(checked), summary, width=width())))
 
@@ -126,11 +122,6 @@ def _at(finding: Finding, path: str | None) -> Finding:
     return finding if path is None else replace(finding, place=replace(finding.place, path=path))
 
 
-def _write_step_summary(findings: Iterable[Finding], summary: str) -> None:
-    """Append a table to the page of the job, if it has one; a page that cannot be written fails nothing."""
-    append_to(STEP_SUMMARY, "\n".join(markdown_lines(findings, summary)) + "\n")
-
-
 def markdown_lines(findings: Iterable[Finding], summary: str, heading: str = "reconciler validate") -> Iterator[str]:
     """A heading, the summary and a table; nothing in a cell formats, links or mentions."""
     ordered = sorted(findings)
@@ -144,10 +135,6 @@ def markdown_lines(findings: Iterable[Finding], summary: str, heading: str = "re
     more = len(ordered) - ROWS
     if more > 0:
         yield from ("", f"{more} more {'is' if more == 1 else 'are'} in the log.")
-
-
-# --- was reconciler/cli/presenting.py:
-# Plans, and what became of a run's pull requests, in the formats that `--output` names.
 
 
 def present_plan(common: Common, prepared: Prepared) -> None:

@@ -41,7 +41,15 @@ def policy(common: Common, action: Action, arguments: Subjects = None, *, replay
     elif action == "explain":
         if len(named) != 1:
             raise typer.BadParameter("expected one RESOURCE", param_hint="policy explain")
-        rows = [_explained(common, named[0], replay)]
+        # What rules say of one change, and who merges it.
+        from reconciler.cli.plan import prepare_plan
+        from reconciler.cli.setting_rows import find_decision
+
+        plan = prepare_plan(common, replay=replay).plan
+        decision = find_decision(plan, named[0])
+        terms = next((group.merges for group in plan.groups if decision in group.changes), None)
+        waits = "" if terms is None else f"merges by itself{f'; not yet: {terms.waits}' if terms.waits else ''}"
+        rows = [{**_row(decision), "merges": waits}]
     else:
         if not named:
             raise typer.BadParameter("expected at least one RECORDING", param_hint="policy simulate")
@@ -79,18 +87,6 @@ def _tested(rules: "Sequence[Rule]", files: Sequence[Path]) -> Iterator[dict[str
             told = f"{verdict}, {each.replicas} replicas"
             words = f"{each.fault} ({each.place}): {each.verdict.reason}" if each.fault else told
             yield {"outcome": "FAIL" if each.fault else "ok", "name": each.name, "words": words}
-
-
-def _explained(common: Common, resource: str, replay: Path | None) -> dict[str, str]:
-    """What rules say of one change, and who merges it."""
-    from reconciler.cli.plan import prepare_plan
-    from reconciler.cli.setting_rows import find_decision
-
-    plan = prepare_plan(common, replay=replay).plan
-    decision = find_decision(plan, resource)
-    terms = next((group.merges for group in plan.groups if decision in group.changes), None)
-    waits = "" if terms is None else f"merges by itself{f'; not yet: {terms.waits}' if terms.waits else ''}"
-    return {**_row(decision), "merges": waits}
 
 
 def _simulated(rules: "tuple[Rule, ...]", recordings: Sequence[Path]) -> Iterator[dict[str, str]]:

@@ -99,7 +99,14 @@ def _review_one(
         _present(common, found)
         if comment and event is not None:
             tell_job(session, asked, event, found, reviewer.base)
-    return _exit_of(found, asked)
+    from reconciler.cli.exits import Exit
+
+    codes = {
+        Exit.INPUT: found.is_broken or asked & found.objections,
+        Exit.TRANSIENT: found.failures,
+        Exit.CONFIGURATION: found.refusals,
+    }
+    return max((code for code, applies in codes.items() if applies), default=Exit.FINISHED)
 
 
 def _review_open(
@@ -131,17 +138,6 @@ def _review_open(
         write(open_reviews_text(reviewed))
     failures = [exit_for(each.error) for each in reviewed if each.error is not None]
     return max([*failures, _exit_of_base(reviewer.base.snapshot.observed)], default=Exit.FINISHED)
-
-
-def _exit_of(found: "Review", asked: "frozenset[Objection]") -> "Exit":
-    from reconciler.cli.exits import Exit
-
-    codes = {
-        Exit.INPUT: found.is_broken or asked & found.objections,
-        Exit.TRANSIENT: found.failures,
-        Exit.CONFIGURATION: found.refusals,
-    }
-    return max((code for code, applies in codes.items() if applies), default=Exit.FINISHED)
 
 
 def _exit_of_base(observed: "Observed") -> "Exit":

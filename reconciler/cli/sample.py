@@ -91,7 +91,7 @@ def demo_text(demo: Demo, *, width: int = 0) -> str:
         "\n".join(_outcome_lines(demo)),
         _pull_request(demo),
         "\n   ".join(("Try", *_next_lines(demo))),
-        _left_behind(demo),
+        f"This leaves {demo.directory} behind; to be rid of it: rm -r {shlex.quote(str(demo.directory))}",
     )
     return "\n\n".join(filter(None, sections)) + "\n"
 
@@ -186,10 +186,6 @@ def _next_lines(demo: Demo) -> Iterator[str]:
 def _program() -> str:
     """How this program is called in a shell: `make demo` installs it where no PATH leads."""
     return "reconciler" if shutil.which("reconciler") else f"{shlex.quote(sys.executable)} -m reconciler"
-
-
-def _left_behind(demo: Demo) -> str:
-    return f"This leaves {demo.directory} behind; to be rid of it: rm -r {shlex.quote(str(demo.directory))}"
 
 
 def _commands_about(demo: Demo) -> Iterator[tuple[str, str]]:

@@ -39,9 +39,6 @@ from reconciler.metrics.history import watched_target
 from reconciler.metrics.quantities import LIVE_WINDOW_S, Name
 from reconciler.metrics.queries import duration
 
-# --- was reconciler/decision/growth.py:
-# Growth needs proof: while replicas that were asked for do not serve, more of them would not either.
-
 
 def why_unproven(snapshot: Snapshot, variant: Variant, waits_s: float) -> Hold | None:
     """Why nothing may be added to a variant's model: replicas that Git asks for do not report; None where all do.
@@ -83,7 +80,6 @@ def room_in_quotas(
     return min(rooms, key=lambda each: (each[0], each[1].name), default=None)
 
 
-# --- was reconciler/decision/shrinking.py:
 # Why nothing of a model may shrink now: its past is not known, or what is measured contradicts itself. One rule for
 # all engines that follow `payback`: a replica goes only if nothing of the last `payback` needed it. Where that time
 # was not seen, or what is seen looks like no other hour, all stay; more may always come.
@@ -134,7 +130,7 @@ def why_outage(snapshot: Snapshot, model: ModelKey) -> str:
         return ""
     others: dict[int, list[float]] = {}
     for age_s, rate in _moments(usual, usual.rates_per_s, snapshot.now_s):
-        if age_s > DAY_S / 2 and _is_this_hour(age_s):
+        if age_s > DAY_S / 2 and (abs(age_s - _day(age_s) * DAY_S) <= HOUR_S / 2):
             others.setdefault(_day(age_s), []).append(rate)
     silence_s = _silence_s(snapshot, model, load)
     days = sorted(day for day, rates in others.items() if fmean(rates) * silence_s > SELDOM)
@@ -235,14 +231,6 @@ def _age_s(usual: UsualLoad, index: int, now_s: float) -> float:
 
 def _day(age_s: float) -> int:
     return round(age_s / DAY_S)
-
-
-def _is_this_hour(age_s: float) -> bool:
-    return abs(age_s - _day(age_s) * DAY_S) <= HOUR_S / 2
-
-
-# --- was reconciler/decision/assessment.py:
-# Whether a variant may change, or has drifted, and whether what it carries is known: each with its reason.
 
 
 def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> tuple[VariantState, ...]:

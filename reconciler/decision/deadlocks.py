@@ -39,24 +39,26 @@ def stage_reachable(situation: Situation, solve: Callable[[Problem], Solution]) 
         if not stuck:
             break
         left |= {key: end.waiting[key] for key in stuck}
-        solution = _with_cost_of(left, problem, solve(_without(problem, left)))
+        # The problem in which some variants stay as they are.
+        pinned = {**problem.pinned, **{key: problem.current[key] for key in left}}
+        solution = _with_cost_of(
+            left,
+            problem,
+            solve(
+                replace(
+                    problem,
+                    pinned=pinned,
+                    candidates=tuple(each for each in problem.candidates if each.key.variant not in pinned),
+                    in_order=problem.in_order - pinned.keys(),
+                )
+            ),
+        )
         staged = stage(situation, solution)
         end = _End.of(situation, solution, staged)
         served = end.served()
         if served > most:
             most, best = served, (solution, replace(staged, waiting={**left, **staged.waiting}))
     return best
-
-
-def _without(problem: Problem, left: Iterable[ResourceKey]) -> Problem:
-    """The problem in which some variants stay as they are."""
-    pinned = {**problem.pinned, **{key: problem.current[key] for key in left}}
-    return replace(
-        problem,
-        pinned=pinned,
-        candidates=tuple(each for each in problem.candidates if each.key.variant not in pinned),
-        in_order=problem.in_order - pinned.keys(),
-    )
 
 
 def _with_cost_of(left: Iterable[ResourceKey], problem: Problem, solution: Solution) -> Solution:

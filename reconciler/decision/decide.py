@@ -99,6 +99,10 @@ def solve(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> Solved:
 def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver: str, bonds: Bonds = ()) -> Plan:
     """The plan of these decisions, which `solver` made."""
     snapshot, solution = context.snapshot, context.solution
+    # Sums over every variant whose replicas Git tells; None as soon as one price is missing.
+    counted = {variant.key for variant in snapshot.variants if is_counted(variant)}
+    before = [each.cost_before_per_hour for each in decisions if each.variant in counted]
+    after = [each.cost_after_per_hour for each in decisions if each.variant in counted]
     return Plan(
         now_s=snapshot.now_s,
         repository=snapshot.repository,
@@ -107,7 +111,7 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         recording=snapshot.fingerprint,
         currency=snapshot.settings.currency,
         groups=group_plans(context.situation, context.staged, decisions, bonds),
-        totals=_totals(snapshot, decisions),
+        totals=TotalCost(cost_before_per_hour=_sum(before), cost_after_per_hour=_sum(after)),
         solver=solver,
         solve_status=solution.status,
         gap=significant(solution.gap),
@@ -127,14 +131,6 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         asked=asked_prometheus(snapshot),
         figures=FiguresOnDemand(context, context.situation.states),
     )
-
-
-def _totals(snapshot: Snapshot, decisions: Sequence[Decision]) -> TotalCost:
-    """Sums over every variant whose replicas Git tells; None as soon as one price is missing."""
-    counted = {variant.key for variant in snapshot.variants if is_counted(variant)}
-    before = [each.cost_before_per_hour for each in decisions if each.variant in counted]
-    after = [each.cost_after_per_hour for each in decisions if each.variant in counted]
-    return TotalCost(cost_before_per_hour=_sum(before), cost_after_per_hour=_sum(after))
 
 
 def _sum(costs: Sequence[float | None]) -> float | None:

@@ -111,27 +111,23 @@ def _figures(pool: DevicePool) -> Iterator[Figure]:
     if pool.reserve:
         yield Figure(subject=pool.name, name="reserve", value=pool.reserve, unit="devices", source=source)
     if measured.taken != 0:
+        named = [f"{each.namespace} {each.devices} in {_pods(each.pods)}" for each in pool.measured.holders]
+        surplus = (pool.measured.taken or 0) - pool.taken
+        words: Iterable[str] = (
+            pool.measured.taken_reason,
+            ", ".join(named),
+            f"{surplus} of them beside what is configured" if surplus else "",
+        )
         yield Figure(
             subject=pool.name,
             name="held by others",
             value=measured.taken,
             unit="devices",
-            reason=_held_by(pool),
+            reason="; ".join(filter(None, words)),
             queries=(str(Name.DEVICE_REQUESTS),),
         )
     limit = "unlimited" if pool.devices is None else pool.devices
     yield Figure(subject=pool.name, name="ours to plan", value=limit, unit="" if pool.devices is None else "devices")
-
-
-def _held_by(pool: DevicePool) -> str:
-    named = [f"{each.namespace} {each.devices} in {_pods(each.pods)}" for each in pool.measured.holders]
-    surplus = (pool.measured.taken or 0) - pool.taken
-    words: Iterable[str] = (
-        pool.measured.taken_reason,
-        ", ".join(named),
-        f"{surplus} of them beside what is configured" if surplus else "",
-    )
-    return "; ".join(filter(None, words))
 
 
 def _pods(count: int) -> str:

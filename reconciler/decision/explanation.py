@@ -27,9 +27,6 @@ from reconciler.domain.variant_settings import Engine
 from reconciler.metrics.quantities import Name
 from reconciler.metrics.queries import alternatives_in
 
-# --- was reconciler/decision/context.py:
-# What a decision is told from, with what each variant is expected to do before and after: how fast, at what cost.
-
 
 class Projection:
     """The expected performance of every variant under one set of allocations of all of them."""
@@ -97,9 +94,6 @@ class DecisionContext:
         """What the optimizer was asked."""
         return self.situation.formulated
 
-
-# --- was reconciler/decision/explanation/chain.py:
-# The chain behind one decision: what was measured and how it was asked, thresholds, and every value in between.
 
 _ARRIVALS = {
     ArrivalSource.CONFIGURED: (Name.ARRIVALS_CONFIGURED,),
@@ -229,10 +223,6 @@ def _observed_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
     for name, value, unit, quantity in values:
         reason = "" if value is not None else "not measured"
         yield Figure(subject=subject, name=name, value=value, unit=unit, reason=reason, queries=(str(quantity),))
-
-
-# --- was reconciler/decision/explanation/decisions.py:
-# Tells the decision of one resource: its numbers, its verdict and the steps that led to it.
 
 
 def steps_of(context: DecisionContext, state: VariantState, outcome: Outcome) -> tuple[Step, ...]:
@@ -431,9 +421,6 @@ def _rounded_performance(expected: Performance | None) -> Performance | None:
         return None
     return Performance(**{each.name: _rounded(getattr(expected, each.name)) for each in fields(expected)})
 
-
-# --- was reconciler/decision/explanation/histories.py:
-# What was measured before now, and where people can ask for it themselves.
 
 LONGEST_S = 86_400.0
 

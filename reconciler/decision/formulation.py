@@ -20,9 +20,6 @@ from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import ACCELERATOR, HEADROOM, IN_ORDER, PAYBACK_S
 from reconciler.sizing.saturation import Filling
 
-# --- was reconciler/decision/problem/formulation.py:
-# From what engines require of each model, and its load before, to one problem of all models for the optimizer.
-
 Carried = Mapping[CandidateKey, float]
 """What one replica of a candidate carries; one that nobody knows is not there."""
 MIXED = 2
@@ -254,10 +251,6 @@ def _ready(states: Iterable[VariantState]) -> dict[ResourceKey, int]:
     return {state.variant.key: state.replicas_reporting for state in states if state.replicas_reporting is not None}
 
 
-# --- was reconciler/decision/problem/sharing.py:
-# Budgets and limits on changes as rows of the problem.
-
-
 def with_shared_rules(formulated: FormulatedProblem) -> FormulatedProblem:
     """The problem with a row for each budget and limit on changes, as far as its words can say them.
 
@@ -273,7 +266,9 @@ def with_shared_rules(formulated: FormulatedProblem) -> FormulatedProblem:
     budgets, limits = [], []
     for each in shared:
         if isinstance(each.rule.asks, ChangeLimitRule):
-            limits.append(_change_limit(problem, each, each.members & chosen))
+            members = each.members & chosen
+            forced = sum(not problem.bounds[key].admits(problem.current[key].replicas) for key in members)
+            limits.append(ChangeLimit(name=each.name, variants=members, changes=max(int(each.limit), forced)))
         else:
             priced = each.members & chosen & _priced(problem)
             repaired = frozenset(key for key in priced if is_short(formulated, key))
@@ -308,8 +303,3 @@ def _budget(formulated: FormulatedProblem, shared: SharedLimit, members: frozens
             least[each.key.variant] = max(least[each.key.variant], cost)
     amount = max(shared.limit - others, now, math.fsum(least.values()))
     return Budget(name=f"budget {shared.name}", variants=members, amount=amount)
-
-
-def _change_limit(problem: Problem, shared: SharedLimit, members: frozenset[ResourceKey]) -> ChangeLimit:
-    forced = sum(not problem.bounds[key].admits(problem.current[key].replicas) for key in members)
-    return ChangeLimit(name=shared.name, variants=members, changes=max(int(shared.limit), forced))

@@ -11,9 +11,6 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import AllocationChange, Decision, GroupPlan, MergeTerms, Outcome, decision_fingerprint
 from reconciler.domain.proposals import Part, Proposal, ProposalState, ProposedChange
 
-# --- was reconciler/decision/proposing/blocking.py:
-# Why nothing is published of a part of a group although it may have changes: a pull request stands against it.
-
 CLOSED_BAND = 0.1
 """A closed value returns only when the new one leaves it by more than this fraction, and by more than one."""
 
@@ -116,9 +113,6 @@ def _direction(change: ProposedChange) -> int:
     return (difference > 0) - (difference < 0)
 
 
-# --- was reconciler/decision/proposing/parts.py:
-# Which pull request of its group a change goes into, and which changes only one pull request may hold.
-
 Bonds = Collection[frozenset[ResourceKey]]
 """Sets of variants of one group whose changes one pull request holds."""
 
@@ -127,7 +121,13 @@ _LAX_TO_STRICT = (Part.AUTO, Part.URGENT, Part.APPROVAL)
 
 def part_of(change: Decision) -> Part:
     """Where a change belongs by itself: what repairs a target before all else, then what a person must agree to."""
-    if _repairs(change) or change.reverts is not None:
+    # Whether it adds capacity to what lacks it: a target missed, replicas too full, or less than is asked for.
+    before, after = change.capacity_before, change.capacity_after
+    is_known = before is not None and after is not None
+    is_more = _exceeds(after, before) if is_known else change.desired.replicas > change.current.replicas
+    is_late = any(slo.is_met_before is False for slo in change.slos)
+    is_full = change.fullness is not None and (change.fullness.before or 0.0) > change.fullness.limit
+    if (is_more and (is_late or is_full or _exceeds(change.demand, before))) or change.reverts is not None:
         return Part.URGENT
     return Part.AUTO if change.verdict.may_merge_itself else Part.APPROVAL
 
@@ -149,16 +149,6 @@ def split_into_parts(
         if not shared:
             return parts
         bonds += shared
-
-
-def _repairs(change: Decision) -> bool:
-    """Whether it adds capacity to what lacks it: a target missed, replicas too full, or less than is asked for."""
-    before, after = change.capacity_before, change.capacity_after
-    is_known = before is not None and after is not None
-    is_more = _exceeds(after, before) if is_known else change.desired.replicas > change.current.replicas
-    is_late = any(slo.is_met_before is False for slo in change.slos)
-    is_full = change.fullness is not None and (change.fullness.before or 0.0) > change.fullness.limit
-    return is_more and (is_late or is_full or _exceeds(change.demand, before))
 
 
 def _exceeds(amount: float | None, other: float | None) -> bool:
@@ -238,9 +228,6 @@ def _sharing_devices(
                 yield frozenset(key for key in parts if situation.group_of[key] == group and room.holds(pool, key))
 
 
-# --- was reconciler/decision/proposing/merging.py:
-# Which pull requests merge by themselves, by which rules, and what keeps one from it for now.
-
 HOUR_S = 3600.0
 
 
@@ -248,19 +235,15 @@ def with_merge_terms(
     situation: Situation, staged: StagedPlan, plans: Iterable[GroupPlan], decisions: Collection[Decision]
 ) -> tuple[GroupPlan, ...]:
     """The plans of all groups, with how those merge that need no person."""
-    left = _merged_lately(situation)
+    # Pull requests of ours that were merged in the last hour, whoever merged them.
+    now_s = situation.snapshot.now_s
+    merged = (each for each in situation.snapshot.proposals if each.state is ProposalState.MERGED)
+    left = sum(each.closed_at_s is None or now_s - each.closed_at_s < HOUR_S for each in merged)
     found = ((plan, _terms(situation, staged, plan, left)) for plan in plans)
     return tuple(
         plan if terms is None else replace(plan, merges=_with_waits(situation, plan, terms, decisions))
         for plan, terms in found
     )
-
-
-def _merged_lately(situation: Situation) -> int:
-    """Pull requests of ours that were merged in the last hour, whoever merged them."""
-    now_s = situation.snapshot.now_s
-    merged = (each for each in situation.snapshot.proposals if each.state is ProposalState.MERGED)
-    return sum(each.closed_at_s is None or now_s - each.closed_at_s < HOUR_S for each in merged)
 
 
 def _terms(situation: Situation, staged: StagedPlan, plan: GroupPlan, lately: int) -> MergeTerms | None:
@@ -301,10 +284,6 @@ def _with_waits(
     if not waits and not terms.left:
         waits = f"at most {terms.per_hour} of our pull requests are merged in an hour"
     return replace(terms, waits=waits)
-
-
-# --- was reconciler/decision/proposing/groups.py:
-# The decisions of a plan as its pull requests: group by group, part by part.
 
 
 def group_plans(

@@ -36,9 +36,6 @@ from reconciler.policy.port import (
 )
 from reconciler.policy.port import Merge as PastMerge
 
-# --- was reconciler/decision/problem/evidence.py:
-# What is behind the metrics of each variant, for rules that want much of it before anything changes.
-
 
 def evidence_of(snapshot: Snapshot, rules: Iterable[Rule]) -> Mapping[ResourceKey, Evidence]:
     """By variant; nothing where no rule asks for it."""
@@ -91,10 +88,6 @@ def _forecasts(
                 measured_s=each.measured_s,
                 noise=each.noise,
             )
-
-
-# --- was reconciler/decision/problem/shared_rules.py:
-# Rules that variants share: budgets and limits on changes, with who shares them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,9 +162,6 @@ def _limit(asks: BudgetRule, members: Mapping[ResourceKey, Subject]) -> tuple[fl
     return (current, left) if isinstance(left, str) else (max(left, current), "")
 
 
-# --- was reconciler/decision/problem/spot.py:
-# Which accelerators are spot, how many replicas run on them, and what a plan makes of that.
-
 Subjects = Mapping[ResourceKey, Subject]
 
 
@@ -238,9 +228,6 @@ def spot_changes(
 
     return of
 
-
-# --- was reconciler/decision/problem/guarding.py:
-# What guard rails leave the optimizer: the numbers each variant may have, before anything is chosen.
 
 NO_RULES = RuleBook(())
 

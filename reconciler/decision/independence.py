@@ -14,9 +14,6 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Pool
 from reconciler.optimizer.device_use import DeviceUse, served_meanwhile, served_now
 
-# --- was reconciler/decision/staging/serving.py:
-# What models give up of their replicas, so that whichever pull requests are merged each model is still served.
-
 
 class Serving:
     """Keeps what a model's groups take from it, all of them merged and none that adds, within what it can spare.
@@ -113,7 +110,6 @@ def _groups(needs: Needs, model: ModelKey, groups_of: Mapping[ResourceKey, str])
     return dict(sorted(groups.items()))
 
 
-# --- was reconciler/decision/staging/devices.py:
 # Devices that one pull request frees go to another only after its merge: each must fit if it is merged alone. Of
 # every other group a pool counts the largest of what runs, what its open pull request takes, and what is proposed
 # now. What a group adds must fit beside that, the most urgent first; inside a group what goes makes room for what
@@ -292,7 +288,6 @@ def _put_back(told: dict[ResourceKey, Told], before: Mapping[ResourceKey, Told],
         told[key] = before[key]
 
 
-# --- was reconciler/decision/staging/draining.py:
 # Nothing is drained before what replaces it serves: a model's own variants change hands in two steps. The plan that
 # is aimed at may move demand from one variant to another. Both in one step would leave the model with what serves
 # already, less what goes at once, until the new replicas are up. So what goes waits for them: the next run finds them
@@ -346,11 +341,17 @@ def _keep(model: _Model, allocations: dict[ResourceKey, Allocation], waiting: di
     missing = model.needed - sum(model.kept(key, allocations[key]) for key in model.members)
     if missing <= TOLERANCE * model.needed:
         return
-    growing = [key.label for key in model.members if _grows(model.current(key), allocations[key])]
+    growing = [key.label for key in model.members if allocations[key].replicas > model.current(key).replicas]
     for key in sorted(model.members, key=lambda each: (-model.replica(each), each)):
         before, after = model.current(key), allocations[key]
         each = model.replica(key)
-        if missing <= TOLERANCE * model.needed or each <= 0 or not _shrinks(before, after):
+        if (
+            missing <= TOLERANCE * model.needed
+            or each <= 0
+            or not (
+                after.replicas < before.replicas and (after.replicas == 0 or after.accelerator == before.accelerator)
+            )
+        ):
             continue
         stay = min(after.replicas + math.ceil(missing / each * (1 - TOLERANCE)), model.most(key))
         gained = model.kept(key, replace(before, replicas=stay)) - model.kept(key, after)
@@ -366,15 +367,6 @@ def _keep(model: _Model, allocations: dict[ResourceKey, Allocation], waiting: di
         waiting[key] = Hold(kind=HoldKind.WAITING_FOR_REPLICAS, words=words)
 
 
-def _grows(before: Allocation, after: Allocation) -> bool:
-    return after.replicas > before.replicas
-
-
-def _shrinks(before: Allocation, after: Allocation) -> bool:
-    return after.replicas < before.replicas and (after.replicas == 0 or after.accelerator == before.accelerator)
-
-
-# --- was reconciler/decision/staging/independence.py:
 # Pull requests that may be merged in any order, and any of them never: whichever are, devices and needs are kept.
 # What waits for devices leaves less to serve with, and what stays for that takes devices that were to be free: both
 # are looked at in turns until neither takes anything back. Every turn leads nearer to what runs, so they end.

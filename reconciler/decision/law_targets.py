@@ -1,6 +1,6 @@
 """What a service class asks under a queueing law: the same words mean other limits where prefill is modelled."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconciler.domain.observed import Performance
@@ -40,18 +40,14 @@ def targets_under(law: str, service_class: ServiceClass) -> LawTargets:
     else:
         listed = None if listed_s is None else SloTarget(limit_s=listed_s, percentile=LISTED_WAIT_PERCENTILE)
         waits, ttft = (service_class.wait, listed), service_class.ttft
+    known = [target for target in waits if target is not None]
     return LawTargets(
         is_prefill_known=is_prefill_known,
-        waits=_distinct(waits),
+        waits=tuple(known) if len(known) < 2 else tuple(dict.fromkeys(known)),
         ttft=ttft,
         itl=service_class.itl,
         tokens_per_s=service_class.throughput_tokens_per_s or 0.0,
     )
-
-
-def _distinct(targets: Iterable[SloTarget | None]) -> tuple[SloTarget, ...]:
-    known = [target for target in targets if target is not None]
-    return tuple(known) if len(known) < 2 else tuple(dict.fromkeys(known))
 
 
 def slo_projections(

@@ -17,7 +17,6 @@ from reconciler.domain.settings import PullRequestSettings
 from reconciler.domain.units import utc_minute
 from reconciler.optimizer.device_use import DeviceUse
 
-# --- was reconciler/decision/proposing/standing.py:
 # What may not be opened or pushed beside pull requests that stay as they stand, although something else was decided.
 # Of a model whose replicas such a one changes, nothing else may: together they were never looked at. And devices that
 # it takes are no room for others, whichever are merged.
@@ -121,9 +120,6 @@ class _Room:
                 self.left[pool] -= max(count, 0)
 
 
-# --- was reconciler/decision/proposing/limits.py:
-# How many pull requests are opened and pushed: what is put back, why, and when it can come.
-
 MINUTE_S = 60
 PARTS = tuple(Part)
 
@@ -145,7 +141,9 @@ def within_limits(situation: Situation, plans: Sequence[GroupPlan]) -> tuple[Gro
     openings = [each for each in written if each.proposal is None and each.branch not in put_back]
     put_back |= dict(_without_slot(situation, openings))
     return tuple(
-        replace(plan, blocked=_hold(put_back[plan.head_branch])) if plan.head_branch in put_back else plan
+        replace(plan, blocked=Hold(kind=HoldKind.PUT_BACK, words=put_back[plan.head_branch]))
+        if plan.head_branch in put_back
+        else plan
         for plan in plans
     )
 
@@ -223,7 +221,3 @@ def _words(what: str, setting: str, most: int, until: str) -> str:
 def _moment(time_s: float) -> str:
     """The first full minute that is not before a time."""
     return utc_minute(math.ceil(time_s / MINUTE_S) * MINUTE_S)
-
-
-def _hold(words: str) -> Hold:
-    return Hold(kind=HoldKind.PUT_BACK, words=words)

@@ -11,9 +11,6 @@ from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import MAX_REPLICAS, MIN_REPLICAS, PAYBACK_S, START_DELAY_S
 from reconciler.sizing.saturation import Filling
 
-# --- was reconciler/decision/problem/needs.py:
-# What the variants of one model and role must carry together, and what their replicas carry, in whatever unit.
-
 TOLERANCE = 1e-9
 """What a cover may lack, as in the optimizer."""
 Allocations = Mapping[ResourceKey, Allocation]
@@ -100,9 +97,6 @@ def _variants(requirement: Requirement) -> Iterator[ResourceKey]:
     yield from (key.variant for key in requirement.per_replica)
     yield from requirement.fixed or ()
 
-
-# --- was reconciler/decision/problem/terms.py:
-# What a variant's settings mean for the optimizer: its bounds, how urgent it is, and what its replicas weigh.
 
 SECONDS_PER_HOUR = 3600.0
 

@@ -21,9 +21,6 @@ from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variant_settings import START_DELAY_S, SYNC_DELAY_S
 
-# --- was reconciler/decision/after_merge/comparing.py:
-# What came of a promise: latencies as they are measured beside their forecast, at a load that it covers or not.
-
 NOISE = 0.10
 """So far a mean may lie beyond a number, and a load beyond another, before that counts."""
 DEVIATIONS = 3.0
@@ -97,10 +94,6 @@ def _is_beyond(now: float | None, promised: float | None) -> bool | None:
     return None if now is None or promised is None else now > promised * (1 + NOISE)
 
 
-# --- was reconciler/decision/after_merge/merges.py:
-# Our merges of each variant, as their pull requests tell them.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
     """What a merged pull request did to one variant at `at_s` (Unix seconds), and what it promised, if anything."""
@@ -144,7 +137,6 @@ def merges_of(snapshot: Snapshot) -> Mapping[str, Sequence[Merge]]:
     return {key: sorted(each, key=lambda merge: (merge.at_s, merge.number)) for key, each in found.items()}
 
 
-# --- was reconciler/decision/after_merge/outcomes.py:
 # After the merge: whether replicas came up and promises are kept, once a change has had the time to act. A change is
 # judged at the earliest when what was merged must serve, and not at all a day later: then it is no longer its doing.
 # What somebody changed again meanwhile is not judged either, and nothing is while any of its metrics is missing.
@@ -326,9 +318,6 @@ def _time(time_s: float) -> str:
 def _name(name: str) -> str:
     return name.upper() if name in ("itl", "ttft") else name
 
-
-# --- was reconciler/decision/after_merge/promising.py:
-# What a proposed change promises: the forecast that its merge is held against later.
 
 DIGITS = 4
 """Of every number that is kept: what is left of them is noise, and differs from machine to machine."""

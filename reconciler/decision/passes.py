@@ -21,9 +21,6 @@ from reconciler.domain.requirements import Problem, Solution
 from reconciler.domain.snapshot import Variant
 from reconciler.optimizer.device_use import DeviceUse
 
-# --- was reconciler/decision/staging/growth.py:
-# Nothing is added to a model whose replicas do not all serve, nor beyond what the quotas of its namespace leave.
-
 
 def prove_growth(situation: Situation, staged: StagedPlan) -> StagedPlan:
     """Leave models as they are that would grow without proof; before what waits for their new replicas."""
@@ -79,10 +76,6 @@ def _added(situation: Situation, staged: StagedPlan, variant: Variant) -> int:
     return after.replicas - before.replicas if before.accelerator == after.accelerator else 0
 
 
-# --- was reconciler/decision/staging/keeping.py:
-# What only a doubt keeps, told: replicas that the load of now does not need, of a model that nobody is sure of.
-
-
 def tell_what_is_kept(situation: Situation, staged: StagedPlan) -> StagedPlan:
     """Let what may not shrink say so, where it would have; after all passes that change allocations."""
     kept = {
@@ -102,9 +95,6 @@ def _would_shrink(situation: Situation, staged: StagedPlan, state: VariantState)
     each = (needs.carried(key, before) or 0.0) / before.replicas if before.replicas else 0.0
     return before.replicas > 1 and needs.total(model, staged.allocations) - each >= needs.asked(model)
 
-
-# --- was reconciler/decision/staging/open_proposals.py:
-# Our open pull requests: one that still serves and costs nearly as little as the new optimum is kept as it is.
 
 KEEP_BELOW = 0.05
 """A new plan must save this fraction of an open proposal's cost to replace it: load noise never pushes.
@@ -130,7 +120,9 @@ def keep_open_proposals(situation: Situation, staged: StagedPlan) -> StagedPlan:
         free = {key: situation.current[key] for key in keys if key not in formulated.problem.pinned}
         proposed = proposal.merged(free)
         merged = {**situation.current, **proposed}
-        if not _differs(proposed, optimum) or not _serves(model, merged, optimum, formulated):
+        if not any(optimum[key] != allocation for key, allocation in proposed.items()) or not _serves(
+            model, merged, optimum, formulated
+        ):
             continue
         saving = _saving(proposed, optimum, weights)
         is_noise = _is_noise(model, proposed, optimum, situation)
@@ -214,10 +206,6 @@ def _is_fewer(allocation: Allocation, than: Allocation) -> bool:
     return allocation.accelerator == than.accelerator and allocation.replicas < than.replicas
 
 
-def _differs(proposed: Mapping[ResourceKey, Allocation], optimum: Allocations) -> bool:
-    return any(optimum[key] != allocation for key, allocation in proposed.items())
-
-
 def _words(proposal: Proposal, proposed: Mapping[ResourceKey, Allocation], saving: float) -> str:
     told = {change.resource for change in proposal.changes}
     stands = "as in" if any(str(variant) in told for variant in proposed) else "as now, beside"
@@ -249,9 +237,6 @@ def _saving(
 def _candidate_key(variant: ResourceKey, allocation: Allocation) -> CandidateKey:
     return variant.on(allocation.accelerator)
 
-
-# --- was reconciler/decision/staging/plausible.py:
-# No count is proposed that no fleet could ever schedule: what asks for it is measured wrongly.
 
 MOST_REPLICAS = 1000
 """Of one variant: with 8 devices each they fill a cluster of a thousand nodes. A pool that is counted limits sooner."""
@@ -285,9 +270,6 @@ def _most_implausible(situation: Situation, staged: StagedPlan, keys: Iterable[R
 def _most(situation: Situation, key: ResourceKey) -> int:
     return max(MOST_REPLICAS, MOST_GROWTH * situation.current[key].replicas)
 
-
-# --- was reconciler/decision/staging/promises.py:
-# A change of ours that broke its promise is taken back, and one that was taken back does not return unchanged.
 
 MOST_NEEDED = 2.0
 """A move is taken back with at most so many times the replicas that the load needs: texts may lie."""
@@ -381,9 +363,6 @@ def _is_in_the_way(situation: Situation, allocations: Allocations, key: Resource
 def _hold(words: str) -> Hold:
     return Hold(kind=HoldKind.PROMISE_BROKEN, words=words)
 
-
-# --- was reconciler/decision/staging/passes.py:
-# The passes that a plan goes through between the optimizer and its pull requests, in their order.
 
 PASSES: tuple[Pass, ...] = (
     hold_implausible,

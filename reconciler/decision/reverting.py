@@ -28,9 +28,6 @@ from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import AUTO, ENGINE, PAYBACK_S, Engine
 from reconciler.metrics.queries import duration
 
-# --- was reconciler/decision/after_merge/ledger.py:
-# What our merges came to so far, for gauges: what came by what was forecast, and the money that they save.
-
 HOUR_S = 3600.0
 
 
@@ -93,7 +90,6 @@ def _saved(snapshot: Snapshot, variant: Variant, merges: Sequence[Merge]) -> Sav
     return Savings(per_hour=per_hour if stood == now else 0.0, so_far=so_far)
 
 
-# --- was reconciler/decision/after_merge/reverting.py:
 # Which merged changes of ours broke their promise, so that what was before is proposed again, and not given up again.
 # Only what took capacity away is taken back: fewer replicas, or another accelerator. A promise counts as broken while
 # a target that was kept before, and that was to be kept, is missed at a load that was promised. More load than that

@@ -20,9 +20,6 @@ from reconciler.domain.variant_settings import SETTING_DEFINITIONS
 from reconciler.domain.workloads import Workload
 from reconciler.policy.judging import NO_LIMITS
 
-# --- was reconciler/decision/reviewing/absences.py:
-# What of a variant is not in a head: it is gone, or it is only not ours or not readable any more.
-
 KEPT = "its replicas stay as they are, and nobody sizes them"
 UNREADABLE = "cannot be read any more"
 
@@ -91,10 +88,6 @@ def _remark(variant: Variant, words: str, objection: Objection, place: Place) ->
     return SettingRemark(subject=variant.key.label, words=words, objection=objection, path=place.path, line=place.line)
 
 
-# --- was reconciler/decision/reviewing/newcomers.py:
-# Variants that only a head has: nobody has measured them, so what is said holds for any load.
-
-
 def judge_newcomer(variant: Variant, known: Sequence[Variant]) -> AllocationRemark:
     """What is known of a new variant: its price, whose load it shares, and what its profile can keep."""
     profile = next((each.profile for each in variant.options if each.accelerator == variant.current.accelerator), None)
@@ -142,9 +135,6 @@ def _facts(
         most = int((target.limit_s - profile.alpha_s) / profile.beta_s)
         yield f"by its profile a replica keeps {limit} up to {most} requests at once"
 
-
-# --- was reconciler/decision/reviewing/setting_remarks.py:
-# What else a head changes that decisions rest on: owners, classes, bounds, prices, profiles, pools, rules.
 
 GONE = "is gone"
 CONFIGURATION_FILE = "reconciler.yaml"
@@ -301,7 +291,6 @@ def connections_changed(names: Iterable[str]) -> tuple[SettingRemark, ...]:
     return tuple(_note(name, f"changes; {NOT_TRIED}", place, Objection.HOLD) for name in names)
 
 
-# --- was reconciler/decision/reviewing/judging.py:
 # Somebody else's change beside what a plan would do, decided on the base with the same answers of Prometheus. The
 # head's numbers are put in the place of a plan's and judged by the base's rules: one problem is posed and solved for
 # all heads, so what is equal on both sides is worked out once.
@@ -342,11 +331,16 @@ def review(base: ReviewedBase, head: HeadView, *, head_commit: str) -> Review:
     added = [head.variants[key] for key in sorted(head.variants.keys() - known.keys())]
     newcomers = [judge_newcomer(each, tuple(known.values())) for each in added]
     absences = (absence_of(known[key], head) for key in sorted(known.keys() - head.variants.keys()))
+    # The totals with what new variants cost; None as soon as one price is missing.
+    after = judged.totals.cost_after_per_hour
+    for remark in newcomers:
+        cost = remark.added_cost_per_hour
+        after = None if after is None or cost is None else after + cost
     return Review(
         base=snapshot.commit,
         head=head_commit,
         currency=snapshot.settings.currency,
-        totals=_with_added(judged.totals, newcomers),
+        totals=replace(judged.totals, cost_after_per_hour=after),
         allocations=(
             *_changed(judged, base, head, gone),
             *newcomers,
@@ -401,7 +395,22 @@ def _changed(judged: Plan, base: ReviewedBase, head: HeadView, gone: Set[Resourc
         after = None if key in gone else head.variants[key]
         place = _place_of(after or known[key])
         recommended = base.recommended[key]
-        breaks, needed = _broken_rules(base.solved, decision), _needed(recommended, decision)
+        # The rules that would not let a plan make the change: those that judge changes, and those that
+        # bound them.
+        guard, desired = base.solved.situation.formulated.guard, decision.desired
+        is_move = desired.replicas > 0 and decision.is_accelerator_change
+        said = [guard.limits.get(decision.variant, NO_LIMITS).on(is_move=is_move).stopped(desired.replicas)]
+        if is_move and decision.variant in guard.subjects:
+            said.append(guard.rules.refuse(guard.subjects[decision.variant], desired.accelerator))
+        names = [each.rule.name for each in said if each is not None]
+        if decision.verdict.rule and decision.verdict.kind in STOPPING:
+            names.append(decision.verdict.rule)
+        # The replicas that a plan would give; None where it would not decide, or for another accelerator.
+        is_comparable = recommended.desired.accelerator == decision.desired.accelerator
+        breaks, needed = (
+            tuple(dict.fromkeys(names)),
+            (recommended.desired.replicas if is_comparable and recommended.outcome is not Outcome.HELD else None),
+        )
         yield AllocationRemark(
             variant=key,
             before=known[key].current,
@@ -442,28 +451,6 @@ def _place_of(variant: Variant) -> Place:
     return (workload.replicas_place if workload is not None else None) or variant.place
 
 
-def _with_added(totals: TotalCost, added: Iterable[AllocationRemark]) -> TotalCost:
-    """The totals with what new variants cost; None as soon as one price is missing."""
-    after = totals.cost_after_per_hour
-    for remark in added:
-        cost = remark.added_cost_per_hour
-        after = None if after is None or cost is None else after + cost
-    return replace(totals, cost_after_per_hour=after)
-
-
-def _broken_rules(solved: Solved, decision: Decision) -> tuple[str, ...]:
-    """The rules that would not let a plan make the change: those that judge changes, and those that bound them."""
-    guard, desired = solved.situation.formulated.guard, decision.desired
-    is_move = desired.replicas > 0 and decision.is_accelerator_change
-    said = [guard.limits.get(decision.variant, NO_LIMITS).on(is_move=is_move).stopped(desired.replicas)]
-    if is_move and decision.variant in guard.subjects:
-        said.append(guard.rules.refuse(guard.subjects[decision.variant], desired.accelerator))
-    names = [each.rule.name for each in said if each is not None]
-    if decision.verdict.rule and decision.verdict.kind in STOPPING:
-        names.append(decision.verdict.rule)
-    return tuple(dict.fromkeys(names))
-
-
 def _objection(decision: Decision, needed: int | None) -> Objection:
     if decision.outcome is Outcome.HELD or is_unknown(decision):
         return Objection.HOLD
@@ -471,12 +458,6 @@ def _objection(decision: Decision, needed: int | None) -> Objection:
     is_overfull = decision.fullness is not None and decision.fullness.is_overfull
     serves_nobody = decision.desired.replicas == 0 and bool(needed)
     return Objection.SLO if is_missed or is_overfull or serves_nobody else Objection.NONE
-
-
-def _needed(recommended: Decision, judged: Decision) -> int | None:
-    """The replicas that a plan would give; None where it would not decide, or for another accelerator."""
-    is_comparable = recommended.desired.accelerator == judged.desired.accelerator
-    return recommended.desired.replicas if is_comparable and recommended.outcome is not Outcome.HELD else None
 
 
 def _only_in(head: Iterable[Finding], base: Iterable[Finding]) -> Iterator[Finding]:

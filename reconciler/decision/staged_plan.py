@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -19,9 +19,6 @@ from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import GROUP
 from reconciler.policy.port import Spoken
-
-# --- was reconciler/decision/staging/branches.py:
-# The head branches of a group's pull requests: found by its name and the part, never by what a body says.
 
 _SLUG_LIMIT = 60
 
@@ -50,10 +47,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-# --- was reconciler/decision/staging/staged_plan.py:
-# A plan on its way to pull requests, the situation that it is in, and what a pass over it is.
-
-
 def group_of_broken(key: ResourceKey, settings: Settings) -> str:
     """The group that its key suggests, of a resource that could not be read."""
     subject = {"cluster": key.cluster, "namespace": key.namespace}
@@ -79,12 +72,19 @@ class Situation:
         """The situation of these variants in `snapshot`."""
         group_of = {broken.key: group_of_broken(broken.key, snapshot.settings) for broken in snapshot.broken}
         group_of |= {state.variant.key: state.variant.settings[GROUP].value for state in states}
+        by_branch: dict[str, list[Proposal]] = {}
+        for proposal in snapshot.proposals:
+            by_branch.setdefault(proposal.head_branch, []).append(proposal)
+        prefix = snapshot.settings.git.branch_prefix
         return cls(
             snapshot=snapshot,
             states=states,
             formulated=formulated,
             group_of=group_of,
-            proposals=_by_group(snapshot, set(group_of.values())),
+            proposals={
+                group: tuple(each for branch in branches_of(prefix, group) for each in by_branch.get(branch, ()))
+                for group in set(group_of.values())
+            },
         )
 
     @property
@@ -156,17 +156,6 @@ class StagedPlan:
 
 Pass: TypeAlias = Callable[[Situation, StagedPlan], StagedPlan]
 """One thought about a whole plan before it is proposed; a later one sees what earlier ones changed."""
-
-
-def _by_group(snapshot: Snapshot, groups: Iterable[str]) -> dict[str, tuple[Proposal, ...]]:
-    by_branch: dict[str, list[Proposal]] = {}
-    for proposal in snapshot.proposals:
-        by_branch.setdefault(proposal.head_branch, []).append(proposal)
-    prefix = snapshot.settings.git.branch_prefix
-    return {
-        group: tuple(each for branch in branches_of(prefix, group) for each in by_branch.get(branch, ()))
-        for group in groups
-    }
 
 
 def _holds(situation: Situation, solution: Solution) -> Iterator[tuple[ResourceKey, Hold]]:

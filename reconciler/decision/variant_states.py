@@ -9,9 +9,6 @@ from reconciler.domain.proposals import BrokenPromise
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, IN_ORDER, KEEP, Engine
 
-# --- was reconciler/decision/variant_states.py:
-# A variant as a run finds it: whether it may change, and whether what it carries is known.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineChoice:
@@ -97,10 +94,6 @@ def lacks_profile(variant: Variant) -> Hold | None:
     return Hold(kind=HoldKind.PROFILE_MISSING, words=words, place=allowed.source.place)
 
 
-# --- was reconciler/decision/costs.py:
-# What an allocation of a variant costs.
-
-
 def cost_of(variant: Variant, allocation: Allocation) -> float | None:
     """What an allocation of the variant costs an hour; None without a price, or while nobody knows what runs."""
     if not is_counted(variant):
@@ -113,10 +106,6 @@ def cost_of(variant: Variant, allocation: Allocation) -> float | None:
         prices = (option.cost_per_hour for option in variant.options if option.accelerator == allocation.accelerator)
         price = next(prices, None)
     return None if price is None else price * allocation.replicas
-
-
-# --- was reconciler/decision/spans.py:
-# Spans of time in the words of steps and holds.
 
 
 def ago(age_s: float) -> str:

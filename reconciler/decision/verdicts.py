@@ -15,11 +15,9 @@ from reconciler.decision.staged_plan import Situation, StagedPlan
 from reconciler.decision.variant_states import cost_of
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load
 from reconciler.domain.plan import Outcome, Verdict, VerdictKind
 from reconciler.domain.rules import BudgetRule, ChangeLimitRule
-from reconciler.domain.snapshot import Variant
 from reconciler.policy.judging import NO_LIMITS, STRICTNESS, strictest
 from reconciler.policy.port import BudgetShare, Change, FleetChange, Spoken
 
@@ -51,7 +49,12 @@ def obey_rules(situation: Situation, staged: StagedPlan) -> StagedPlan:
     """
     while True:
         heard = _said_of_changes(situation, staged)
-        stopped = {key: _hold_of(said) for key, each in heard.items() for said in each[:1] if said.kind in STOPPING}
+        stopped = {
+            key: Hold(kind=STOPPING[said.kind], words=f"rule {said.rule}: {said.words}", place=said.rule.place)
+            for key, each in heard.items()
+            for said in each[:1]
+            if said.kind in STOPPING
+        }
         ended = {key: said for key, each in heard.items() if key not in stopped for said in _ends(each, staged, key)}
         if not stopped and not ended:
             return replace(staged, said=heard)
@@ -71,10 +74,6 @@ def _ends(said: Iterable[Spoken], staged: StagedPlan, key: ResourceKey) -> Itera
     for each in said:
         if each.replicas is not None and each.replicas != staged.allocations[key].replicas:
             yield each
-
-
-def _hold_of(said: Spoken) -> Hold:
-    return Hold(kind=STOPPING[said.kind], words=f"rule {said.rule}: {said.words}", place=said.rule.place)
 
 
 def give_verdicts(situation: Situation, staged: StagedPlan) -> StagedPlan:
@@ -166,6 +165,8 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
         key, desired, group = variant.key, staged.allocations[variant.key], situation.group_of[variant.key]
         in_model, in_fleet = spot_of(key)
         model, load = needs.owner_of.get(key), situation.snapshot.observed.loads.get(variant.model)
+        found = (each.profile.learning for each in variant.options if each.accelerator == desired.accelerator)
+        learning = next(found, None)
         yield Change(
             subject=guard.subjects[key],
             desired=desired,
@@ -173,7 +174,7 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
             cost_after=cost_of(variant, desired),
             group_cost_before=before[group],
             group_cost_added=added[group],
-            learned_on=_learned_on(variant, desired),
+            learned_on="" if learning is None else learning.on,
             is_repair=is_short(situation.formulated, key) or key in staged.reverts,
             budgets=budgets.get(key, {}),
             ranks=ranks.get(key, {}),
@@ -241,12 +242,6 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 def _total(costs: Costs) -> float | None:
     return None if None in costs.values() else math.fsum(cost or 0.0 for cost in costs.values())
-
-
-def _learned_on(variant: Variant, desired: Allocation) -> str:
-    found = (each.profile.learning for each in variant.options if each.accelerator == desired.accelerator)
-    learning = next(found, None)
-    return "" if learning is None else learning.on
 
 
 def _clamp(situation: Situation, staged: StagedPlan, key: ResourceKey) -> Spoken | None:

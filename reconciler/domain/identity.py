@@ -9,9 +9,6 @@ from typing import Generic, TypeVar
 
 from reconciler.errors import InputError
 
-# --- was reconciler/domain/globs.py:
-# Globs as GitOps users know them: `*` within a path segment, `**` across segments.
-
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -64,10 +61,6 @@ def _fits(pattern: str, candidate: str) -> bool:
     if "/" not in wanted:
         found = found.rpartition("/")[2]
     return path_matches(wanted.removeprefix("/"), found)
-
-
-# --- was reconciler/domain/identity.py:
-# Keys: what names a resource, a model and a place in a repository; and findings, what is to be told of a place.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -169,9 +162,6 @@ def name_findings(findings: Iterable[Finding], rule: str) -> Iterator[Finding]:
     """The findings under the name of a rule, where they have none of their own."""
     return (finding if finding.rule else replace(finding, rule=rule) for finding in findings)
 
-
-# --- was reconciler/domain/provenance.py:
-# A value together with where it came from and what it displaced.
 
 Value = TypeVar("Value")
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from reconciler.domain.identity import Place
 
-# --- was reconciler/domain/products.py:
 # Common product labels of accelerators, as node discovery and clouds write them, and the short names they mean. They
 # only recognise: which nodes to select when a choice changes is never guessed from this table.
 
@@ -90,9 +89,6 @@ VENDORS = {
 }
 """First word of a product label -> the vendor's label key and its device resource."""
 
-
-# --- was reconciler/domain/inventory.py:
-# Accelerators, the unit of allocation: the catalog that prices them, replicas on one, and how many there are.
 
 ACCELERATOR_LABEL = "inference.optimization/acceleratorName"
 """The resource's label that names what it runs on, where its scale target does not say."""

@@ -8,9 +8,6 @@ from enum import StrEnum
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.identity import ModelKey, ResourceKey
 
-# --- was reconciler/domain/measured/replicas.py:
-# What replicas report of themselves, what waits before any replica has it, and how many there are to be.
-
 LARGEST_COUNT = 2.0**53
 """Largest whole number that float64 counts exactly: sums of tokens stay finite and exact below it."""
 MOST_KV_TOKENS = 1e12
@@ -131,10 +128,6 @@ class Trace:
     instance: str = ""
 
 
-# --- was reconciler/domain/measured/loads.py:
-# Load as observed: arrivals and token lengths of a model, and how each of its variants does under it.
-
-
 class ArrivalSource(StrEnum):
     """Who counted a model's arrivals, as every output names it."""
 
@@ -238,10 +231,6 @@ class Observation:
     age_s: float | None = field(default=None, compare=False)
     """How long ago its newest sample was taken."""
     absence: NoAnswer | None = None
-
-
-# --- was reconciler/domain/measured/observed.py:
-# What Prometheus says of models, variants, replicas and devices, or why it says nothing.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

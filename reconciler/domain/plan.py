@@ -13,9 +13,6 @@ from reconciler.domain.proposals import ConditionFlip, MovedFile, Part, Proposed
 from reconciler.domain.requirements import ModelCoverage, Sensitivity, SharedUse, SolveStatus
 from reconciler.domain.variant_forms import StatusShape
 
-# --- was reconciler/domain/reported/pages.py:
-# Where whoever reads a pull request finds what it speaks of: files, queries, documentation, the recording.
-
 HOME = "inference-reconciler/reconciler"
 """Where the project is published: code, action and image."""
 DOCUMENTATION = f"https://github.com/{HOME}/blob/main/.github/docs"
@@ -43,9 +40,6 @@ class AskedPrometheus:
     address: str
     queries: Mapping[str, str] = field(default_factory=dict)
 
-
-# --- was reconciler/domain/plan.py:
-# Plan: a decision for every variant, grouped as pull requests, each number with the steps that led to it.
 
 RATE = "req/s"
 """The unit of demand and capacity where a queue sizes a model; saturation counts tokens or replicas."""

@@ -5,9 +5,6 @@ from dataclasses import dataclass
 
 from reconciler.domain.identity import Finding, Place, ResourceKey
 
-# --- was reconciler/domain/service_classes.py:
-# Service classes: a priority and SLO targets.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloTarget:
@@ -42,9 +39,6 @@ class ServiceClass:
     unserved_cost_per_request: float | None = None
     place: Place | None = None
 
-
-# --- was reconciler/domain/profiles.py:
-# Performance profiles: how fast one replica of a model runs on an accelerator.
 
 DECODE_ONLY, PREFILL_DECODE, SERIAL_PREFILL = "decode_only", "prefill_decode", "serial_prefill"
 """The queueing laws that a profile may be one of."""

@@ -8,9 +8,6 @@ from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 
-# --- was reconciler/domain/promises.py:
-# Promise: what a pull request said that a change would do, kept so that what came can be held against it.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromisedLatency:
@@ -70,10 +67,6 @@ class BrokenPromise:
         return self.before.accelerator != self.after.accelerator
 
 
-# --- was reconciler/domain/reported/outcomes.py:
-# Outcome: what became of a pull request of ours after somebody merged it.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeOutcome:
     """What one merged change came to; `broken` where it did not do what it was merged for."""
@@ -96,9 +89,6 @@ class MergedOutcome:
         """Whether any of them did not do what it was merged for."""
         return any(each.broken for each in self.changes)
 
-
-# --- was reconciler/domain/proposals.py:
-# Proposals: our pull requests as decide sees them, and the drafts that become one.
 
 STOP_LABEL = "stop-updating"
 """A person's word that a pull request is theirs now."""

@@ -10,9 +10,6 @@ from reconciler.domain.identity import Finding, ResourceKey
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.settings import Settings
 
-# --- was reconciler/domain/written_counts.py:
-# What Git said before now: how many replicas each variant was to have, and since when.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenCounts:
@@ -42,9 +39,6 @@ class WrittenCounts:
 def _begun_s(count: tuple[float, int | None]) -> float:
     return count[0]
 
-
-# --- was reconciler/domain/recording.py:
-# Recording: what came back from Git, Prometheus and the forge, byte for byte. Everything is decided from it.
 
 RECORDING_VERSION = 2
 

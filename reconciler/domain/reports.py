@@ -13,9 +13,6 @@ from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.errors import ReconcilerError
 
-# --- was reconciler/domain/reported/checkup.py:
-# Checkup: what `doctor` looked at, whether it is well, and what to do where it is not.
-
 
 class Level(StrEnum):
     """How something is: FAIL keeps us from working, WARN makes us work worse."""
@@ -62,9 +59,6 @@ def warning(subject: str, rule: str, words: str, cure: str, place: Place | None 
     """What works worse than it could."""
     return Check(level=Level.WARN, subject=subject, rule=rule, words=words, cure=cure, place=place)
 
-
-# --- was reconciler/domain/reported/gauges.py:
-# Gauges of our own: what a run tells Prometheus of the fleet and of itself.
 
 Labels = Mapping[str, str]
 
@@ -137,10 +131,6 @@ class RunOutcome:
     def is_success(self) -> bool:
         """Whether all of it was done: what an author must mend fails a command, and no run."""
         return self.plan is not None and self.exit_code in (0, 2, 3)
-
-
-# --- was reconciler/domain/reported/review.py:
-# Review: what somebody else's change of the fleet would do, as remarks on it.
 
 
 class Objection(StrEnum):

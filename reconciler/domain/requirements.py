@@ -9,9 +9,6 @@ from typing import Protocol
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 
-# --- was reconciler/domain/requirements.py:
-# The seam: what sizing engines ask for, in whatever coin, and what the optimizer is given.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
@@ -161,10 +158,6 @@ class Problem:
     ready: Mapping[ResourceKey, int] = field(default_factory=dict)
     touch_weights: Mapping[ResourceKey, float] = field(default_factory=dict)
     objective: str = "cost"
-
-
-# --- was reconciler/domain/solutions.py:
-# What a solver answers.
 
 
 class SolveStatus(StrEnum):

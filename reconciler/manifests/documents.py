@@ -25,9 +25,6 @@ from yaml.events import (
 from reconciler.errors import InputError
 from reconciler.manifests.wording import format_field
 
-# --- was reconciler/manifests/scalars.py:
-# What a scalar's text means: YAML 1.1 as Kubernetes reads it (sigs.k8s.io/yaml, its goyaml.v2).
-
 Scalar: TypeAlias = str | int | float | bool | None
 
 _TAG_PREFIX: Final = "tag:yaml.org,2002:"
@@ -109,9 +106,6 @@ def resolve_plain_key(text: str) -> str | None:
         return "true" if value else "false"
     return str(value) if isinstance(value, int) else text
 
-
-# --- was reconciler/manifests/composer.py:
-# Plain values and their lines from libyaml's events, with every cap checked while the events come in.
 
 try:
     from yaml._yaml import CParser
@@ -304,7 +298,7 @@ class _Composer:
             line = _line(event)
             if key in lines and not self._last_key_counts:
                 raise self._duplicate(key, lines[key], line)
-            if key == "<<" and _is_plain(event):
+            if key == "<<" and (isinstance(event, ScalarEvent) and event.implicit[0]):
                 merged, lines[key] = self._merged(next_event(), depth), line
                 continue
             event = next_event()
@@ -387,10 +381,6 @@ def _too_many_events(event: Event) -> _RefusedError:
     return _RefusedError(_line(event), f"expected at most {MAX_EVENTS} YAML events, got more")
 
 
-def _is_plain(event: Event) -> bool:
-    return isinstance(event, ScalarEvent) and event.implicit[0]
-
-
 def _merge(value: dict[str, Value], lines: dict[str, Lines], merged: list[_Mapping]) -> None:
     """Add what is not set yet; of several sources the first wins."""
     for mapping, mapping_lines in merged:
@@ -398,9 +388,6 @@ def _merge(value: dict[str, Value], lines: dict[str, Lines], merged: list[_Mappi
             if key not in value:
                 value[key], lines[key] = member, mapping_lines[key]
 
-
-# --- was reconciler/manifests/sections.py:
-# From bytes to text, and from text to the sections of a file: one document each, wherever that is certain.
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 MAX_DOCUMENTS: Final = 10_000
@@ -524,9 +511,6 @@ def refuse_ambiguous_breaks(source: SourceText, section: Section) -> None:
         message = f"expected LF or CRLF line breaks, got {name}: lines after it cannot be counted, escape or remove it"
         raise InputError(source.path, source.line_at(match.start()), "", message)
 
-
-# --- was reconciler/manifests/documents.py:
-# Documents of a file: their values, and the line of every field.
 
 _DEFINITION: Final = re.compile(r"^kind: CustomResourceDefinition[ \t]*\r?$", re.MULTILINE)
 # Inside double quotes these can spell a letter, or break a word over two lines.

@@ -52,9 +52,6 @@ from reconciler.manifests.edits import (
 )
 from reconciler.manifests.wording import Field, format_field
 
-# --- was reconciler/manifests/proof.py:
-# The proof behind every edit: what is read afterwards differs from before in the wanted fields, and nowhere else.
-
 
 def prove(before: SourceText, sections: Sequence[Section], data: bytes, expected: Mapping[int, list[Value]]) -> None:
     """Read the bytes that are about to be returned, and compare.
@@ -113,9 +110,6 @@ def _first_difference(members: Iterable[tuple[str | int, Value, Value]]) -> Fiel
             return (part, *place)
     return None
 
-
-# --- was reconciler/manifests/splices.py:
-# From an edit to the stretches of text that it replaces.
 
 _TEMPLATE: Final = re.compile(r"\$\{|\{\{")
 _COLON: Final = re.compile(r"\s*:")
@@ -295,7 +289,10 @@ def _replace(text: str, parent: MappingNode, member: Member, block: RenderedBloc
         raise ObstacleError("expected a colon after the key", member.key.start)
     inline_end, lines_start = _inline_end(text, colon.end(), node), _lines_start(text, node)
     lines_end = max(lines_start, end_of_content(text, last_leaf(node)))
-    column = _replacement_column(parent, node, block)
+    is_alike = (block.is_mapping and isinstance(node, MappingNode)) or (
+        block.is_sequence and isinstance(node, SequenceNode)
+    )
+    column = node.column if is_alike and _is_block_collection(node) else _lines_column(parent, block)
     lines = write_lines(block, column=column, newline=newline_before(text, lines_start))
     yield Splice(colon.end(), inline_end, f" {block.inline}" if block.inline else "", len(text))
     yield Splice(lines_start, lines_end, lines, parent.column + 1)
@@ -334,16 +331,6 @@ def _lines_start(text: str, node: YamlNode) -> int:
         return end - 1 if text[end - 1] == "\r" else end
     return end_of_content(text, node)
 
-
-def _replacement_column(parent: MappingNode, node: YamlNode, block: RenderedBlock) -> int:
-    is_alike = (block.is_mapping and isinstance(node, MappingNode)) or (
-        block.is_sequence and isinstance(node, SequenceNode)
-    )
-    return node.column if is_alike and _is_block_collection(node) else _lines_column(parent, block)
-
-
-# --- was reconciler/manifests/embedded.py:
-# A document that stands as a text in another: an inline patch, values in a ConfigMap or in an Application.
 
 _LITERAL: Final = "|"
 
@@ -405,10 +392,6 @@ def _find(file: OpenFile, document: int, field: Field) -> tuple[int, str, Scalar
     return line, text[node.start : node.end], node, way[-2].column
 
 
-# --- was reconciler/manifests/editing.py:
-# Edits to a file's bytes: locate, splice, prove.
-
-
 def apply_edits(path: str, data: bytes, edits: Sequence[Edit]) -> bytes:
     """Change the wanted fields of a file and not one byte else.
 
@@ -438,7 +421,8 @@ def edit_file(file: OpenFile, edits: Sequence[Edit]) -> bytes:
         edited = source.encode(_splice(source.text, splices))
         prove(source, file.sections, edited, expected)
     except ObstacleError as obstacle:
-        line, field = _first_place(source, splices, edits, obstacle)
+        index = obstacle.index if obstacle.index is not None else min((splice.start for splice in splices), default=0)
+        line, field = (source.line_at(index), ", ".join(format_field(field_of(edit)) for edit in edits))
         raise EditRefused(source.path, line, field, obstacle.reason) from obstacle
     return edited
 
@@ -501,7 +485,10 @@ def _edit_section(file: OpenFile, position: int, edits: Sequence[PlainEdit]) -> 
             line = section.first_line + text.count("\n", 0, obstacle.index or 0)
             raise EditRefused(source.path, line, format_field(field_of(edit)), obstacle.reason) from obstacle
         values[number] = _with_value(values[number], field_of(edit), value)
-        splices.extend(_shift(splice, section.start) for splice in edit_splices)
+        splices.extend(
+            Splice(splice.start + section.start, splice.end + section.start, splice.text, splice.column)
+            for splice in edit_splices
+        )
     return splices, values
 
 
@@ -546,10 +533,6 @@ def _with_value(root: Value, field: Field, value: Value) -> Value:
     return root
 
 
-def _shift(splice: Splice, distance: int) -> Splice:
-    return Splice(splice.start + distance, splice.end + distance, splice.text, splice.column)
-
-
 def _splice(text: str, splices: Sequence[Splice]) -> str:
     """Put all splices in; ObstacleError when two edits want the same place."""
     ordered = sorted(splices, key=lambda splice: (splice.start, splice.end > splice.start, -splice.column))
@@ -562,13 +545,6 @@ def _splice(text: str, splices: Sequence[Splice]) -> str:
         parts += [text[position : splice.start], splice.text]
         position = splice.end
     return "".join([*parts, text[position:]])
-
-
-def _first_place(
-    source: SourceText, splices: Sequence[Splice], edits: Sequence[Edit], obstacle: ObstacleError
-) -> tuple[int, str]:
-    index = obstacle.index if obstacle.index is not None else min((splice.start for splice in splices), default=0)
-    return source.line_at(index), ", ".join(format_field(field_of(edit)) for edit in edits)
 
 
 _START = b"---\n"

@@ -29,9 +29,6 @@ from reconciler.manifests.documents import (
 )
 from reconciler.manifests.wording import Field
 
-# --- was reconciler/manifests/edits.py:
-# What can be changed in a file, and why a change was not made.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetScalar:
@@ -119,10 +116,6 @@ def field_of(edit: Edit) -> Field:
     if isinstance(edit, InsertItem):
         return (*edit.parent, edit.index)
     return (*edit.parent, edit.key) if isinstance(edit, InsertBlock) else edit.field
-
-
-# --- was reconciler/manifests/nodes.py:
-# Where every node of a text stands: built only for documents that are edited, after they were composed within caps.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -322,9 +315,6 @@ def _step(node: YamlNode, part: str | int, *, is_last: bool) -> YamlNode:
     return member.value
 
 
-# --- was reconciler/manifests/writing.py:
-# New text for old places: scalars in the quotes they had, blocks at their neighbours' indentation.
-
 # Line breaks and controls would end a single-quoted scalar's line, or are not allowed in a stream.
 _NEEDS_ESCAPES: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -426,21 +416,17 @@ def write_flow(value: Value) -> str:
 def end_of_content(text: str, leaf: YamlNode) -> int:
     """Where the last line of a leaf ends, before its line break; a comment on that line belongs to it."""
     if isinstance(leaf, ScalarNode) and leaf.is_block:
-        return _end_of_block_scalar(text, leaf)
+        header_end = text.find("\n", leaf.start, leaf.end)
+        content = text[leaf.start : leaf.end]
+        keeps_blank_lines = "+" in text[leaf.start : header_end].partition("#")[0] if header_end >= 0 else False
+        if keeps_blank_lines:
+            return leaf.start + len(content.removesuffix("\n").removesuffix("\r"))
+        return leaf.start + len(content.rstrip("\r\n"))
     end = text.find("\n", leaf.end)
     end = len(text) if end < 0 else end
     if text[leaf.end : end].lstrip(" \t\r")[:1] not in {"", "#"}:
         raise ObstacleError("something else stands on the last line of the block", leaf.end)
     return end - 1 if text[max(leaf.end, end - 1) : end] == "\r" else end
-
-
-def _end_of_block_scalar(text: str, leaf: ScalarNode) -> int:
-    header_end = text.find("\n", leaf.start, leaf.end)
-    content = text[leaf.start : leaf.end]
-    keeps_blank_lines = "+" in text[leaf.start : header_end].partition("#")[0] if header_end >= 0 else False
-    if keeps_blank_lines:
-        return leaf.start + len(content.removesuffix("\n").removesuffix("\r"))
-    return leaf.start + len(content.rstrip("\r\n"))
 
 
 _DEEPER_COMMENT: Final = re.compile(r"(?:\r?\n[ \t]*)*?\r?\n(?P<blank> +)#[^\n]*?(?=\r?\n|\Z)")

@@ -21,9 +21,6 @@ from reconciler.git.repository import CommitRecord, Repository
 from reconciler.manifests.past_values import MISSING, FileVersion, count_then
 from reconciler.resources.declaration import Declaration
 
-# --- was reconciler/pipeline/base_history.py:
-# What the base's history says of our branches: which were merged by git alone, and which begin at what is gone.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedBranches:
@@ -47,7 +44,6 @@ def compare_with_base(clone: Clone, found: Iterable[PullRequest], tips: Mapping[
     )
 
 
-# --- was reconciler/pipeline/reverts.py:
 # Which of our merged pull requests a person took back, by what the base's commits say: that is a no like a closed
 # one. Git writes `This reverts commit <sha>`; where a forge's button made the commit it may name the pull request
 # instead. Who takes the revert back in turn has not said no. Whoever may write to the base may write such words: they
@@ -83,7 +79,7 @@ def note_reverts(
         return tuple(proposals)
     try:
         log = _read(repository, since_s)
-        if any(_reverted_in(each) for each in log):
+        if any(COMMIT.findall(each.message) + NUMBER.findall(each.message) for each in log):
             log = _read(repository, listed_since_s)
     except ReconcilerError as error:
         logger.warning("Git's history is not known: what a person took back by hand may be proposed again: %s", error)
@@ -101,10 +97,6 @@ def _read(repository: Repository, since_s: float) -> tuple[LoggedCommit, ...]:
     if isinstance(repository, Clone):
         repository.fetch_history(since_s, most=MOST_COMMITS)
     return read_log(repository, since_s)
-
-
-def _reverted_in(commit: LoggedCommit) -> list[str]:
-    return COMMIT.findall(commit.message) + NUMBER.findall(commit.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +155,6 @@ def _by_decision(oid: str, commits: Mapping[str, LoggedCommit], merged: Iterable
     return [each for each in merged if each.proposal.decision in decisions or any(map(each.is_commit, heads))]
 
 
-# --- was reconciler/pipeline/written_counts.py:
 # What the base's history says of replicas: how many there were to be, and since when, whoever wrote that. Asked for
 # rules that look back, of the variants in their scope. A private clone is deepened as far as they look.
 

@@ -34,9 +34,6 @@ from reconciler.report.status import (
     unix_s,
 )
 
-# --- was reconciler/pipeline/drafting/delivery.py:
-# Manifests that bring a group's statuses into the cluster, drafted beside the change that they belong to.
-
 Omit = Callable[[Variant, str], object]
 """Told why the status of a variant is not delivered."""
 
@@ -118,7 +115,11 @@ class Deliverer:
         if path not in self.files:
             return 0.0
         try:
-            return _newest_s(self.open_sheet(DocumentRef(path=path, document=0)).find("data"))
+            # The newest time of a run in what a carrier holds; whatever is not as we write it says
+            # nothing.
+            carried = self.open_sheet(DocumentRef(path=path, document=0)).find("data")
+            texts = carried.values() if isinstance(carried, Mapping) else ()
+            return max(map(_run_s, texts), default=0.0)
         except InputError:
             return 0.0
 
@@ -167,12 +168,6 @@ def _path(name: str, place: DeliveryPlace) -> str:
     return f"{_prefix(place)}{name}/status.yaml" if place.is_flux else f"{_prefix(place)}{name}.yaml"
 
 
-def _newest_s(carried: object) -> float:
-    """The newest time of a run in what a carrier holds; whatever is not as we write it says nothing."""
-    texts = carried.values() if isinstance(carried, Mapping) else ()
-    return max(map(_run_s, texts), default=0.0)
-
-
 def _run_s(text: object) -> float:
     try:
         return unix_s(json.loads(str(text))["status"]["desiredOptimizedAlloc"]["lastRunTime"])
@@ -182,10 +177,6 @@ def _run_s(text: object) -> float:
 
 def _name(status: DeliveredStatus) -> str:
     return status.resource
-
-
-# --- was reconciler/pipeline/drafting/desk.py:
-# Where the edits of one plan are made: each touched file is parsed once, and what is in the way is collected.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

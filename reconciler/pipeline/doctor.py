@@ -39,9 +39,6 @@ from reconciler.pipeline.session import Doors, Progress, Session, open_forge, op
 from reconciler.report.formatting import duration
 from reconciler.resources.registry import KINDS
 
-# --- was reconciler/pipeline/doctor/failures.py:
-# Errors as checks that failed.
-
 
 def failed(subject: str, rule: str, words: str, cure: str = "", *, cause: Cause, place: Place | None = None) -> Check:
     """What keeps us from working."""
@@ -59,7 +56,6 @@ def _cause_of(error: ReconcilerError) -> Cause:
     return Cause.INPUT if isinstance(error, InputError) else Cause.OUTSIDE
 
 
-# --- was reconciler/pipeline/doctor/schedules.py:
 # How often `run` is started, as far as the repository says it: CronJobs and GitHub workflows that run us. On GitLab
 # the repository has the job alone, and the forge says when its pipeline is started.
 
@@ -179,9 +175,6 @@ def _is_mapping(value: object) -> TypeGuard[Mapping[str, object]]:
     return isinstance(value, Mapping)
 
 
-# --- was reconciler/pipeline/doctor/forge.py:
-# Checks of the forge: whether it lets us in, what our credential may do there, and which rules stand in the way.
-
 FORGE = "forge"
 EXPIRES_SOON_S = 30 * 86_400.0
 TOKEN = "the token of RECONCILER_FORGE_TOKEN"  # noqa: S105 - words, not a token
@@ -275,9 +268,6 @@ def _allowed(rights: Rights) -> str:
         parts.append(f"auto-merge is {'allowed' if rights.allows_auto_merge else 'switched off'}")
     return ", ".join(filter(None, parts))
 
-
-# --- was reconciler/pipeline/doctor/repository.py:
-# Checks of what Git holds: whether we may push, versions of APIs, what cannot be read, how often we are started.
 
 GIT = "git"
 SETTINGS = "settings"
@@ -373,10 +363,6 @@ def _never_started(job: Place, branch: str, paused: Sequence[str]) -> Check:
         return warning(SETTINGS, "run-interval", words, "activate it (Build, Pipeline schedules)", job)
     words = f"{job.field} is never started: no pipeline schedule of {branch}"
     return warning(SETTINGS, "run-interval", words, "make one (Build, Pipeline schedules): */10 * * * *", job)
-
-
-# --- was reconciler/pipeline/doctor/doctor.py:
-# Everything that a run depends on, looked at in one go: git, forge, settings, every Prometheus, every variant.
 
 
 def examine(flags: Flags, environment: Environment, now: Callable[[], float], progress: Progress) -> Iterator[Check]:

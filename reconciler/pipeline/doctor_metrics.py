@@ -12,7 +12,7 @@ from reconciler.domain.identity import Place, Severity
 from reconciler.domain.plan import Decision, Plan
 from reconciler.domain.reports import Check, Level, warning, well
 from reconciler.domain.settings import ClusterSettings
-from reconciler.domain.snapshot import Option, Snapshot, Variant
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.metrics.answers import UnexpectedError, decode, document_of, result_of
 from reconciler.metrics.engines import ENGINES
 from reconciler.metrics.quantities import LIVE_REPLICAS, Name
@@ -21,9 +21,6 @@ from reconciler.metrics.readings import served_by
 from reconciler.metrics.replicas import STALE_AFTER_S
 from reconciler.metrics.survey import ESSENTIAL, NODES, REQUESTS, Survey, metrics_in, metrics_of, owner_metrics
 from reconciler.report.formatting import count, duration, labels_of
-
-# --- was reconciler/pipeline/doctor/cures.py:
-# What to do about each kind of hold, and how grave it is; None: nothing, it is a choice or passes by itself.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +124,6 @@ CURES: Mapping[HoldKind, Cure | None] = {
     HoldKind.GROWTH_UNPROVEN: Cure(words="look at its pending pods and at quotas, or at what of it is not scraped"),
 }
 
-
-# --- was reconciler/pipeline/doctor/metrics.py:
-# Checks of a cluster's Prometheus: reach, time, age, which quantities exist, labels, and how far back it goes.
 
 AGE, LABEL, ENGINES_SEEN = "sample-age", "scrape-label", "engines"
 UNIT_S = {"y": 31_536_000.0, "w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -319,9 +313,6 @@ def _spelled(engine: str, survey: Survey) -> str:
     return f"{engine}: {', '.join(f'{quantity} ({name})' for quantity, name in told.items())}"
 
 
-# --- was reconciler/pipeline/doctor/variants.py:
-# Checks of each variant: what holds it, and what is not known of it although it could be.
-
 REPOSITORY_FILE = Place(path="reconciler.yaml")
 OLD_PROFILE_DAYS = 90
 """Engines, drivers and prompts are other ones by then."""
@@ -369,14 +360,10 @@ def _check_each(examined: ExaminedPlan) -> Iterator[tuple[str, Check]]:
 def _is_told(hold: Hold, examined: ExaminedPlan, decision: Decision, told: set[str]) -> bool:
     """Whether another line says the same: of the file that is broken, or of a Prometheus that fails."""
     if hold.kind is HoldKind.RESOURCE_UNREADABLE or hold.kind is HoldKind.SCALE_TARGET_UNREADABLE:
-        return _path_of(hold, decision) in told
+        return (hold.place.path if hold.place else decision.place.partition(":")[0]) in told
     if hold.kind in (HoldKind.METRICS_MISSING, HoldKind.METRICS_STALE) and decision.variant.cluster in examined.blind:
         return True
     return decision.variant.cluster in examined.broken and hold.kind.is_missing_data
-
-
-def _path_of(hold: Hold, decision: Decision) -> str:
-    return hold.place.path if hold.place else decision.place.partition(":")[0]
 
 
 def _held(decision: Decision, hold: Hold, examined: ExaminedPlan, variant: Variant | None) -> Iterator[Check]:
@@ -386,7 +373,16 @@ def _held(decision: Decision, hold: Hold, examined: ExaminedPlan, variant: Varia
     place = hold.place or (REPOSITORY_FILE if cure.is_in_settings else _written_at(decision))
     words, cured = hold.words, cure.words
     if hold.kind is HoldKind.METRICS_MISSING and variant is not None:
-        others = _other_names(variant, examined)
+        # Names that replicas of its namespace report and no variant in Git is known by.
+        survey = examined.surveys.get(variant.key.cluster, Survey())
+        mine = [each for each in examined.snapshot.variants if each.key.cluster == variant.key.cluster]
+        known = {served for each in mine for served in served_by(each)}
+        names = sorted(
+            served.model
+            for served in survey.models - known
+            if served.namespace == variant.model.namespace and served.model
+        )
+        others = " or ".join(f'"{name}"' for name in names)
         if others:
             words = f'no series for model "{served_by(variant)[0].model}", its namespace reports {others}'
             cured, place = f"set models[].servedNames of {variant.model.model_id} to it", REPOSITORY_FILE
@@ -398,17 +394,6 @@ def _held(decision: Decision, hold: Hold, examined: ExaminedPlan, variant: Varia
         cure=cured,
         place=place,
     )
-
-
-def _other_names(variant: Variant, examined: ExaminedPlan) -> str:
-    """Names that replicas of its namespace report and no variant in Git is known by."""
-    survey = examined.surveys.get(variant.key.cluster, Survey())
-    mine = [each for each in examined.snapshot.variants if each.key.cluster == variant.key.cluster]
-    known = {served for each in mine for served in served_by(each)}
-    names = sorted(
-        served.model for served in survey.models - known if served.namespace == variant.model.namespace and served.model
-    )
-    return " or ".join(f'"{name}"' for name in names)
 
 
 def _unknown(variant: Variant, decision: Decision, examined: ExaminedPlan) -> Iterator[Check]:
@@ -439,16 +424,12 @@ def _profile(variant: Variant, examined: ExaminedPlan) -> Iterator[Check]:
         if not variant.is_held_by(HoldKind.PROFILE_MISSING):
             yield warning(cluster, str(HoldKind.PROFILE_MISSING), words, cure.words if cure else "", REPOSITORY_FILE)
         return
-    age = _age_days(option, examined.today)
+    learning = option.profile.learning
+    age = (examined.today - date.fromisoformat(learning.on)).days if learning is not None else 0
     if age > OLD_PROFILE_DAYS:
         words = f"its profile on {option.accelerator} was learned {age} days ago"
         cure_words = f'learn it again: reconciler fit "{variant.model.model_id}" --write FILE'
         yield warning(cluster, "profile-old", words, cure_words, option.profile.place)
-
-
-def _age_days(option: Option, today: date) -> int:
-    learning = option.profile.learning
-    return (today - date.fromisoformat(learning.on)).days if learning is not None else 0
 
 
 def _prices(examined: ExaminedPlan) -> Iterator[Check]:

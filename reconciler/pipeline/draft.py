@@ -37,9 +37,6 @@ from reconciler.report.status import CARRIER, StatusOmission, flips, status_view
 from reconciler.report.summary import LABELS_OF_KINDS, labels_for
 from reconciler.snapshot.declarations import read_declaration
 
-# --- was reconciler/pipeline/drafting/sameness.py:
-# Whether two versions of a file say the same but for what each run tells anew: statuses, and what delivers them.
-
 
 def says_the_same(path: str, one: bytes, other: bytes) -> bool:
     """Whether nothing else differs; of what cannot be read nobody knows."""
@@ -65,9 +62,6 @@ def _kept(value: object) -> object:
         kept["metadata"] = {key: each for key, each in metadata.items() if key != "name"}
     return kept
 
-
-# --- was reconciler/pipeline/drafting/checking.py:
-# What a plan would write, read as `validate` reads it: nothing is proposed that our own rules refuse.
 
 _COUNTED_FREELY = frozenset({"Deployment", "StatefulSet", "LeaderWorkerSet"})
 """Kinds that take any number of replicas: reading their files again would cost a tenth of a large plan for nothing."""
@@ -106,9 +100,6 @@ def _complaint(finding: Finding) -> tuple[str, str, str]:
     """What is wrong and where; what is inserted above moves its line."""
     return finding.place.path, finding.place.field, finding.message
 
-
-# --- was reconciler/pipeline/drafting/conditions.py:
-# Conditions that flip although nothing changes: a pull request of their own, at most once a day a group.
 
 DAY_S = 86_400.0
 
@@ -177,9 +168,6 @@ def _files(
     return {**desk.apply(edits), **carriers} if carriers else {}
 
 
-# --- was reconciler/pipeline/drafting/touching.py:
-# Which changes cannot be merged apart: their edits touch each other in a file, so the second would conflict.
-
 Bodies = Callable[[ChangeSet, str], Iterable[tuple[ResourceKey, bytes]]]
 """What each variant of a change set makes of a file by itself."""
 
@@ -236,10 +224,6 @@ def _meeting(hunks: Iterable[_Hunk]) -> Iterator[frozenset[ResourceKey]]:
         cluster = [] if hunk is None else [hunk]
 
 
-# --- was reconciler/pipeline/drafting/draft.py:
-# Draft: the plan becomes proven edits and texts; what cannot be written goes back to decide.
-
-
 def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> tuple[Plan, Edited]:
     """The plan and its edits, decided again until every change that is shown can be written, and is valid then.
 
@@ -294,7 +278,16 @@ def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: 
     desk = Desk(snapshot=snapshot, files=files, editor=Editor(renderer=renderer))
     change_sets = tuple(_change_set(group, plan, desk) for group in plan.groups if group.changes)
     if not desk.refused:
-        _refuse_invalid(change_sets, desk, checker)
+        # Refuse the changes that our own validation refuses; each change set is valid by itself.
+        ruled = [
+            each for each in change_sets if any(has_rules(desk.variants[key]) for key in desk.drawn[each.head_branch])
+        ]
+        writers = Counter(path for each in ruled for path in each.files)
+        together = {path: body for each in ruled for path, body in each.files.items()}
+        is_wrong = bool(together and checker.find_errors(together))
+        for change_set in ruled:
+            if is_wrong or any(writers[path] > 1 for path in change_set.files):
+                _refuse_of(change_set, desk, checker)
     return Edited(
         change_sets=(*change_sets, *draft_conditions(plan, desk)),
         refused=desk.refused,
@@ -322,17 +315,6 @@ def _change_set(group: GroupPlan, plan: Plan, desk: Desk) -> ChangeSet:
         files={**desk.apply(edits), **files},
         changes=tuple(sorted(decision.change.proposed for decision in group.changes)),
     )
-
-
-def _refuse_invalid(change_sets: Sequence[ChangeSet], desk: Desk, checker: Checker) -> None:
-    """Refuse the changes that our own validation refuses; each change set is valid by itself."""
-    ruled = [each for each in change_sets if any(has_rules(desk.variants[key]) for key in desk.drawn[each.head_branch])]
-    writers = Counter(path for each in ruled for path in each.files)
-    together = {path: body for each in ruled for path, body in each.files.items()}
-    is_wrong = bool(together and checker.find_errors(together))
-    for change_set in ruled:
-        if is_wrong or any(writers[path] > 1 for path in change_set.files):
-            _refuse_of(change_set, desk, checker)
 
 
 def _refuse_of(change_set: ChangeSet, desk: Desk, checker: Checker) -> None:

@@ -35,9 +35,6 @@ from reconciler.report.entries import (
 )
 from reconciler.report.status import StatusOmission, is_news, status_view
 
-# --- was reconciler/pipeline/drafting/open_documents.py:
-# Documents that are open to be edited, edits with the file that they belong to, and patches of our own.
-
 _ITEM = "- "
 """What the text of a list begins with."""
 
@@ -230,9 +227,6 @@ class Patching:
         return quote_scalar(str(value))
 
 
-# --- was reconciler/pipeline/drafting/accelerator_edits.py:
-# Edits for another accelerator: node selector, device count and label, each where the built object gets it from.
-
 _LABELS: FieldPath = ("metadata", "labels")
 
 
@@ -396,10 +390,6 @@ class AcceleratorChange:
             return
         text = self.renderer.render("manifests/flavors.yaml.j2", FlavorsView(flavors=tuple(flavors)))
         yield target.insert(text, *field) if written is None else target.replace(text, *field)
-
-
-# --- was reconciler/pipeline/drafting/edits.py:
-# A change of one variant as edits of its files: existing scalars in place, missing ones rendered and inserted.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

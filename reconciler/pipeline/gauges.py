@@ -72,7 +72,10 @@ def tell_gauges(session: Session, outcome: RunOutcome) -> None:
         if settings.textfile:
             write_gauges(Path(settings.textfile), gauges, kept=LAST_SUCCESS)
         if settings.pushgateway is not None:
-            grouping = _grouping(session)
+            # Runs of other repositories, or of other clusters of this one, must not replace what this
+            # one told.
+            chosen = [cluster.name for cluster in session.settings.clusters] if session.settings.other_clusters else []
+            grouping = {"repository": session.repository, **({"clusters": ",".join(chosen)} if chosen else {})}
             push_gauges(settings.pushgateway, gauges, grouping, session.read_secret, replaces=outcome.is_success)
     except ReconcilerError as error:
         logger.warning("no gauges were told: %s", error)
@@ -101,12 +104,6 @@ def _lines_about(path: Path, metric: str) -> bytes:
         return b""
     about = re.compile(rb"(?:# (?:HELP|TYPE) )?" + re.escape(metric.encode()) + rb"[ {]")
     return b"".join(line for line in written.splitlines(keepends=True) if about.match(line))
-
-
-def _grouping(session: Session) -> Mapping[str, str]:
-    """Runs of other repositories, or of other clusters of this one, must not replace what this one told."""
-    chosen = [cluster.name for cluster in session.settings.clusters] if session.settings.other_clusters else []
-    return {"repository": session.repository, **({"clusters": ",".join(chosen)} if chosen else {})}
 
 
 def _live(live: Mapping[ResourceKey, object]) -> Iterator[tuple[ResourceKey, float]]:

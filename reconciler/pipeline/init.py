@@ -34,9 +34,6 @@ from reconciler.placement.repository import GENERATOR_GROUP, GROUP, ManifestRepo
 from reconciler.rendering.renderer import Renderer, shipped_manifests
 from reconciler.report.formatting import count
 
-# --- was reconciler/pipeline/init/looking.py:
-# What a repository says of itself: who deploys which of its directories, and where kustomizations stand.
-
 _WORDS = frozenset(group.encode() for group in (ARGO_GROUP, FLUX_GROUP, GROUP, GENERATOR_GROUP))
 APPLICATION_SET = "ApplicationSet"
 
@@ -82,7 +79,7 @@ class FoundFiles:
 
 def look(files: Mapping[str, bytes], remote: str = "") -> FoundFiles:
     """Look at all manifests of a commit; `remote` is the repository's address, as far as it is known."""
-    parsed = {path: _parse(path, body) for path, body in files.items()}
+    parsed = {path: parse_readable(path, body, kinds=_WORDS)[0] for path, body in files.items()}
     repository = ManifestRepository(files=parsed, remote=remote)
     objects = [(path, identity, source) for path in repository.paths for identity, source in _objects(parsed[path])]
     return FoundFiles(
@@ -93,10 +90,6 @@ def look(files: Mapping[str, bytes], remote: str = "") -> FoundFiles:
         application_sets=tuple(path for path, identity, _ in objects if identity.kind == APPLICATION_SET),
         overlays=tuple(sorted(directory_of(path) or "." for path in repository.paths if is_kustomization(path))),
     )
-
-
-def _parse(path: str, body: bytes) -> tuple[Document, ...]:
-    return parse_readable(path, body, kinds=_WORDS)[0]
 
 
 def _objects(documents: Iterable[Document]) -> Iterator[tuple[ObjectIdentity, SourceField]]:
@@ -131,9 +124,6 @@ def _text(source: SourceField, *keys: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-# --- was reconciler/pipeline/init/clusters.py:
-# Which clusters a repository describes, and by which files, with the reason for each answer.
-
 FOLDER = "clusters"
 IN_CLUSTER = "https://kubernetes.default.svc"
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -158,7 +148,9 @@ class InferredCluster:
 
 def infer_clusters(found: FoundFiles, wanted: str = "") -> tuple[InferredCluster, ...]:
     """The clusters of a repository; `wanted` is how somebody called the only one."""
-    folders = sorted({path.split("/")[1] for path in found.paths if _is_below_folder(path)})
+    folders = sorted(
+        {path.split("/")[1] for path in found.paths if path.startswith(f"{FOLDER}/") and path.count("/") > 1}
+    )
     if len(folders) > 1:
         return tuple(_by_folder(found, name) for name in folders)
     destinations = _by_destination(found)
@@ -172,10 +164,6 @@ def infer_clusters(found: FoundFiles, wanted: str = "") -> tuple[InferredCluster
     if named:
         return (InferredCluster(name=_name(named[0]), reason="where Argo CD deploys to"),)
     return (InferredCluster(name=DEFAULT_CLUSTER, reason="nothing here names a cluster: call it what you call it"),)
-
-
-def _is_below_folder(path: str) -> bool:
-    return path.startswith(f"{FOLDER}/") and path.count("/") > 1
 
 
 def _by_folder(found: FoundFiles, folder: str) -> InferredCluster:
@@ -218,10 +206,6 @@ def _of_destination(destination: str, deployments: list[Deployment]) -> Inferred
 
 def _name(text: str) -> str:
     return _NO_NAME.sub("-", text).strip("-._")[:63] or DEFAULT_CLUSTER
-
-
-# --- was reconciler/pipeline/init/configuration.py:
-# The configuration that init infers, as its template prints it: every line with its reason.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,10 +302,6 @@ def _accelerators(snapshot: Snapshot) -> Iterator[tuple[AcceleratorView, bool]]:
             yield AcceleratorView(name=name, reason=reason), True
 
 
-# --- was reconciler/pipeline/init/generated.py:
-# Files that init makes: replaced while nobody has changed them, which their first line can prove.
-
-
 class Fate(StrEnum):
     """What becomes of a file."""
 
@@ -365,9 +345,6 @@ class GeneratedFile:
             write_content(root, self.path, self.content, f"init: {self.path}")
         return fate
 
-
-# --- was reconciler/pipeline/init/jobs.py:
-# The files that run the job: a workflow, a pipeline, or a CronJob that Argo CD or Flux keeps.
 
 IMAGE = f"ghcr.io/{HOME}"
 JOB_FOLDER = "reconciler"
@@ -474,9 +451,6 @@ def _ports(urls: tuple[str, ...]) -> Iterator[int]:
             yield port
 
 
-# --- was reconciler/pipeline/init/run.py:
-# Init: looks, infers, asks, writes what nobody has written yet, and plans for the first time.
-
 TEMPLATE = "init/reconciler.yaml.j2"
 
 
@@ -523,7 +497,11 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     listed = read_files(repository, Settings(clusters=(ClusterSettings(name=DEFAULT_CLUSTER),)), remote)
     found = look({each.path: each.body for each in listed.commit.manifests}, remote)
     found = replace(found, paths=listed.paths)
-    clusters = () if _is_configured(root) else infer_clusters(found, _only(request.flags.clusters))
+    clusters = (
+        ()
+        if (read_content(root, REPOSITORY_FILE) is not None)
+        else infer_clusters(found, request.flags.clusters[0] if len(request.flags.clusters) == 1 else "")
+    )
     renderer = Renderer()
     draft, prepared = _plan(request, root, clusters, renderer, progress)
     files = []
@@ -538,14 +516,6 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     if not request.checks:
         fates = [(each, each.write(root)) for each in files]
     return InitResult(found=found, prepared=prepared, files=tuple(fates), clusters=clusters)
-
-
-def _is_configured(root: Path) -> bool:
-    return read_content(root, REPOSITORY_FILE) is not None
-
-
-def _only(names: tuple[str, ...]) -> str:
-    return names[0] if len(names) == 1 else ""
 
 
 def _plan(

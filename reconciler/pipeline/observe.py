@@ -30,9 +30,6 @@ from reconciler.resources.registry import KINDS
 from reconciler.snapshot.declarations import Commit, Skipped, clusters_example, clusters_of, fold, read_commit
 from reconciler.snapshot.inventory import device_names
 
-# --- was reconciler/pipeline/unread.py:
-# Files of a commit that nobody reads: templates of charts, vendored trees, and giants that hold nothing of ours.
-
 MAX_READ_BYTES: Final = 1024 * 1024
 """Larger files are never loaded: no parser here reads more, and no manifest of ours is as long."""
 ATTRIBUTES: Final = ".gitattributes"
@@ -94,9 +91,6 @@ def tell_giant(path: str, size_bytes: int) -> Finding:
     message = f"expected at most {MAX_READ_BYTES} bytes, got {size_bytes}: split the file"
     return Finding(place=Place(path=path), severity=Severity.ERROR, message=message)
 
-
-# --- was reconciler/pipeline/observe.py:
-# Observe: one commit's manifests, Prometheus' answers, our own pull requests, as they came.
 
 logger = logging.getLogger(__name__)
 

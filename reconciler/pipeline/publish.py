@@ -31,9 +31,6 @@ from reconciler.pipeline.session import Doors
 from reconciler.report.formatting import one_line
 from reconciler.report.pull_request import outcome_view
 
-# --- was reconciler/pipeline/group_states.py:
-# One part of a group of the plan beside its pull request on the forge, and why nothing may be written to it.
-
 
 class Operation(StrEnum):
     """What happened to a group's pull request."""
@@ -211,9 +208,6 @@ class GroupState:
         return f"{stranger} pushed commits to {self.branch}: they are never overwritten"
 
 
-# --- was reconciler/pipeline/merging.py:
-# Merges by itself what needs no person: at the end of a run, and never what this run wrote.
-
 logger = logging.getLogger(__name__)
 
 LEAST_AGE_S = 300.0
@@ -321,9 +315,6 @@ def ordered_before(states: Iterable[GroupState]) -> dict[str, int]:
     return found
 
 
-# --- was reconciler/pipeline/telling.py:
-# Tells a merged pull request what became of it: once, at the end of its own text.
-
 TEMPLATE = "pull_request/outcome.md.j2"
 
 
@@ -346,7 +337,6 @@ def tell_outcomes(doors: Doors, forge_view: ForgeView, outcomes: Iterable[Merged
         yield outcome
 
 
-# --- was reconciler/pipeline/publish.py:
 # Publish: one commit and one pull request per part of a group, created, updated or withdrawn; nothing without change.
 # Killing it anywhere and running again leads to the same pull requests: each step looks at what stands before it
 # writes.

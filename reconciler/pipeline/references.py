@@ -42,9 +42,6 @@ from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.effective_settings import ListedClasses, override_fits
 from reconciler.snapshot.variants import resources_of
 
-# --- was reconciler/pipeline/validation/known_names.py:
-# Everything in a repository that something else may refer to by its name.
-
 RULE = "unknown-reference"
 
 
@@ -111,7 +108,6 @@ def unknown(place: Place, message: str, *, field: str = "", severity: Severity =
     return Finding(place=replace(place, field=path), severity=severity, message=message, rule=RULE)
 
 
-# --- was reconciler/pipeline/validation/synced_configuration.py:
 # Whether what is synced to a cluster covers our own configuration, which no cluster knows. Argo CD and Flux take
 # every YAML file of a directory without kustomization for manifests, and fail at one that is none. Argo CD skips
 # files with a marker comment, Flux what `.sourceignore` or its source's `spec.ignore` lists.
@@ -188,18 +184,14 @@ def _read_objects(scene: _Scene) -> None:
             except InputError:
                 continue
             for each in objects:
-                _read_object(scene, each)
-
-
-def _read_object(scene: _Scene, source: SourceField) -> None:
-    fields = source.value if isinstance(source.value, dict) else {}
-    identity = identify(fields)
-    spec = fields.get("spec")
-    if identity.group != _FLUX_SOURCES:
-        scene.deployers += try_read(scene.repository, identity, source)[0]
-    elif isinstance(spec, dict):
-        key, ignore = (identity.namespace, identity.name), spec.get("ignore")
-        scene.ignored[key] = ignore if isinstance(ignore, str) else ""
+                fields = each.value if isinstance(each.value, dict) else {}
+                identity = identify(fields)
+                spec = fields.get("spec")
+                if identity.group != _FLUX_SOURCES:
+                    scene.deployers += try_read(scene.repository, identity, each)[0]
+                elif isinstance(spec, dict):
+                    key, ignore = (identity.namespace, identity.name), spec.get("ignore")
+                    scene.ignored[key] = ignore if isinstance(ignore, str) else ""
 
 
 def _check_flux(scene: _Scene, deployer: Deployer, shared: str) -> Iterator[Finding]:
@@ -303,9 +295,6 @@ def is_ignored(rules: str, path: str) -> bool:
             ignored = not rule.startswith("!")
     return ignored
 
-
-# --- was reconciler/pipeline/validation/references.py:
-# What a configuration and resources refer to and the repository does not have: mostly a name that was mistyped.
 
 _GLOB = str.maketrans("", "", "*?[]")
 _NAMES_A_TARGET = frozenset({Form.PROFILE, Form.TARGET, Form.NAME, Form.ANNOTATED})

@@ -34,7 +34,6 @@ from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import fold, read_declaration
 from reconciler.snapshot.variants import build_catalogs, join_variants
 
-# --- was reconciler/pipeline/reviewing/comments.py:
 # One comment kept up to date under a pull request, and a status on its head. The comment is found again by its marker
 # and by its author, and written anew only when it would tell people something else. Lost answers, kills and rivals
 # may leave two: the oldest stays.
@@ -136,7 +135,6 @@ def verdict_of(review: Review, fail_on: frozenset[Objection]) -> Verdict:
     return Verdict.NEUTRAL if objections - {Objection.NONE} or review.failures or review.refusals else Verdict.SUCCESS
 
 
-# --- was reconciler/pipeline/reviewing/heads.py:
 # A head as data: its manifests, facts and variant settings, as merging it would leave them. Its connections, secrets,
 # templates and branches are not used, and its guard rails judge nothing: those of the base stand.
 
@@ -163,7 +161,12 @@ class HeadReader:
         Raises ConfigurationError for a head that is too large, or that has no ancestor with the base.
         """
         merged = merge_into(self.base, head)
-        _check_size(merged)
+        sizes_bytes = [entry.size_bytes for entry in merged.touched if is_manifest(entry.path)]
+        if len(sizes_bytes) > MOST_FILES or sum(sizes_bytes) > MOST_BYTES:
+            raise ConfigurationError(
+                f"{merged.repository.commit[:7]} changes {len(sizes_bytes)} manifests with {sum(sizes_bytes)} bytes: "
+                f"at most {MOST_FILES} with {MOST_BYTES} are reviewed"
+            )
         repository = merged.repository
         stated = self._settings_of(repository)
         files = read_files(repository, stated.settings, self.name)
@@ -224,15 +227,6 @@ def _is_unread(entry: TreeEntry) -> bool:
     return is_manifest(entry.path) and (entry.kind is not EntryKind.FILE or entry.size_bytes > MAX_READ_BYTES)
 
 
-def _check_size(merged: Merged) -> None:
-    sizes_bytes = [entry.size_bytes for entry in merged.touched if is_manifest(entry.path)]
-    if len(sizes_bytes) > MOST_FILES or sum(sizes_bytes) > MOST_BYTES:
-        raise ConfigurationError(
-            f"{merged.repository.commit[:7]} changes {len(sizes_bytes)} manifests with {sum(sizes_bytes)} bytes: "
-            f"at most {MOST_FILES} with {MOST_BYTES} are reviewed"
-        )
-
-
 def _notes(merged: Merged) -> tuple[str, ...]:
     if not merged.conflicts:
         return ()
@@ -281,10 +275,6 @@ def _untried(base: LoadedSettings, head: LoadedSettings) -> Iterator[str]:
         ("paused", bool(base.paused), bool(head.paused)),
     )
     yield from (name for name, was, now in parts if was != now)
-
-
-# --- was reconciler/pipeline/reviewing/reviewer.py:
-# The reviewer: a base that is observed and decided once, and heads that are judged beside it, one by one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,7 +349,6 @@ def find_head(session: Session, flags: Flags, head: str) -> Repository:
     return repository.fetch_head(head)
 
 
-# --- was reconciler/pipeline/reviewing/open_ones.py:
 # All open pull requests, those of forks too: fetched as data, judged beside one base, told where that is news. No job
 # of a fork runs for it, so no secret is near it; nothing that anybody comments is read.
 

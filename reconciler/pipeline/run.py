@@ -16,7 +16,6 @@ from reconciler.domain.rules import labels_given
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError
-from reconciler.forge.pull_requests import Forge
 from reconciler.git.clone import Clone
 from reconciler.http.messages import Clock
 from reconciler.http.redaction import Redactor
@@ -30,9 +29,6 @@ from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import read_declaration
-
-# --- was reconciler/pipeline/acts.py:
-# How long each act of a run takes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +48,6 @@ class Acts:
             self.seconds[act] = self.clock.monotonic() - begun_s
 
 
-# --- was reconciler/pipeline/pausing.py:
-# The kill switch: whoever says stop, nothing is written; what would be is still planned and told.
-
 PAUSE_LABEL = "reconciler:paused"
 """On any open pull request under our prefix: whoever may label one can stop us without a commit."""
 
@@ -69,9 +62,6 @@ def find_pause(stated: str, forge: ForgeView) -> str:
     labelled = [number for number, each in forge.pull_requests.items() if each.is_open and PAUSE_LABEL in each.labels]
     return f"the label {PAUSE_LABEL} on pull request #{min(labelled)}" if labelled else ""
 
-
-# --- was reconciler/pipeline/confidential.py:
-# What a recording holds that somebody may not want to share: manifests are kept as they are in Git.
 
 MOST_NAMED = 5
 _SECRET_NAME = rb"[\w.-]{0,60}?(?:password|passwd|passphrase|secret|token|credentials?|(?:api|access|private)[_-]?key)"
@@ -113,9 +103,6 @@ def _look_into(manifest: ManifestFile) -> str:
     return "a field named like a secret" if FIELD.search(body) or VARIABLE.search(body) else ""
 
 
-# --- was reconciler/pipeline/run.py:
-# One run: observe, decide, draft, publish; from a recording to what would be written nothing outside is touched.
-
 logger = logging.getLogger(__name__)
 
 
@@ -127,10 +114,6 @@ class Prepared:
     snapshot: Snapshot
     plan: Plan
     edited: Edited
-
-
-def _tally(plan: Plan) -> str:
-    return ", ".join(f"{number} {word}" for word, number in plan.tally.items())
 
 
 @contextmanager
@@ -159,7 +142,11 @@ def prepare(recording: Recording, renderer: Renderer, declaration: Declaration |
         )
     snapshot = read_snapshot(recording, declaration, fingerprint(recording))
     decided, edited = draft_plan(snapshot, recording, renderer)
-    logger.info("decided %d variants: %s", len(decided.decisions), _tally(decided))
+    logger.info(
+        "decided %d variants: %s",
+        len(decided.decisions),
+        ", ".join(f"{number} {word}" for word, number in decided.tally.items()),
+    )
     return Prepared(recording=recording, snapshot=snapshot, plan=decided, edited=edited)
 
 
@@ -201,10 +188,15 @@ def run(
         prepared = prepare(observed.recording, doors.renderer, observed.declaration)
     style = Style(
         body_limit=doors.forge.body_limit,
-        pages=_pages(doors.forge, doors.repository.commit, record),
+        pages=Pages(
+            files_at=doors.forge.files_address(doors.repository.commit),
+            commit_at=doors.forge.commit_address(doors.repository.commit),
+            draws_mermaid=doors.forge.draws_mermaid,
+            recording="" if record is None else record.name,
+        ),
         labels=settings.pull_requests.labels,
         labels_of_rules=labels_given(settings.rules),
-        sign_off=_sign_off(doors, settings),
+        sign_off=f"{doors.author.name} <{doors.author.email}>" if settings.git.sign_off else "",
     )
     with acts.timed("draft"):
         drafts = write_texts(prepared.plan, prepared.edited, doors.renderer, style)
@@ -230,21 +222,8 @@ def plan(doors: Doors, settings: Settings, now_s: float, *, repository: str, rec
     return prepare(observed.recording, doors.renderer, observed.declaration)
 
 
-def _pages(forge: Forge, commit: str, record: Path | None) -> Pages:
-    return Pages(
-        files_at=forge.files_address(commit),
-        commit_at=forge.commit_address(commit),
-        draws_mermaid=forge.draws_mermaid,
-        recording="" if record is None else record.name,
-    )
-
-
 def _keep(observed: ObservedRun, record: Path | None) -> None:
     if record is not None:
         write_recording(observed.recording, record)
         if warning := warning_of(observed.recording.manifests):
             logger.warning("--record %s: %s", record, warning)
-
-
-def _sign_off(doors: Doors, settings: Settings) -> str:
-    return f"{doors.author.name} <{doors.author.email}>" if settings.git.sign_off else ""

@@ -48,9 +48,6 @@ from reconciler.snapshot.declarations import (
 )
 from reconciler.snapshot.variants import build_catalogs, find_contradicted_costs, join_variants
 
-# --- was reconciler/pipeline/validation/disk.py:
-# Files as they lie on disk, uncommitted: within caps, no link followed, one that cannot be read told as a finding.
-
 MAX_FILES = 100_000
 GIT_DIRECTORY = ".git"
 UNREAD = "unread-file"
@@ -242,9 +239,6 @@ def _reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or "unknown reason"
 
 
-# --- was reconciler/pipeline/validation/validate.py:
-# Validate: everything that can be said of resources and configuration without asking anybody.
-
 CONFIGURATION = "configuration"
 UNREADABLE = "unreadable-document"
 UNPLACED = ClusterSettings(name="(no cluster)")
@@ -348,7 +342,9 @@ class _Configuration:
 
     def check(self) -> tuple[Finding, ...]:
         """What is wrong in files; ConfigurationError for what is wrong on the command line or in the environment."""
-        _require_operator_files(self.flags)
+        for path in self.flags.config_files:
+            if not path.is_file():
+                raise ConfigurationError(f"--config {path}: no such file")
         found = check_settings(
             repository_file=self.body,
             read_repository_file=self.read,
@@ -376,12 +372,6 @@ class _Configuration:
             ).settings
         except ConfigurationError:
             return Settings(clusters=(ClusterSettings(name=DEFAULT_CLUSTER),))
-
-
-def _require_operator_files(flags: Flags) -> None:
-    for path in flags.config_files:
-        if not path.is_file():
-            raise ConfigurationError(f"--config {path}: no such file")
 
 
 def _check_files(disk: DiskFiles, root: _Configuration) -> Iterator[Finding]:

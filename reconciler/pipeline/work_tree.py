@@ -18,9 +18,6 @@ from reconciler.errors import ConfigurationError
 from reconciler.git.repository import Repository, is_bare, untracked, work_tree
 from reconciler.pipeline.observe import is_manifest
 
-# --- was reconciler/pipeline/stamps.py:
-# The first line of a file that we make: it proves that nobody has changed the rest.
-
 _STAMP = re.compile(rb"# Made by reconciler(?: init)? \(([0-9a-f]{16})\)[^\n]*\n")
 
 
@@ -36,9 +33,6 @@ def is_untouched(content: bytes) -> bool:
     match = _STAMP.match(content)
     return match is not None and hashlib.sha256(content[match.end() :]).hexdigest()[:16].encode() == match[1]
 
-
-# --- was reconciler/pipeline/work_tree.py:
-# Files that we write into a person's work tree: never through a link, and whole or not at all.
 
 MODE = 0o644
 
@@ -112,9 +106,6 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# --- was reconciler/pipeline/uncommitted.py:
-# What of a work tree is not in the commit that is planned.
-
 NAMED = 3
 
 
@@ -147,9 +138,6 @@ def _differs(path: Path, body: bytes) -> bool:
 def _unix(content: bytes) -> bytes:
     return content.replace(b"\r\n", b"\n")
 
-
-# --- was reconciler/pipeline/profiles_file.py:
-# The file that `fit --write` keeps: where it may lie, what stays in it, and how it is replaced in one step.
 
 Profiles = Mapping[str, Sequence[PerformanceProfile]]
 """Performance profiles by model id."""

@@ -42,9 +42,6 @@ from reconciler.placement.repository import (
     resolve,
 )
 
-# --- was reconciler/placement/application_sets.py:
-# ApplicationSets whose generators stand in Git: the Applications that they make, where their templates are plain.
-
 KIND: Final = "ApplicationSet"
 _HEAD: Final[Mapping[str, Value]] = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 _PLACEHOLDER: Final = re.compile(r"\{\{-?\s*\.?([A-Za-z0-9_.\[\]-]+?)\s*-?\}\}")
@@ -227,9 +224,6 @@ def _has_placeholder(value: Value) -> bool:
     return isinstance(value, str) and "{{" in value
 
 
-# --- was reconciler/placement/deployers.py:
-# Who deploys a directory, and what they change on the way: Flux Kustomizations and Argo CD Applications.
-
 FLUX_GROUP: Final = "kustomize.toolkit.fluxcd.io"
 ARGO_GROUP: Final = "argoproj.io"
 DEPLOYER_KINDS: Final = frozenset({"Kustomization", "Application"})
@@ -332,20 +326,18 @@ def _read_flux(
     path = resolve("", spec.text("path") or ".")
     if path is None:
         return
-    directory, reason = _locate(repository, _source_of(spec, identity), path)
+    # What a Kustomization deploys from; without a kind it is a Git repository, in its own namespace by default.
+    reference = spec.get("sourceRef")
+    kind, name, namespace = (reference.text(key) if reference else "" for key in ("kind", "name", "namespace"))
+    directory, reason = _locate(
+        repository, SourceName(kind=kind or GIT, namespace=namespace or identity.namespace, name=name), path
+    )
     if reason:
         is_lost = directory is None
         place = (spec.get("sourceRef") or spec).place
         yield Finding(place=place, severity=Severity.WARNING if is_lost else Severity.NOTE, message=reason)
     elif directory is not None and repository.has_directory(directory):
         yield _flux_deployer(identity, spec, directory)
-
-
-def _source_of(spec: SourceField, identity: ObjectIdentity) -> SourceName:
-    """What a Kustomization deploys from; without a kind it is a Git repository, in its own namespace by default."""
-    reference = spec.get("sourceRef")
-    kind, name, namespace = (reference.text(key) if reference else "" for key in ("kind", "name", "namespace"))
-    return SourceName(kind=kind or GIT, namespace=namespace or identity.namespace, name=name)
 
 
 def _locate(repository: ManifestRepository, source: SourceName, path: str) -> tuple[str | None, str]:
@@ -507,9 +499,6 @@ def try_read(
         return [], [finding_of(error)]
     return [each for each in found if isinstance(each, Deployer)], [each for each in found if isinstance(each, Finding)]
 
-
-# --- was reconciler/placement/substitution.py:
-# What Flux fills in after a build: `${NAME}`, with a default or without, as far as the deployer itself says it.
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::?([-=])([^${}]*))?\}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")

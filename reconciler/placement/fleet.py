@@ -52,9 +52,6 @@ from reconciler.placement.objects import (
 from reconciler.placement.repository import ManifestRepository, directory_of, is_yaml
 from reconciler.resources.validation import is_templated
 
-# --- was reconciler/placement/cluster.py:
-# All that one cluster gets from a repository: roots built, deployers followed, objects by name.
-
 MAX_DEPLOYERS: Final = 20_000
 _DECLARING: Final = DEPLOYER_KINDS | {APPLICATION_SET}
 
@@ -279,7 +276,13 @@ def deploy(job: Job, deployer: Deployer) -> None:
         if repository.kustomizations_in(deployer.directory):
             kustomization = job.builder.read(deployer.directory)
         elif deployer.is_flux:
-            kustomization = _imply(job, deployer)
+            # The kustomization that Flux makes up for a directory without one: everything in it, and
+            # below.
+            kustomization = Kustomization(
+                source=deployer.source,
+                directory=deployer.directory,
+                implied=tuple(_implied_entries(job, deployer.directory)),
+            )
         else:
             keep(job, root, job.builder.build_files(_files_of(job, deployer)), deployer)
             return
@@ -287,13 +290,6 @@ def deploy(job: Job, deployer: Deployer) -> None:
         job.findings.append(finding_of(error))
         return
     keep(job, root, job.builder.build(deployer.amend(kustomization)), deployer)
-
-
-def _imply(job: Job, deployer: Deployer) -> Kustomization:
-    """The kustomization that Flux makes up for a directory without one: everything in it, and below."""
-    return Kustomization(
-        source=deployer.source, directory=deployer.directory, implied=tuple(_implied_entries(job, deployer.directory))
-    )
 
 
 def _implied_entries(job: Job, directory: str) -> Iterator[str]:
@@ -373,9 +369,6 @@ def _finished(draft: ObjectDraft, root: Root, obstacles: tuple[Obstacle, ...]) -
         names=tuple(dict.fromkeys(each.name for each in draft.identities)),
     )
 
-
-# --- was reconciler/placement/elsewhere.py:
-# What the repository builds of clusters' files for nobody whom their paths name: other environments.
 
 ELSEWHERE: Final = "(elsewhere)"
 """What the repository builds in the paths of no cluster belongs to; no name of a cluster has brackets."""
@@ -478,10 +471,6 @@ def _may_mean(text: str, directory: str) -> bool:
     """Whether a path may become a directory when every parameter in it is a part of one name."""
     wanted, found = text.removeprefix("./").strip("/").split("/"), directory.split("/")
     return len(wanted) == len(found) and all(map(may_be, wanted, found))
-
-
-# --- was reconciler/placement/fleet.py:
-# All clusters of a commit, and which objects a file reaches.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,14 @@ def helm_place(fleet: Fleet, key: ResourceKey, setting: str, *, word: str = "rep
         return marked
     found = [release for release in releases_in(fleet, key.cluster) if _makes(release, key)]
     if len(found) != 1:
-        return _unclear(fleet, found, key, word)
+        hint = f"mark the number with `# reconciler.io/{word}: {key.kind}/{key.name}`"
+        if not found:
+            hidden = fleet.hidden_from(key, key)
+            reason = f"no release in {key.namespace} is called {key.name} or as it begins"
+            reason += "" if hidden is None else f", and {hidden.place} may make it ({hidden.message})"
+            return NoPlace(obstacle=Obstacle(reason=f"{reason}: {hint}"))
+        names = join_words([f"{release} ({release.built.place})" for release in found], "and")
+        return NoPlace(obstacle=Obstacle(reason=f"{key.kind} {key.label} may be made by {names}: {hint}"))
     return _place_in_release(fleet, key, found[0], setting, word)
 
 
@@ -107,16 +114,12 @@ def releases_in(fleet: Fleet, cluster: str) -> Iterator[Release]:
 def _releases_of(repository: ManifestRepository, built: BuiltObject) -> Iterator[Release]:
     group, _ = split_version(built.api_version)
     if built.key.kind == HELM_RELEASE and group == _FLUX_HELM:
-        yield _flux_release(built)
+        namespace = _text(built, "spec", "targetNamespace")
+        default = f"{namespace}-{built.key.name}" if namespace else built.key.name
+        name = _text(built, "spec", "releaseName") or default
+        yield Release(name=name, namespace=namespace or built.key.namespace, built=built)
     elif built.key.kind == APPLICATION and group == ARGO_GROUP:
         yield from _argo_releases(repository, built)
-
-
-def _flux_release(built: BuiltObject) -> Release:
-    namespace = _text(built, "spec", "targetNamespace")
-    default = f"{namespace}-{built.key.name}" if namespace else built.key.name
-    name = _text(built, "spec", "releaseName") or default
-    return Release(name=name, namespace=namespace or built.key.namespace, built=built)
 
 
 def _argo_releases(repository: ManifestRepository, built: BuiltObject) -> Iterator[Release]:
@@ -149,17 +152,6 @@ def _makes(release: Release, key: ResourceKey) -> bool:
     if release.namespace != key.namespace:
         return False
     return key.name == release.name or key.name.startswith(f"{release.name}-")
-
-
-def _unclear(fleet: Fleet, found: list[Release], key: ResourceKey, word: str) -> NoPlace:
-    hint = f"mark the number with `# reconciler.io/{word}: {key.kind}/{key.name}`"
-    if not found:
-        hidden = fleet.hidden_from(key, key)
-        reason = f"no release in {key.namespace} is called {key.name} or as it begins"
-        reason += "" if hidden is None else f", and {hidden.place} may make it ({hidden.message})"
-        return NoPlace(obstacle=Obstacle(reason=f"{reason}: {hint}"))
-    names = join_words([f"{release} ({release.built.place})" for release in found], "and")
-    return NoPlace(obstacle=Obstacle(reason=f"{key.kind} {key.label} may be made by {names}: {hint}"))
 
 
 def _place_in_release(

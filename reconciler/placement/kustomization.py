@@ -12,9 +12,6 @@ from reconciler.manifests.wording import describe, quote
 from reconciler.placement.objects import ObjectDraft, ObjectIdentity, OriginKind, SourceField, split_version
 from reconciler.placement.repository import ManifestRepository, directory_of
 
-# --- was reconciler/placement/kustomize/selectors.py:
-# Which objects a patch targets: anchored patterns on names, and label selectors as the API server reads them.
-
 _LONGEST_PATTERN: Final = 256
 _MAX_QUANTIFIERS: Final = 3
 # A person's pattern runs against every name of a cluster: literals, classes, alternatives and a few quantifiers on
@@ -123,9 +120,6 @@ def _match_term(selector: str, position: int, labels: Mapping[str, str]) -> tupl
         return (key in labels) is not bool(negation), term.end()
     raise Unclear(f"the selector {quote(selector)} cannot be read")
 
-
-# --- was reconciler/placement/kustomize/kustomization.py:
-# One kustomization file as rules: what it gathers, in which order it changes it, and what in it is not followed.
 
 COMPONENT: Final = "Component"
 _KINDS: Final = ("Kustomization", COMPONENT)
@@ -260,7 +254,8 @@ def read_document(document: Document) -> Kustomization:
         raise source.below("kind").error(f"expected a Kustomization of {_GROUP}, got {quote(f'{kind} of {group}')}")
     is_component = kind == COMPONENT
     directory = directory_of(document.path)
-    sourced = _sourced(source, is_component=is_component)
+    # The place as an origin: of a component, or else of a patch.
+    sourced = source.of_kind(OriginKind.COMPONENT if is_component else OriginKind.PATCH)
     return Kustomization(
         source=sourced,
         directory=directory,
@@ -285,11 +280,6 @@ def read_document(document: Document) -> Kustomization:
         opaque=tuple(_named(sourced, _OPAQUE)),
         hidden=tuple(_named(sourced, _HIDDEN)),
     )
-
-
-def _sourced(source: SourceField, *, is_component: bool) -> SourceField:
-    """The place as an origin: of a component, or else of a patch."""
-    return source.of_kind(OriginKind.COMPONENT if is_component else OriginKind.PATCH)
 
 
 def _entries(source: SourceField, key: str) -> Iterator[SourceField]:
@@ -317,18 +307,14 @@ def _read_labels(source: SourceField) -> Iterator[LabelRule]:
 
 def _read_images(source: SourceField) -> Iterator[ImageRule]:
     for entry in source.items("images"):
+        member = entry.get("newTag")
         yield ImageRule(
             name=entry.text("name"),
             new_name=entry.text("newName"),
-            new_tag=_loose_text(entry, "newTag"),
+            new_tag="" if member is None else member.as_label(),
             digest=entry.text("digest"),
             source=entry,
         )
-
-
-def _loose_text(entry: SourceField, key: str) -> str:
-    member = entry.get(key)
-    return "" if member is None else member.as_label()
 
 
 def read_replicas(source: SourceField, kind: OriginKind) -> Iterator[ReplicaRule]:

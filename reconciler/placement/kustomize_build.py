@@ -37,9 +37,6 @@ from reconciler.placement.repository import (
     resolve,
 )
 
-# --- was reconciler/placement/kustomize/build.py:
-# Builds what a kustomization means, as far as it can be told without running anything.
-
 MAX_DEPTH: Final = 50
 MAX_OBJECTS: Final = 500_000
 MAX_DIRECTORIES: Final = 50_000
@@ -352,9 +349,6 @@ def objects_in(source: SourceField) -> Iterator[SourceField]:
     yield source
 
 
-# --- was reconciler/placement/roots.py:
-# Where builds begin: what nobody else builds, in the paths of a cluster.
-
 # Every list of a kustomization whose entries may be files: what is named there is no manifest of its own.
 _OBJECT_LISTS: Final = ("resources", "bases", "components")
 _FILE_LISTS: Final = (
@@ -529,9 +523,6 @@ def unbuilt_files(
         if is_manifest and path not in built and holds(path) and not is_below(directory_of(path), charts):
             yield path
 
-
-# --- was reconciler/placement/outside.py:
-# What only kustomizations in the paths of no cluster build of a cluster's files.
 
 Holds = Callable[[str], bool]
 

@@ -24,9 +24,6 @@ from reconciler.placement.objects import (
 )
 from reconciler.placement.repository import ManifestRepository, resolve
 
-# --- was reconciler/placement/kustomize/json_patches.py:
-# JSON patches (RFC 6902) on a draft, operation by operation.
-
 MAX_VALUES: Final = 20_000
 MAX_DEPTH: Final = 100
 _APPEND: Final = "-"
@@ -42,21 +39,17 @@ def apply_operations(draft: ObjectDraft, operations: SourceField) -> None:
     for index in range(len(value)):
         operation = operations.below(index)
         try:
-            _apply(draft, operation)
+            name = operation.text("op")
+            act = _OPERATIONS.get(name)
+            if act is None:
+                raise operation.error(f"expected add, remove, replace, move, copy or test, got {quote(name)}")
+            act(draft, operation, _pointer(draft, operation, "path"))
         except InputError:
             path = tuple(_unescape(part) for part in operation.text("path").split("/")[1:])
             if all(not each.covers(path) for each in draft.obstacles):
                 raise
             reason = "a patch changes what is not read here"
             draft.obstacles.append(Obstacle(reason=reason, place=operation.place, field=path))
-
-
-def _apply(draft: ObjectDraft, operation: SourceField) -> None:
-    name = operation.text("op")
-    act = _OPERATIONS.get(name)
-    if act is None:
-        raise operation.error(f"expected add, remove, replace, move, copy or test, got {quote(name)}")
-    act(draft, operation, _pointer(draft, operation, "path"))
 
 
 def _pointer(draft: ObjectDraft, operation: SourceField, key: str) -> Field:
@@ -201,9 +194,6 @@ _OPERATIONS: Final[Mapping[str, Callable[[ObjectDraft, SourceField, Field], None
 }
 
 
-# --- was reconciler/placement/kustomize/strategic.py:
-# Strategic merge as Kustomize does it: mappings merge, known lists merge by key, other lists are replaced.
-
 _DIRECTIVE: Final = "$patch"
 _POD_LISTS: Final[Mapping[str, tuple[str, ...]]] = {
     "containers": ("name",),
@@ -239,7 +229,9 @@ def merge_strategic(draft: ObjectDraft, patch: SourceField) -> bool:
     """Merge a patch into an object; False when the patch deletes the object."""
     if _directive(patch.value) == "delete":
         return False
-    merge = _Merge(draft, _lists_of(draft))
+    identity = draft.identity
+    own = _LISTS.get((identity.group, identity.kind), {})
+    merge = _Merge(draft, {**own, **_OWNER_LISTS} if identity.group in _BUILT_IN_GROUPS else own)
     fields = merge.mapping(draft.fields, patch.mapping(), patch, ())
     if isinstance(fields, dict):
         draft.fields = fields
@@ -249,12 +241,6 @@ def merge_strategic(draft: ObjectDraft, patch: SourceField) -> bool:
 def merge_keys_of(api_version: str, kind: str, name: str) -> tuple[str, ...]:
     """What tells the items of a list of that name apart, where a patch merges it; nothing where it is replaced."""
     return _LISTS.get((split_version(api_version)[0], kind), {}).get(name, ())
-
-
-def _lists_of(draft: ObjectDraft) -> Mapping[str, tuple[str, ...]]:
-    identity = draft.identity
-    own = _LISTS.get((identity.group, identity.kind), {})
-    return {**own, **_OWNER_LISTS} if identity.group in _BUILT_IN_GROUPS else own
 
 
 def _directive(value: Value) -> str:
@@ -382,10 +368,6 @@ def _key_texts(item: Value, keys: Sequence[str]) -> Iterator[str]:
         yield str(item.get(key, "")) if isinstance(item, dict) else ""
 
 
-# --- was reconciler/placement/kustomize/patches.py:
-# What patches do to the objects that a kustomization gathered, and which fields its replacements fill in.
-
-
 class MissingTargetError(InputError):
     """Raised when a patch or a count names an object that is not among those it may change."""
 
@@ -394,19 +376,17 @@ def apply_patch(repository: ManifestRepository, rule: PatchRule, drafts: list[Ob
     """Apply one patch to the objects it is for; deleted ones leave the list. InputError where Kustomize fails."""
     for content in _read(repository, rule):
         if isinstance(content.value, list):
-            for draft in _targets_of_operations(rule, drafts):
-                _operate(draft, content)
+            if rule.target is None:
+                raise rule.source.error("a patch of operations needs a target")
+            for draft in select(rule.target, drafts, rule.source):
+                # Operations may change names, too.
+                before = draft.identity
+                apply_operations(draft, content)
+                draft.become(identify(draft.fields), before)
         elif content.value is not None:
             for draft in _targets_of_merge(rule, content, drafts):
                 if not _merge(draft, content, rule):
                     drafts.remove(draft)
-
-
-def _operate(draft: ObjectDraft, content: SourceField) -> None:
-    """Operations may change names, too."""
-    before = draft.identity
-    apply_operations(draft, content)
-    draft.become(identify(draft.fields), before)
 
 
 def _merge(draft: ObjectDraft, content: SourceField, rule: PatchRule) -> bool:
@@ -452,12 +432,6 @@ def parse_inline(source: SourceField) -> tuple[Document, ...]:
         replace(document, first_line=document.first_line + offset, line_offset=document.line_offset + offset)
         for document in documents
     )
-
-
-def _targets_of_operations(rule: PatchRule, drafts: Sequence[ObjectDraft]) -> list[ObjectDraft]:
-    if rule.target is None:
-        raise rule.source.error("a patch of operations needs a target")
-    return select(rule.target, drafts, rule.source)
 
 
 def _targets_of_merge(rule: PatchRule, content: SourceField, drafts: Sequence[ObjectDraft]) -> list[ObjectDraft]:

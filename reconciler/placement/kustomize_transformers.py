@@ -12,9 +12,6 @@ from reconciler.placement.kustomize_patches import missing
 from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle, OriginKind, SourceField, SourceTrace
 from reconciler.placement.repository import ManifestRepository, resolve
 
-# --- was reconciler/placement/kustomize/configurations.py:
-# Transformer configurations: which fields of custom kinds hold names and counts. Other settings are not followed.
-
 _FOLLOWED: Final = frozenset({"nameReference", "replicas", "images"})
 # Only for `$(NAME)`, which is told where it stands.
 _HARMLESS: Final = frozenset({"varReference"})
@@ -123,7 +120,6 @@ def _rule(source: SourceField) -> FieldRule:
     )
 
 
-# --- was reconciler/placement/kustomize/generators.py:
 # ConfigMaps and Secrets that Kustomize makes itself, or adds to: known by name, their content is not read. The hash
 # behind a generated name is left out: nothing here is called by it.
 
@@ -178,9 +174,6 @@ def _literals(entry: SourceField) -> dict[str, Value]:
     pairs = (each.as_text().partition("=") for each in entry.items("literals"))
     return {key: value.strip("\"'") for key, _, value in pairs}
 
-
-# --- was reconciler/placement/kustomize/transformers.py:
-# What a kustomization does to all objects that it gathered, in Kustomize's own order of steps.
 
 # Kinds whose names stay as they are: others call them by it.
 _UNAFFIXED: Final = frozenset({"CustomResourceDefinition", "APIService", "Namespace"})
@@ -383,9 +376,6 @@ def _rename(image: str, rule: ImageRule) -> str:
         return f"{name}:{rule.new_tag}"
     return name + (match["tag"] or "") + (match["digest"] or "")
 
-
-# --- was reconciler/placement/kustomize/references.py:
-# Names that objects call each other by: where one was renamed, those who name it follow.
 
 _EACH: Final = "[]"
 _IN_CONTAINERS: Final = (

@@ -11,9 +11,6 @@ from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value
 from reconciler.manifests.wording import Field, describe, name_field
 
-# --- was reconciler/placement/origins.py:
-# Where values stand: a source is one place in one document, a trace says of a built object which source won where.
-
 # The number of no document: what is read from an object as it was built, or made of a template, has no place to edit.
 AS_BUILT: Final = -1
 
@@ -302,9 +299,6 @@ def texts_in(value: Value, path: Field = ()) -> Iterator[tuple[Field, str]]:
         for index, item in enumerate(value):
             yield from texts_in(item, (*path, index))
 
-
-# --- was reconciler/placement/objects.py:
-# Objects while they are being built, and what they are when the build is done.
 
 DEFAULT_NAMESPACE: Final = "default"
 # What the built-in schema of Kustomize knows to live outside of namespaces; a kind that it does not know lives inside.

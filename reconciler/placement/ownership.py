@@ -172,18 +172,20 @@ def _may_be_in(text: str, root: str) -> bool:
 
 def _argo_ignoring(spec: SourceField, deployer: str, identity: ObjectIdentity, path: Field) -> Iterator[Owner]:
     for entry in spec.items("ignoreDifferences"):
-        if not _fits(entry, identity):
+        own = identity.effective
+        wanted = {"group": own.group, "kind": own.kind, "name": own.name, "namespace": own.namespace}
+        if not all(entry.text(key) in {"", "*", value} for key, value in wanted.items()):
             continue
         managers = any(True for _ in entry.items("managedFieldsManagers"))
         if managers or _names_any(entry, "jsonPointers", path) or _queries(entry, path):
-            words = "and keeps what is in the cluster" if _respects(spec) else "in its comparison"
+            policy = spec.get("syncPolicy")
+            options = () if policy is None else policy.items("syncOptions")
+            words = (
+                "and keeps what is in the cluster"
+                if any(option.value == _RESPECT for option in options)
+                else "in its comparison"
+            )
             yield Owner(reason=f"{deployer} ignores differences of it {words}", place=entry.place)
-
-
-def _fits(entry: SourceField, identity: ObjectIdentity) -> bool:
-    own = identity.effective
-    wanted = {"group": own.group, "kind": own.kind, "name": own.name, "namespace": own.namespace}
-    return all(entry.text(key) in {"", "*", value} for key, value in wanted.items())
 
 
 def _names_any(entry: SourceField, key: str, path: Field) -> bool:
@@ -205,12 +207,6 @@ def _queries(entry: SourceField, path: Field) -> bool:
         if names == [str(part) for part in path[: len(names)]]:
             return True
     return False
-
-
-def _respects(spec: SourceField) -> bool:
-    policy = spec.get("syncPolicy")
-    options = () if policy is None else policy.items("syncOptions")
-    return any(option.value == _RESPECT for option in options)
 
 
 def _drift(release: BuiltObject, key: ResourceKey, path: Field) -> Iterator[Owner]:

@@ -31,9 +31,6 @@ from reconciler.placement.objects import (
 from reconciler.placement.repository import join, resolve
 from reconciler.resources.validation import is_templated
 
-# --- was reconciler/placement/overlays.py:
-# What an overlay may be given for one of its objects whose manifest others share: a count, or a patch of ours.
-
 
 def overlay_insertion(fleet: Fleet, built: BuiltObject) -> WrittenField | None:
     """The entry that would set the count of this object and of no other; None where there is no safe one.
@@ -230,9 +227,6 @@ def _is_of(source: SourceField, rule: PatchRule) -> bool:
     return bool(rule.path) and source.document.path == resolve(rule.directory, rule.path)
 
 
-# --- was reconciler/placement/entries.py:
-# Where the entries of a mapping are written: each where it is decided, if that is one object's alone, else in ours.
-
 _Readings: TypeAlias = dict[Field | None, dict[Field, list[BuiltObject]]]
 
 
@@ -351,9 +345,6 @@ class EntryPlaces:
 def _holds(outer: Field, inner: Field) -> bool:
     return inner[: len(outer)] == outer
 
-
-# --- was reconciler/placement/places.py:
-# The effective place of a number: where an edit changes what the cluster gets, or why there is no such place.
 
 REPLICAS: Final[Field] = ("spec", "replicas")
 _MOST_NAMED: Final = 3

@@ -10,9 +10,6 @@ from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value
 from reconciler.placement.objects import value_at
 
-# --- was reconciler/placement/paths.py:
-# Paths inside of a repository, and the addresses that repositories are called by; nothing is asked of any disk.
-
 KUSTOMIZATION_NAMES: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _YAML_ENDINGS: Final = (".yaml", ".yml", ".json")
 CHART_NAME: Final = "Chart.yaml"
@@ -130,9 +127,6 @@ def compare_addresses(url: str, remote: str) -> bool | None:
     return own == other or (is_namesake and host != other_host)
 
 
-# --- was reconciler/placement/flux_sources.py:
-# What Flux deploys from: whether a source is this repository, and where in it the files of an artifact lie.
-
 GROUP: Final = "source.toolkit.fluxcd.io"
 GENERATOR_GROUP: Final = "source.extensions.fluxcd.io"
 GIT: Final = "GitRepository"
@@ -240,7 +234,11 @@ class FluxSources:
             standing = [self.is_ours(each) for each in artifact.sources.values()]
             is_foreign = is_foreign or (bool(standing) and all(each is False for each in standing))
             base = _base_of(artifact)
-            if base is not None and False not in standing and _covers(artifact, path):
+            if (
+                base is not None
+                and False not in standing
+                and any(move is not None and is_within(path, move[1]) for move in _moves(artifact))
+            ):
                 directories.add(join(base, path) if path else base)
         return directories, is_foreign
 
@@ -255,12 +253,12 @@ def _artifacts(value: dict[str, Value]) -> Iterator[tuple[str, _Artifact]]:
     }
     for each in _list(value, "spec", "artifacts"):
         copies = tuple((_text(copy, "from"), _text(copy, "to")) for copy in _list(each, "copy"))
-        used = {alias: source for alias, source in sources.items() if any(_is_from(text, alias) for text, _ in copies)}
+        used = {
+            alias: source
+            for alias, source in sources.items()
+            if any(text == f"@{alias}" or text.startswith(f"@{alias}/") for text, _ in copies)
+        }
         yield _text(each, "name"), _Artifact(sources=used, copies=copies)
-
-
-def _is_from(text: str, alias: str) -> bool:
-    return text == f"@{alias}" or text.startswith(f"@{alias}/")
 
 
 def _moves(artifact: _Artifact) -> Iterator[tuple[str, str] | None]:
@@ -291,10 +289,6 @@ def _base_of(artifact: _Artifact) -> str | None:
     return bases.pop() if len(bases) == 1 else None
 
 
-def _covers(artifact: _Artifact, path: str) -> bool:
-    return any(move is not None and is_within(path, move[1]) for move in _moves(artifact))
-
-
 def _text(value: Value, *path: str) -> str:
     found = value_at(value, path)
     return found if isinstance(found, str) else ""
@@ -303,10 +297,6 @@ def _text(value: Value, *path: str) -> str:
 def _list(value: Value, *path: str) -> Sequence[Value]:
     found = value_at(value, path)
     return found if isinstance(found, list) else []
-
-
-# --- was reconciler/placement/repository.py:
-# The files of one commit as builds see them: by path, by directory, parsed already.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

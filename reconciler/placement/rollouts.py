@@ -19,9 +19,6 @@ from reconciler.placement.places import own_kustomization
 from reconciler.placement.repository import directory_of
 from reconciler.resources.kubernetes.fields import selector_of
 
-# --- was reconciler/placement/sync_holds.py:
-# What keeps a merge from being applied at once: a suspended Flux object, or the sync windows of an Argo CD project.
-
 PROJECT: Final = "AppProject"
 _DEFAULT_PROJECT: Final = "default"
 
@@ -83,9 +80,6 @@ def _text(source: SourceField | None, key: str) -> str:
     except InputError:
         return ""
 
-
-# --- was reconciler/placement/disruption.py:
-# PodDisruptionBudgets over the pods of a scale target, and whether a rollout takes more of them than they allow.
 
 KIND: Final = "PodDisruptionBudget"
 EMPTY_IS_NOBODY: Final = "policy/v1beta1"
@@ -187,10 +181,6 @@ def _share(built: BuiltObject, path: tuple[str, ...], replicas: int, *, usual: t
     return min(math.ceil(share) if is_up else math.floor(share), replicas)
 
 
-# --- was reconciler/placement/delivery.py:
-# How a status can reach the cluster: it is no part of what is applied, so a Job beside the object must bring it.
-
-
 def find_delivery(fleet: Fleet, built: BuiltObject) -> DeliveryPlace:
     """Where the manifests that deliver an object's status go, or why there is no such place."""
     deployer = fleet.deployer_of(built)
@@ -203,6 +193,7 @@ def find_delivery(fleet: Fleet, built: BuiltObject) -> DeliveryPlace:
         return DeliveryPlace(reason=f"{deployer} does not wait until all is healthy: set spec.wait: true")
     value = document.value if isinstance(document.value, dict) else {}
     listed = value.get("resources")
+    reference = deployer.spec.get("sourceRef") if deployer.is_flux else None
     return DeliveryPlace(
         directory=directory_of(document.path),
         kustomization=document.path,
@@ -211,7 +202,7 @@ def find_delivery(fleet: Fleet, built: BuiltObject) -> DeliveryPlace:
         deployer=_reference(deployer),
         deployer_name=deployer.identity.name,
         deployer_namespace=deployer.identity.namespace,
-        source_name=_source_name(deployer),
+        source_name="" if reference is None else reference.text("name"),
         is_flux=deployer.is_flux,
     )
 
@@ -219,8 +210,3 @@ def find_delivery(fleet: Fleet, built: BuiltObject) -> DeliveryPlace:
 def _reference(deployer: Deployer) -> DocumentRef:
     document = deployer.spec.document
     return DocumentRef(path=document.path, document=document.index)
-
-
-def _source_name(deployer: Deployer) -> str:
-    reference = deployer.spec.get("sourceRef") if deployer.is_flux else None
-    return "" if reference is None else reference.text("name")

@@ -17,7 +17,6 @@ from reconciler.policy.values import PullRequestLabels
 if TYPE_CHECKING:
     from cel_expr_python import cel
 
-# --- was reconciler/policy/expressions.py:
 # CEL: what an expression may ask of a change, compiled once; what fails is a reason to hold, never an answer.
 
 BOOL, INT, DOUBLE, STRING, LABELS = "BOOL", "INT", "DOUBLE", "STRING", "LABELS"
@@ -165,7 +164,6 @@ def _in_short(error: object) -> str:
     return re.sub(r"^(INVALID_ARGUMENT: )?(ERROR: <input>:\d+:)?", "", first)[:200]
 
 
-# --- was reconciler/policy/kinds/expressions.py:
 # `deny`, `hold`, `clamp`, `requireApproval`, `label`: what no other kind says, in CEL.
 
 _VERDICTS = {

@@ -15,9 +15,6 @@ from reconciler.policy.registry import KINDS
 from reconciler.policy.values import Glob, Name, Priority
 from reconciler.resources.validation import Field, Shape, validate
 
-# --- was reconciler/policy/reading/scopes.py:
-# Which changes a rule is for, as a file says it.
-
 # pydantic copies a default for each instance; ruff knows this of direct subclasses only.
 # ruff: noqa: RUF012
 
@@ -71,9 +68,6 @@ class ScopeSection(Shape):
             directions=tuple(map(Direction, self.direction)) if with_directions else (),
         )
 
-
-# --- was reconciler/policy/reading/files.py:
-# A policy file -> rules; what cannot be read becomes a rule that holds its scope, and a finding at its line.
 
 API_VERSION = "reconciler.io/v1alpha1"
 KIND = "Policy"

@@ -11,7 +11,6 @@ from reconciler.domain.rules import AcceleratorsRule, BudgetRule, ChangeLimitRul
 from reconciler.policy.port import Change, KindSection, Range, RuleKind, Spoken, SpotCount, Subject, period_of
 from reconciler.policy.values import Count, Glob, Money, Percentage
 
-# --- was reconciler/policy/kinds/accelerators.py:
 # `accelerators`: on which accelerators replicas may be added.
 
 
@@ -55,7 +54,6 @@ ACCELERATORS = RuleKind(
 )
 
 
-# --- was reconciler/policy/kinds/budget.py:
 # `budget`: what variants may cost together in an hour, a day or a month.
 
 
@@ -92,7 +90,6 @@ def _since(asks: BudgetRule, now_s: float) -> float | None:
 BUDGET = RuleKind(name="budget", asks=BudgetRule, section=BudgetSection, judge=_judge_budget, since=_since)
 
 
-# --- was reconciler/policy/kinds/change_limit.py:
 # `changeLimit`: how many variants change at once.
 
 
@@ -117,7 +114,6 @@ def _judge_change_limit(asks: ChangeLimitRule, rule: Rule, change: Change) -> Sp
 CHANGE_LIMIT = RuleKind(name="changeLimit", asks=ChangeLimitRule, section=ChangeLimitSection, judge=_judge_change_limit)
 
 
-# --- was reconciler/policy/kinds/spot.py:
 # `spot`: how much of a model, or of all models together, may run on accelerators that can be taken away.
 
 NOISE = 1e-9

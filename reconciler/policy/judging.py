@@ -21,7 +21,6 @@ from reconciler.policy.port import (
 )
 from reconciler.policy.registry import KINDS
 
-# --- was reconciler/policy/judging.py:
 # What all rules together say: before the optimizer which numbers a variant may have, after it what of a change. One
 # order: refuse, hold, clamp, needs approval, allow. The strictest word counts, and every rule that spoke is told.
 
@@ -216,10 +215,6 @@ def strictest(said: Iterable[Spoken]) -> Verdict:
         reason=f"{found.words} ({found.rule.place})",
         needs_person=any(each.kind is VerdictKind.NEEDS_APPROVAL for each in said),
     )
-
-
-# --- was reconciler/policy/doubts.py:
-# What `validate` says of rules that can be read, and yet cannot be meant: nothing in scope, never tight, opposed.
 
 
 def find_doubts(rules: Sequence[Rule], subjects: Sequence[Subject], presets: Iterable[str]) -> Iterator[Finding]:

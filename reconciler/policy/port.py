@@ -16,9 +16,6 @@ from reconciler.domain.rules import Asks, BudgetRule, Direction, Period, Rule, S
 from reconciler.domain.snapshot import Variant
 from reconciler.resources.validation import Shape
 
-# --- was reconciler/policy/subjects.py:
-# What rules are asked about: a variant as it is, a change of one, and how strictly a rule speaks.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
@@ -299,10 +296,6 @@ def as_now(subject: Subject, words: str) -> Range:
     return Range(least=now, most=now, is_pace=True, stays=True, is_firm=True, words=words)
 
 
-# --- was reconciler/policy/scopes.py:
-# Whether a rule is for a variant, and for what is done to it.
-
-
 def covers(scope: Scope, subject: Subject) -> bool:
     """Whether a variant is in scope, whatever is done to it."""
     # Asked of every rule and variant: what is not given is not looked at.
@@ -317,12 +310,8 @@ def covers(scope: Scope, subject: Subject) -> bool:
         and (not scope.service_class or path_matches(scope.service_class, subject.class_name))
         and (scope.priority_least is None or subject.priority >= scope.priority_least)
         and (scope.priority_most is None or subject.priority <= scope.priority_most)
-        and (not scope.labels or _fits_labels(scope, subject))
+        and (not scope.labels or all(subject.variant.labels.get(key) == value for key, value in scope.labels.items()))
     )
-
-
-def _fits_labels(scope: Scope, subject: Subject) -> bool:
-    return all(subject.variant.labels.get(key) == value for key, value in scope.labels.items())
 
 
 def fits(scope: Scope, change: Change) -> bool:
@@ -349,9 +338,6 @@ def towards(scope: Scope, found: Range, subject: Subject) -> Range | None:
         return None
     return replace(found, least=least, most=most, stays=stays)
 
-
-# --- was reconciler/policy/spending.py:
-# What a budget leaves an hour: the rest of its day or month, by what was spent since it began.
 
 HOUR_S = 3600.0
 
@@ -405,9 +391,6 @@ def replica_hours(
         total_s += count * (end_s - start_s)
     return total_s / HOUR_S
 
-
-# --- was reconciler/policy/port.py:
-# The port of a kind of rule: its fields in a file, and what it says before and after the optimizer.
 
 Own = TypeVar("Own")
 

@@ -21,7 +21,6 @@ from reconciler.domain.rules import (
 from reconciler.policy.port import Change, KindSection, Range, RuleKind, Spoken, Subject, as_now
 from reconciler.policy.values import Count, Duration, Percentage, ReplicasOrShare, WindowSection, told_until
 
-# --- was reconciler/policy/kinds/availability.py:
 # `availability`: how many replicas stay ready, and how many variants of a model change at once.
 
 
@@ -64,7 +63,6 @@ AVAILABILITY = RuleKind(
 )
 
 
-# --- was reconciler/policy/kinds/bounds.py:
 # `bounds`: how many replicas, how many devices, how much of a pool a variant may have.
 
 
@@ -117,7 +115,6 @@ def _replicas(number: int) -> str:
 BOUNDS = RuleKind(name="bounds", asks=BoundsRule, section=BoundsSection, limit=_limit_bounds)
 
 
-# --- was reconciler/policy/kinds/cooldown.py:
 # `cooldown`: how long a variant stays as it is after it was changed.
 
 
@@ -147,7 +144,6 @@ def _since(asks: CooldownRule, now_s: float) -> float:
 COOLDOWN = RuleKind(name="cooldown", asks=CooldownRule, section=CooldownSection, limit=_limit_cooldown, since=_since)
 
 
-# --- was reconciler/policy/kinds/deadband.py:
 # `deadband`: changes that are too small to be worth a pull request.
 
 
@@ -172,7 +168,6 @@ def _judge_deadband(asks: DeadbandRule, rule: Rule, change: Change) -> Spoken | 
 DEADBAND = RuleKind(name="deadband", asks=DeadbandRule, section=DeadbandSection, judge=_judge_deadband)
 
 
-# --- was reconciler/policy/kinds/freeze.py:
 # `freeze`: times at which nothing changes.
 
 
@@ -191,7 +186,6 @@ def _limit_freeze(asks: FreezeRule, subject: Subject) -> Range | None:
 FREEZE = RuleKind(name="freeze", asks=FreezeRule, section=FreezeSection, limit=_limit_freeze)
 
 
-# --- was reconciler/policy/kinds/schedule.py:
 # `schedule`: how many replicas a variant may have at some times.
 
 
@@ -227,7 +221,6 @@ def _limit_schedule(asks: ScheduleRule, subject: Subject) -> Range | None:
 SCHEDULE = RuleKind(name="schedule", asks=ScheduleRule, section=ScheduleSection, limit=_limit_schedule)
 
 
-# --- was reconciler/policy/kinds/step.py:
 # `step`: how many replicas may come or go at once, or within an hour or a day.
 
 _SPANS_S = {"run": None, "hour": 3600.0, "day": 86400.0}

@@ -22,7 +22,6 @@ from reconciler.policy.values import (
     ReplicasOrShare,
 )
 
-# --- was reconciler/policy/kinds/approval.py:
 # `approval`: changes that a person must merge.
 
 DAY_S = 86400.0
@@ -115,7 +114,6 @@ def _is_young(change: Change, within_s: float) -> bool:
 APPROVAL = RuleKind(name="approval", asks=ApprovalRule, section=ApprovalSection, judge=_judge)
 
 
-# --- was reconciler/policy/kinds/auto_merge.py:
 # `autoMerge`: changes that need no person to merge them, as far as no rule objects.
 
 
@@ -139,7 +137,6 @@ def _judge_auto_merge(asks: AutoMergeRule, rule: Rule, change: Change) -> Spoken
 AUTO_MERGE = RuleKind(name="autoMerge", asks=AutoMergeRule, section=AutoMergeSection, judge=_judge_auto_merge)
 
 
-# --- was reconciler/policy/kinds/metrics.py:
 # `metrics`: how much must be seen of a variant before it changes.
 
 MINUTE_S, MS = 60.0, 1000.0
@@ -234,7 +231,6 @@ LACKS: tuple[Callable[[MetricsRule, Subject], Iterator[str]], ...] = (
 METRICS = RuleKind(name="metrics", asks=MetricsRule, section=MetricsSection, limit=_limit)
 
 
-# --- was reconciler/policy/kinds/telling.py:
 # `labels` and `reviewers`: what a pull request carries that holds a change, and who is asked about it.
 
 

@@ -13,7 +13,6 @@ from reconciler.manifests.wording import describe
 from reconciler.policy.port import KindSection
 from reconciler.resources.amounts import FRACTIONS, SECONDS, pattern_of, read_duration, read_percentage
 
-# --- was reconciler/policy/windows.py:
 # Windows of time that return: from each time that a cron expression names, in its zone, for so long. Daylight saving:
 # a time that a clock leaps over counts at the end of the leap, one that it shows twice counts once (as Debian's cron
 # has it), and a length is time that passes, whatever clocks show.
@@ -57,9 +56,6 @@ def open_until(window: Window, now_s: float) -> float | None:
     return latest_s + window.lasts_s if now_s < latest_s + window.lasts_s else None
 
 
-# --- was reconciler/policy/reading/values.py:
-# The kinds of values in a policy file: amounts with their unit, and words; nothing is converted.
-
 MAX_COUNT = 2**31 - 1
 
 
@@ -102,9 +98,6 @@ Percentage = Annotated[float, PlainValidator(read_percentage), _text(_PERCENT, "
 Duration = Annotated[float, PlainValidator(_duration), _text(pattern_of(SECONDS), "30m")]
 ReplicasOrShare = Annotated[Amount, PlainValidator(_amount), WithJsonSchema(_AMOUNT)]
 
-
-# --- was reconciler/policy/reading/windows.py:
-# Windows of time in a policy file.
 
 _LONGEST_S = 31 * 86400.0
 

@@ -23,9 +23,6 @@ from reconciler.sizing.learning_lines import (
 )
 from reconciler.sizing.queueing_laws import TOKEN_BUDGET
 
-# --- was reconciler/sizing/learning/coverage.py:
-# What history vouches for: the largest batch, and the lengths of requests that a learned profile is valid for.
-
 # A window with a request waiting throughout, on average; enough of them to believe a replica was full.
 _WAITING, _FEWEST_FULL = 1.0, 30
 # Of the batches seen, so that one reading of a hundred may be nonsense.
@@ -126,10 +123,6 @@ def _why_outside(name: str, seen: tuple[float, float], tokens: float | None) -> 
     return f"{tokens:.4g} {name} are outside of the {low:.4g} to {high:.4g} that the profile was learned from"
 
 
-# --- was reconciler/sizing/learning/fit.py:
-# The answer of learning: a profile with what is known of its quality, or why there is none.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """Iteration time alpha + beta * batch, prefill gamma + delta * input tokens * batch (None: not learned).
@@ -191,7 +184,6 @@ class Unfit:
     samples: int
 
 
-# --- was reconciler/sizing/learning/fitting.py:
 # From history to a profile: which samples say something, two lines through them, and when to say nothing. Samples of
 # the iteration time are windows with requests running. Prometheus gives two kinds of mean over a window: a latency
 # weighs every token alike, `num_running` every second. As tokens come fastest when much runs, the latency belongs to
@@ -250,24 +242,20 @@ def fit_profile(samples: Samples, limits: EngineLimits = UNKNOWN_LIMITS) -> Fit 
 
 def _fit_prefill(kept: Samples, largest: LargestBatch) -> tuple[FittedLine | None, str]:
     """Return the line of prefill, or why there is none."""
-    points = _prefill_points(kept, largest)
-    if why := _too_few(points, kept.ttft_s.size) or _too_alike(points):
-        return None, why
-    line = fit_line(points.x, points.y)
-    why = _too_loose(points, line, float(points.x.min()), float(points.x.max()))
-    return (None, why) if why else (line, "")
-
-
-def _prefill_points(kept: Samples, largest: LargestBatch) -> _Points:
     first_s, calm = calm_prefill(kept)
     most = largest.size if largest.is_full else np.inf
     work = kept.input_tokens * np.clip(kept.num_running + 1, 1.0, most)
-    return _Points(
+    points = _Points(
         what="time to first token without waiting",
         over="input tokens times requests running",
         x=work[calm],
         y=first_s[calm],
     )
+    if why := _too_few(points, kept.ttft_s.size) or _too_alike(points):
+        return None, why
+    line = fit_line(points.x, points.y)
+    why = _too_loose(points, line, float(points.x.min()), float(points.x.max()))
+    return (None, why) if why else (line, "")
 
 
 def _batch(busy: Samples) -> Floats:
@@ -323,6 +311,9 @@ def _fit_of(
         for name, seen in (("input tokens", input_tokens), ("output tokens", output_tokens))
         if seen == NEVER_SEEN
     ]
+    # The largest batch up to which the line is certain, which is never less than what was seen.
+    batches = np.arange(largest.seen, max(largest.size, largest.seen) + 1)
+    certain = [int(batch) for batch in batches if line.uncertainty_at(float(batch)) <= _LARGEST_UNCERTAINTY]
     return Fit(
         alpha_s=decode.base,
         beta_s=decode.slope,
@@ -332,7 +323,7 @@ def _fit_of(
         token_budget=serial.token_budget if serial else None,
         max_batch_size=largest.size,
         is_full_batch_seen=largest.is_full,
-        reach=_reach(line, largest),
+        reach=max(certain, default=largest.seen),
         samples=busy.itl_s.size,
         error=line.error,
         prefill_error=serial.error if serial else beside.error if beside else None,
@@ -341,13 +332,6 @@ def _fit_of(
         output_tokens=output_tokens,
         notes=tuple(chain([largest.note], _notes_on(decode, beside), filter(None, said), unseen)),
     )
-
-
-def _reach(line: FittedLine, largest: LargestBatch) -> int:
-    """Return the largest batch up to which the line is certain, which is never less than what was seen."""
-    batches = np.arange(largest.seen, max(largest.size, largest.seen) + 1)
-    certain = [int(batch) for batch in batches if line.uncertainty_at(float(batch)) <= _LARGEST_UNCERTAINTY]
-    return max(certain, default=largest.seen)
 
 
 def _compared(serial: SerialPrefill, beside: FittedLine | None) -> str:

@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 from reconciler.domain.observed import Trace
 from reconciler.sizing.arrays import Bools, Floats
 
-# --- was reconciler/sizing/learning/samples.py:
-# What a profile is learned from: moments of replicas, all alike, without pods or clocks.
-
 # Beyond these a number is no measurement, and squares of it would overflow: a nanosecond, eleven days, a billion.
 SHORTEST_S, LONGEST_S = 1e-9, 1e6
 MOST = 1e9
@@ -118,7 +115,6 @@ class EngineLimits:
 UNKNOWN_LIMITS = EngineLimits()
 
 
-# --- was reconciler/sizing/learning/lines.py:
 # A straight line through noisy points of which some are nonsense: every law learned here is one. Why not a general
 # optimizer: with one slope and one base, neither negative, a weighted step is a closed form, so a fit is a few passes
 # over the samples and exact where they are. Three enemies, three means: nonsense: one point in ten may be anything.
@@ -173,7 +169,10 @@ def fit_line(x: Floats, y: Floats) -> FittedLine:
     base, slope = _start(x, y)
     for _ in range(_MOST_ROUNDS):
         before = base, slope
-        base, slope = _improve(x, y, base, slope)
+        weights, scale = _weigh(x, y, base, slope)
+        steepness = slope * x / (base + slope * x)
+        noise = _NOISE_SHARE * scale**2 / (1 + _NOISE_SHARE * np.mean(steepness**2))
+        base, slope = _solve(x, y, weights / weights.sum(), min(float(noise), _MOST_NOISE))
         if np.allclose((base, slope), before, rtol=_SETTLED, atol=0.0):
             break
     return _describe(x, y, base, slope)
@@ -191,13 +190,6 @@ def _start(x: Floats, y: Floats) -> _Step:
     slope = max(float(np.median(rises[apart] / runs[apart])), 0.0) if apart.any() else 0.0
     base = float(np.median(heights - slope * middles))
     return (base, slope) if base > 0 else (0.0, float(np.median(heights / middles)))
-
-
-def _improve(x: Floats, y: Floats, base: float, slope: float) -> _Step:
-    weights, scale = _weigh(x, y, base, slope)
-    steepness = slope * x / (base + slope * x)
-    noise = _NOISE_SHARE * scale**2 / (1 + _NOISE_SHARE * np.mean(steepness**2))
-    return _solve(x, y, weights / weights.sum(), min(float(noise), _MOST_NOISE))
 
 
 def _weigh(x: Floats, y: Floats, base: float, slope: float) -> tuple[Floats, float]:
@@ -236,7 +228,6 @@ def _describe(x: Floats, y: Floats, base: float, slope: float) -> FittedLine:
     )
 
 
-# --- was reconciler/sizing/learning/prefill.py:
 # How prompts are computed, learned from times to first token: side by side, or one after the other. Two laws are held
 # against the same windows. Side by side (`prefill_decode`) a prefill takes gamma + delta * input tokens * batch. One
 # after the other (`serial_prefill`) each prompt token adds `prompt_s` to the iteration it is computed in: a prompt of

@@ -12,9 +12,6 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.sizing.arrays import Bools, Floats
 from reconciler.sizing.learning_lines import LONGEST_S, MOST, SHORTEST_S, plausible, series_of
 
-# --- was reconciler/sizing/learning/correction.py:
-# A profile held against what its replicas do now: how much more or less they carry than it says.
-
 # A profile is corrected, not replaced: beyond these somebody has to look.
 LEAST_FACTOR, MOST_FACTOR = 0.7, 1.2
 _HALF_LIFE_S = 900.0
@@ -50,7 +47,10 @@ def correct(traces: Sequence[Trace], profile: PerformanceProfile) -> Correction:
     if times_s.size < _FEWEST_SAMPLES:
         why = f"{times_s.size} samples with at least {_high(profile):g} requests running, {_FEWEST_SAMPLES} are needed"
         return Correction(factor=1.0, samples=times_s.size, reason=why + suffix)
-    factor = _recent_mean(times_s, ratios)
+    weights = np.exp2((times_s - times_s[-1]) / _HALF_LIFE_S)
+    bounded = np.log(np.clip(ratios, LEAST_FACTOR, MOST_FACTOR))
+    mean = math.exp(float(weights @ bounded / weights.sum()))
+    factor = min(max(mean, LEAST_FACTOR), MOST_FACTOR)
     return Correction(factor=factor, samples=times_s.size, reason=_words(factor, times_s.size, profile) + suffix)
 
 
@@ -85,20 +85,12 @@ def _ratios_by_pod(traces: Sequence[Trace], profile: PerformanceProfile) -> Iter
         yield np.stack([times_s[known], ratios[known]])
 
 
-def _recent_mean(times_s: Floats, ratios: Floats) -> float:
-    weights = np.exp2((times_s - times_s[-1]) / _HALF_LIFE_S)
-    bounded = np.log(np.clip(ratios, LEAST_FACTOR, MOST_FACTOR))
-    mean = math.exp(float(weights @ bounded / weights.sum()))
-    return min(max(mean, LEAST_FACTOR), MOST_FACTOR)
-
-
 def _words(factor: float, samples: int, profile: PerformanceProfile) -> str:
     percent = round(100 * (factor - 1))
     speed = f"{abs(percent)} % {'slower' if percent < 0 else 'faster'} than" if percent else "as fast as"
     return f"{speed} the profile says, by {samples} samples with at least {_high(profile):g} requests running"
 
 
-# --- was reconciler/sizing/learning/contradiction.py:
 # A profile held against what its replicas did: whether what it expects contradicts what was measured. The history is
 # cut into stretches of ten minutes (batch means: neighbouring moments share their queue, so they are not independent,
 # stretches nearly are). In each, what was measured stands beside what the law expects at the rate that the same

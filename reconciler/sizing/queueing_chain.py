@@ -7,7 +7,6 @@ import numpy as np
 from reconciler.sizing.arrays import Bools, CandidateRows, Floats, Integers
 from reconciler.sizing.queueing_laws import ServiceCurves
 
-# --- was reconciler/sizing/queueing/head.py:
 # The chain below and at the full batch, states 0..N where every request in the system is served; and its queue.
 # Without a queue the chain is a loss system whose service rate depends on the state. Two ways lead to the same
 # numbers: a recursion over the states, which is exact for every input and costs N steps, and a closed form by the
@@ -143,7 +142,9 @@ def _recur(curves: ServiceCurves, rate_per_s: Floats) -> tuple[Floats, Floats, F
     spread = rate_per_s * curves.per_request_s
     full, empty = np.ones_like(base), np.ones_like(base)
     below, mean = np.zeros_like(base), np.zeros_like(base)
-    unfinished = _count_at_least(curves.max_batch)
+    # For each n from 0 to the largest how many of the falling numbers are n or more.
+    levels = np.arange(curves.max_batch[0] + 1)
+    unfinished = curves.max_batch.size - np.searchsorted(curves.max_batch[::-1], levels, side="left")
     for n in range(1, int(curves.max_batch[0]) + 1):
         alive = slice(0, unfinished[n])
         odds = (base[alive] / n + spread[alive]) * full[alive]
@@ -153,12 +154,6 @@ def _recur(curves: ServiceCurves, rate_per_s: Floats) -> tuple[Floats, Floats, F
         empty[alive] *= shrink
         mean[alive] = mean[alive] * shrink + n * full[alive]
     return full, below, empty, mean
-
-
-def _count_at_least(falling: Floats) -> Integers:
-    """Return for each n from 0 to the largest how many of the falling numbers are n or more."""
-    levels = np.arange(falling[0] + 1)
-    return falling.size - np.searchsorted(falling[::-1], levels, side="left")
 
 
 def _solve_by_beta_function(curves: ServiceCurves, rate_per_s: Floats) -> QueueHead:
@@ -267,9 +262,6 @@ def _sum_by_doubling(tail: QueueTail, index: Integers, ratio: Floats, places: In
     tail.room[index], tail.queued[index] = room, queued
 
 
-# --- was reconciler/sizing/queueing/analysis.py:
-# Steady state of one replica at a given arrival rate.
-
 # Every mean has its limit of no load long before; a smaller rate would only underflow.
 _SMALLEST_RATE_PER_S = 1e-200
 
@@ -372,7 +364,6 @@ def analyze(curves: ServiceCurves, arrival_rate_per_s: Floats) -> QueueState:
         )
 
 
-# --- was reconciler/sizing/queueing/percentiles.py:
 # Percentiles of what a request meets: who finds how many others, how long it waits, how its latencies spread.
 # Requests arrive at random (Poisson), so one that is let in finds the chain as it is on average over the states that
 # let somebody in. Finding fewer than the full batch N it is served at once; finding N + j it waits until j + 1

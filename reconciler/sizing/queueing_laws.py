@@ -11,9 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from reconciler.sizing.arrays import CandidateRows, Floats, align
 
-# --- was reconciler/sizing/queueing/targets.py:
-# What a service class asks of one replica: limits of means and of percentiles, and which of them binds.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
@@ -63,7 +60,6 @@ class Binding(IntEnum):
     TTFT = 4
 
 
-# --- was reconciler/sizing/queueing/prompts.py:
 # Prompts as a serial resource: one engine computes them one after the other, beside the tokens of all who decode. An
 # iteration computes a token for each of n requests that decode and, in what its budget of tokens leaves, chunks of
 # prompts, first come first served (chunked prefill). It takes alpha + beta * n and `prompt_s` for every prompt token.
@@ -297,7 +293,6 @@ def _largest_inside(rows: _LimitedQueue, excess: Callable[[_LimitedQueue, Floats
     return rate_per_s
 
 
-# --- was reconciler/sizing/queueing/curves.py:
 # How long a request stays in service in a batch of n, and what a law reads off that: its latencies. Every law knows
 # them as piecewise linear functions of the mean service time, so how fast they grow with the load follows from how
 # fast that does.
@@ -425,7 +420,6 @@ class ServiceCurves(CandidateRows):
         return self.reading.read(self.service_s(batch))
 
 
-# --- was reconciler/sizing/queueing/laws.py:
 # The queueing laws: how long a request is served at batch n, and what it sees of that. Arguments of every law
 # broadcast against each other; service times must come out positive. `decode_only` and `prefill_decode` are the
 # inferno optimizer of 2025; `serial_prefill` is ours.

@@ -17,9 +17,6 @@ from reconciler.sizing.queueing_chain import (
 )
 from reconciler.sizing.queueing_laws import ROUNDING, Binding, PromptQueue, ServiceCurves, Targets
 
-# --- was reconciler/sizing/queueing/share_limits.py:
-# Limits that a share of the requests may miss: percentiles of the time to first token and of the token latency.
-
 _TINY = 1e-300
 _LEAST_SHARE = 1e-10
 _LEAST_MEAN = 1e-3
@@ -147,7 +144,6 @@ def _batch_within(lone_s: Floats, full_s: Floats, limit_s: Floats, top: Floats) 
     return np.where(full_s > lone_s, np.clip(batch, 0.0, top), flat)
 
 
-# --- was reconciler/sizing/queueing/limits.py:
 # How far a chain is from its limits, and how far a Newton step in ln rate would take it. Every limit is a function of
 # ln rate that is negative inside the limit and positive outside.
 
@@ -271,7 +267,6 @@ def _step_by_wait(
     return np.where(slope > 0, -np.log(np.maximum(wait_s, _TINY) / left_s + _TINY) / slope, np.nan)
 
 
-# --- was reconciler/sizing/queueing/rates.py:
 # The largest arrival rate that one replica carries inside its targets. Mean service time, mean wait and every latency
 # grow with the arrival rate. So the largest rate is the root of ln max(mean / limit) over ln rate: one Newton search,
 # kept in a bracket, for all candidates together.
@@ -307,7 +302,7 @@ class Search:
         for evaluation in range(_MOST_EVALUATIONS):
             curves = self._curves.take(index)
             excess = measure_excess(curves, balance(curves, np.exp(point)), self._limits.take(index))
-            index, point = self._advance(index, point, excess, halve=_is_late(evaluation))
+            index, point = self._advance(index, point, excess, halve=evaluation >= _PATIENCE and evaluation % 2 == 0)
             if not index.size:
                 return
         # Noise kept the last ones from converging: the lower end of their bracket is known to be inside.
@@ -352,10 +347,6 @@ class Search:
         point = np.where(inside, wanted, middle)
         point = np.where((wanted >= high) & (high >= self._highest[index]), high, point)
         return np.where((wanted <= low) & (low <= self._lowest[index]), low, point)
-
-
-def _is_late(evaluation: int) -> bool:
-    return evaluation >= _PATIENCE and evaluation % 2 == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

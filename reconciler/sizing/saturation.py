@@ -37,9 +37,6 @@ from reconciler.sizing.saturation_readings import (
     workload_of,
 )
 
-# --- was reconciler/sizing/saturation/capacities.py:
-# The analyzer `tokens`, one variant: what a replica of it holds, running or not (wva.md 4.2).
-
 # What one token of a prompt takes in a queue that counts bytes.
 _BYTES_PER_TOKEN = 4
 
@@ -241,10 +238,6 @@ def capacity_figures(variants: Iterable[VariantTokens]) -> Iterator[Figure]:
         yield Figure(subject=each.key.label, name="demand", value=each.demand_tokens, unit="tokens")
 
 
-# --- was reconciler/sizing/saturation/answer.py:
-# What goes in and what comes out: a model's readings, and an answer that can be explained line by line.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroRule:
     """Whether a model may go to zero, and the requests it got in the window that decides it.
@@ -336,9 +329,6 @@ class SaturationAnswer:
     figures: tuple[Figure, ...] = ()
     findings: tuple[str, ...] = ()
 
-
-# --- was reconciler/sizing/saturation/need.py:
-# What a role needs, in whatever unit its replicas can be counted: the seam between analyzers and the engine.
 
 # A full queue says that more is needed, not how much: one replica's queue asks for one more at most.
 _MOST_PER_QUEUE = 2.0
@@ -529,7 +519,6 @@ def _believed(history: BoundHistory, replicas: Mapping[VariantFacts, Sequence[Re
     return history
 
 
-# --- was reconciler/sizing/saturation/engine.py:
 # The engine `saturation`: what a model needs when nobody states its SLO, without the flaws of what it replaces.
 # Against the reproduction modes: all that is needed in one step, every replica counted (saturated ones, lone ones),
 # missing is unknown and never idle, pending replicas count and do not block, variants at zero are candidates, and of
@@ -588,6 +577,8 @@ def size_saturation(readings: ModelReadings) -> SaturationAnswer:
         for role, answer in answers.items()
         if answer.amount is not None
     )
+    # Nothing may hold what the other metric asks for; without that, what is not reported leaves nothing to say.
+    still = (role for role, answer in answers.items() if answer.need is not None and not answer.grows)
     return SaturationAnswer(
         requirements=requirements,
         reasons={models[role]: answer.reason for role, answer in answers.items()}
@@ -604,7 +595,7 @@ def size_saturation(readings: ModelReadings) -> SaturationAnswer:
             for variant in groups[role]
         },
         held=_held(readings, groups, answers),
-        lacking=_lacking(screened, groups, answers),
+        lacking=find_lacking(screened, (variant.key for role in still for variant in groups[role])),
         figures=_figures(readings, described, answers),
         findings=(*readings.layered.findings, *screened.findings),
     )
@@ -612,7 +603,12 @@ def size_saturation(readings: ModelReadings) -> SaturationAnswer:
 
 def _answer_role(role: Role, group: Sequence[VariantFacts], seen: _ScreenedModel) -> _RoleAnswer:
     if not any(variant.current_replicas for variant in group):
-        return _wake(seen.readings)
+        # A role at zero: one replica, of the optimizer's choice, as soon as a request is known to wait.
+        if seen.readings.queue is None or (waiting := screen_queue(seen.readings.queue).num_waiting) is None:
+            return _RoleAnswer(amount=None, reason="at zero, and nobody can say whether requests wait")
+        if waiting > 0:
+            return _RoleAnswer(amount=1.0, reason=f"{waiting:g} requests wait for a model at zero: one replica wakes")
+        return _RoleAnswer(amount=0.0, reason="at zero, and no request waits")
     need = _need(role, group, seen)
     if not any(seen.screened.of(variant.key) for variant in group if variant.current_replicas):
         return _RoleAnswer(amount=None, reason="no replica reports: it is unknown, not idle", need=need)
@@ -654,15 +650,6 @@ def _need(role: Role, group: Sequence[VariantFacts], seen: _ScreenedModel) -> Ne
     return need_in_replicas(group, seen.screened, seen.readings)
 
 
-def _wake(readings: ModelReadings) -> _RoleAnswer:
-    """A role at zero: one replica, of the optimizer's choice, as soon as a request is known to wait."""
-    if readings.queue is None or (waiting := screen_queue(readings.queue).num_waiting) is None:
-        return _RoleAnswer(amount=None, reason="at zero, and nobody can say whether requests wait")
-    if waiting > 0:
-        return _RoleAnswer(amount=1.0, reason=f"{waiting:g} requests wait for a model at zero: one replica wakes")
-    return _RoleAnswer(amount=0.0, reason="at zero, and no request waits")
-
-
 def _requirement(model: ModelKey, group: Sequence[VariantFacts], answer: _RoleAnswer) -> Requirement:
     carried = answer.need.per_replica if answer.need is not None else {variant.key: 1.0 for variant in group}
     return Requirement(
@@ -687,14 +674,6 @@ def _held(
         elif answer.need is not None:
             held |= dict(answer.need.unsized)
     return held
-
-
-def _lacking(
-    screened: Screened, groups: Mapping[Role, Sequence[VariantFacts]], answers: Mapping[Role, _RoleAnswer]
-) -> dict[ResourceKey, str]:
-    """Nothing may hold what the other metric asks for; without that, what is not reported leaves nothing to say."""
-    still = (role for role, answer in answers.items() if answer.need is not None and not answer.grows)
-    return find_lacking(screened, (variant.key for role in still for variant in groups[role]))
 
 
 def _figures(

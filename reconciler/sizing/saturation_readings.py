@@ -14,9 +14,6 @@ from reconciler.domain.observed import LARGEST_COUNT, ReplicaMetrics, Role, Upst
 from reconciler.domain.saturation_rules import ThresholdLayer
 from reconciler.domain.workloads import LaunchSettings
 
-# --- was reconciler/sizing/saturation/variants.py:
-# What is known of a model's variants before anything is measured: replicas, bounds, cost, launch settings.
-
 # What a variant costs when its author says nothing (wva.md 1.1).
 DEFAULT_COST = 10.0
 # No fleet comes near: a larger count is a broken number, and sums of such counts would still be exact.
@@ -114,9 +111,6 @@ def obstacle_of(variant: VariantFacts) -> str:
         return f"minReplicas {variant.floor} is above maxReplicas {variant.max_replicas}"
     return ""
 
-
-# --- was reconciler/sizing/saturation/replicas.py:
-# What replicas report, and what of it can be believed.
 
 _FRACTIONS = frozenset({"kv_cache_usage", "prefix_hit_rate"})
 _JUDGED = {"kv_cache_usage": "KV cache usage", "num_waiting": "waiting requests"}
@@ -222,14 +216,13 @@ def _cleaned(replica: ReplicaMetrics) -> ReplicaMetrics:
 def _merged(reports: list[ReplicaMetrics]) -> ReplicaMetrics:
     if len(reports) == 1:
         return reports[0]
-    larger: dict[str, Any] = {name: _largest([getattr(report, name) for report in reports]) for name in _QUANTITIES}
+    larger: dict[str, Any] = {
+        name: max((value for value in [getattr(report, name) for report in reports] if value is not None), default=None)
+        for name in _QUANTITIES
+    }
     missing = {name for name, value in larger.items() if value is None}
     reasons = {name: why for report in reports for name, why in sorted(report.reasons.items()) if name in missing}
     return replace(reports[0], **larger, reasons=reasons)
-
-
-def _largest(values: list[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def screen_queue(queue: UpstreamQueue) -> UpstreamQueue:
@@ -245,9 +238,6 @@ def screen_queue(queue: UpstreamQueue) -> UpstreamQueue:
     ]
     return UpstreamQueue(num_waiting=sound[0], waiting_bytes=sound[1], reason="; ".join(faults))
 
-
-# --- was reconciler/sizing/saturation/thresholds.py:
-# Thresholds: built-in values, layers above them, and where each effective one comes from.
 
 PERCENT_UNITS = {
     "kv_cache_usage": "fraction",
@@ -318,7 +308,12 @@ def layer_thresholds(layers: Iterable[ThresholdLayer] = ()) -> LayeredThresholds
         else:
             sound.append(layer)
     effective = {name: _effective(name, [*sound, BUILT_IN]) for name in _SETTINGS}
-    _settle(effective, findings)
+    # Layers that are sound alone can contradict each other: such a pair is the built-in one.
+    for low, high, is_strict in (("scale_down", "scale_up", True), ("kv_spare", "kv_cache_usage", False)):
+        below, above = effective[low].value, effective[high].value
+        if below > above or (is_strict and below == above):
+            findings.append(f"{low} {below:g} is not below {high} {above:g}: both are the built-in ones")
+            effective[low], effective[high] = _effective(low, [BUILT_IN]), _effective(high, [BUILT_IN])
     return LayeredThresholds(thresholds=Thresholds(**effective), findings=tuple(findings))
 
 
@@ -329,15 +324,6 @@ def _effective(name: str, layers: list[ThresholdLayer]) -> Sourced[float]:
         if (value := getattr(layer, name)) is not None
     ]
     return Sourced(value=said[0].value, source=said[0].source, displaced=tuple(said[1:]))
-
-
-def _settle(effective: dict[str, Sourced[float]], findings: list[str]) -> None:
-    """Layers that are sound alone can contradict each other: such a pair is the built-in one."""
-    for low, high, is_strict in (("scale_down", "scale_up", True), ("kv_spare", "kv_cache_usage", False)):
-        below, above = effective[low].value, effective[high].value
-        if below > above or (is_strict and below == above):
-            findings.append(f"{low} {below:g} is not below {high} {above:g}: both are the built-in ones")
-            effective[low], effective[high] = _effective(low, [BUILT_IN]), _effective(high, [BUILT_IN])
 
 
 def _fault(layer: ThresholdLayer) -> str:
@@ -362,9 +348,6 @@ def threshold_figures(thresholds: Thresholds, units: Mapping[str, str]) -> tuple
 def _threshold(name: str, unit: str, sourced: Sourced[float]) -> Figure:
     return Figure(subject="threshold", name=name, value=sourced.value, unit=unit, source=sourced.source)
 
-
-# --- was reconciler/sizing/saturation/compute_bound.py:
-# What one replica can work on at once, beside what its memory holds: observed, remembered or derived (wva.md 4.1).
 
 BUCKETS = ("short", "medium", "long")
 BUCKET_LIMITS_TOKENS = (100.0, 500.0)
@@ -437,10 +420,6 @@ def derived_bound(launch: LaunchSettings, *, input_tokens: float, output_tokens:
         return 0
     together = min(launch.batched_tokens * output_tokens / (input_tokens + output_tokens), launch.max_num_seqs)
     return max(int(together * (input_tokens + output_tokens / 2)), 0)
-
-
-# --- was reconciler/sizing/saturation/tokens.py:
-# The analyzer `tokens`, one replica: what it holds, what it was asked for, what it can hold (wva.md 4.1).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -547,10 +526,6 @@ def _compute_bound(
         if derived > 0:
             return ComputeBound(tokens=derived, origin=Origin.DERIVED)
     return ComputeBound(tokens=memory, origin=Origin.MEMORY)
-
-
-# --- was reconciler/sizing/saturation/pods.py:
-# Which of a variant's pods can be judged by what they report, which only in part, and how many are silent.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,6 @@ from reconciler.sizing.tracking_loads import (
 )
 from reconciler.sizing.tracking_replay import RolePair, Run, Tick, ratio_fault, read_clock, repair_pair, run_replay
 
-# --- was reconciler/sizing/tracking/checks.py:
-# What makes a target unusable: each fault in the words that tell a person what to change.
-
 # The limits of the resource's own schema and webhook.
 _MOST_REPLICAS = 1_000_000
 _MOST_PERCENT = 1_000
@@ -125,10 +122,6 @@ def _oddities(behavior: Behavior) -> Iterator[str]:
         yield f"windows and panic hold need {behavior.warm_up_s:g} s of history"
 
 
-# --- was reconciler/sizing/tracking/outcome.py:
-# The answer for one target, with everything that led to it.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
     """What one metric asked for. `total` over all replicas and `replicas` are None where it was not read."""
@@ -198,11 +191,31 @@ class TrackedOutcome:
             return tuple(_step("hold", "", "", reason) for reason in self.reasons)
         trail = self.trail
         window, last = "panic" if trail.panic else "window", "idle timer" if trail.idle_held else "roles"
+        held = trail.held_down if trail.stabilized > trail.recommended else trail.held_up
         stages = (
-            _step("metrics", trail.simulated, trail.recommended, _because_of_votes(trail)),
-            _step(window, trail.recommended, trail.stabilized, _because_of_window(trail)),
+            _step(
+                "metrics",
+                trail.simulated,
+                trail.recommended,
+                ", ".join(
+                    f"{vote.metric} {_text(vote.total)} at {vote.per_replica:g} a replica asks for "
+                    f"{_text(vote.replicas)}"
+                    for vote in trail.votes
+                ),
+            ),
+            _step(
+                window,
+                trail.recommended,
+                trail.stabilized,
+                f"recommended {_text(held)} within the stabilization window",
+            ),
             _step("rate", trail.stabilized, trail.corrected, _because_of_rate(trail)),
-            _step(last, trail.corrected, trail.desired, _because_of_rest(trail)),
+            _step(
+                last,
+                trail.corrected,
+                trail.desired,
+                "something arrived within the grace period" if trail.idle_held else "the ratio of the roles",
+            ),
         )
         moved = tuple(step for step in stages if step.before != step.after)
         return (
@@ -214,18 +227,6 @@ class TrackedOutcome:
         )
 
 
-def _because_of_votes(trail: Trail) -> str:
-    return ", ".join(
-        f"{vote.metric} {_text(vote.total)} at {vote.per_replica:g} a replica asks for {_text(vote.replicas)}"
-        for vote in trail.votes
-    )
-
-
-def _because_of_window(trail: Trail) -> str:
-    held = trail.held_down if trail.stabilized > trail.recommended else trail.held_up
-    return f"recommended {_text(held)} within the stabilization window"
-
-
 def _because_of_rate(trail: Trail) -> str:
     if trail.panic:
         return f"panic grows from {_text(trail.panic_past)} to {_text(trail.limit)} at most and never shrinks"
@@ -234,10 +235,6 @@ def _because_of_rate(trail: Trail) -> str:
     if trail.limit is None:
         return "bounds, or the count it has"
     return f"from {_text(past)} within the period to {trail.limit} at {'least' if shrinks else 'most'}"
-
-
-def _because_of_rest(trail: Trail) -> str:
-    return "something arrived within the grace period" if trail.idle_held else "the ratio of the roles"
 
 
 def _step(stage: str, before: int | str, after: int | str, reason: str) -> Step:
@@ -295,10 +292,6 @@ def _known(best: Best, column: int) -> int | None:
     return int(best.value[column]) if best.known[column] else None
 
 
-# --- was reconciler/sizing/tracking/tracking.py:
-# Targets in, outcomes out: a replay of what was observed, guarded against what was not.
-
-
 def track(
     targets: Sequence[Target], ticks_s: Floats, rule: TrackingRule, pairs: Sequence[RolePair] = ()
 ) -> tuple[TrackedOutcome, ...]:
@@ -347,11 +340,18 @@ def _held(target: Target, rule: TrackingRule, reasons: Sequence[str]) -> Tracked
 
 def _decide(run: Run, column: int, target: Target, rule: TrackingRule) -> TrackedOutcome:
     current = run.recorded(column)
+    count = int(run.loads.unusable[column])
     notes = (
         *run.clock_notes,
         *find_oddities(target),
-        *_notes_of_shares(target),
-        *_notes_of_readings(run, column),
+        *(
+            tuple(
+                f"{metric.name} is averaged over backends, while its target is compared with a total: ask for its sum"
+                for metric in target.policy.metrics
+                if target.is_group and is_share(metric.name) and metric.name in target.history.external
+            )
+        ),
+        *((f"{count} readings were negative or infinite and count as missing",) if count else ()),
         *_notes_of_start(run, column),
     )
     if current is None or run.last is None:
@@ -380,7 +380,15 @@ def _answer(
     unknown = _unknown(run, column, target, sum(current))
     bounded = min(max(sum(current), target.minimum), target.maximum)
     if not unknown:
-        return _guarded(run, column, target, current, desired)
+        # The split of `desired`, kept from shrinking where history is missing, and why.
+        split = _split(target, desired)
+        floor = [min(now, backend.max_replicas) for now, backend in zip(current, target.backends, strict=True)]
+        behavior = target.policy.behavior
+        needed_s = max(behavior.warm_up_s, target.grace_s if run.rule.waits_until_idle and desired == 0 else 0.0)
+        reasons = run.doubts(column, behavior.longest_window_s, needed_s)
+        if not reasons or all(wanted >= least for wanted, least in zip(split, floor, strict=True)):
+            return split, ()
+        return keep_at_least(split, floor), reasons
     return (_split(target, bounded) if bounded != sum(current) else None), unknown
 
 
@@ -407,37 +415,10 @@ def _unmet_ratio(run: Run, column: int) -> tuple[str, ...]:
     return ()
 
 
-def _guarded(
-    run: Run, column: int, target: Target, current: tuple[int, ...], desired: int
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return the split of `desired`, kept from shrinking where history is missing, and why."""
-    split = _split(target, desired)
-    floor = [min(now, backend.max_replicas) for now, backend in zip(current, target.backends, strict=True)]
-    behavior = target.policy.behavior
-    needed_s = max(behavior.warm_up_s, target.grace_s if run.rule.waits_until_idle and desired == 0 else 0.0)
-    reasons = run.doubts(column, behavior.longest_window_s, needed_s)
-    if not reasons or all(wanted >= least for wanted, least in zip(split, floor, strict=True)):
-        return split, ()
-    return keep_at_least(split, floor), reasons
-
-
 def _split(target: Target, total: int) -> tuple[int, ...]:
     # Up to 100 percent every batch is ranked by the cost of one replica: the same split, in one block a backend.
     order = scaling_order(target.backends, max(target.cost_expansion_percent, 100))
     return distribute(target.backends, order, min(total, MOST_REPLICAS))
-
-
-def _notes_of_shares(target: Target) -> tuple[str, ...]:
-    return tuple(
-        f"{metric.name} is averaged over backends, while its target is compared with a total: ask for its sum"
-        for metric in target.policy.metrics
-        if target.is_group and is_share(metric.name) and metric.name in target.history.external
-    )
-
-
-def _notes_of_readings(run: Run, column: int) -> tuple[str, ...]:
-    count = int(run.loads.unusable[column])
-    return (f"{count} readings were negative or infinite and count as missing",) if count else ()
 
 
 def _notes_of_start(run: Run, column: int) -> tuple[str, ...]:

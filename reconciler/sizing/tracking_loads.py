@@ -9,9 +9,6 @@ import numpy as np
 from reconciler.domain.metric_targets import Backend, Policy
 from reconciler.sizing.arrays import Bools, Floats, Integers
 
-# --- was reconciler/sizing/tracking/history.py:
-# What was observed of a target, over the ticks of one shared clock, and by whose rule its replicas are tracked.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodHistory:
@@ -138,7 +135,6 @@ TRACKING = TrackingRule(
 )
 
 
-# --- was reconciler/sizing/tracking/windows.py:
 # Sliding windows over counts, one per target: what was recommended, and what was set. Windows live inside one replay.
 # Times are milliseconds and must not fall; an entry is alive while its time plus the window's length is not before
 # now. A window of length 0 has no answer.
@@ -241,9 +237,6 @@ class LineWindow:
         return self._last_ms + 2 * self._length_ms >= now_ms
 
 
-# --- was reconciler/sizing/tracking/groups.py:
-# Groups of backends that serve one load: one total, split by cost.
-
 # Names of metrics that are shares, not amounts: a group takes their mean.
 _SHARES = ("_utilization", "_usage", "_ratio", "_percent", "_saturation")
 
@@ -335,10 +328,6 @@ def in_order_sum(values: Floats) -> Floats:
     return total
 
 
-# --- was reconciler/sizing/tracking/recommend.py:
-# From metrics to the count they ask for: one vote a metric, the largest wins.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickReadings:
     """One tick's metrics, arrays of shape (metrics, targets); `unready` replicas have shape (targets,).
@@ -422,15 +411,11 @@ def recommend(readings: TickReadings, aims: Aims, current: Integers, rule: Track
 
 
 def _votes(readings: TickReadings, aims: Aims, current: Integers, rule: TrackingRule) -> Floats:
-    of_total = _vote_of_total(readings.total, aims, current)
+    need = readings.total / aims.per_replica
+    of_total = np.where(np.abs(need / current - 1.0) <= aims.tolerance, current, whole_replicas(need))
     if rule.tolerance_per_replica:
         return of_total
     return np.where(readings.external, of_total, _vote_of_units(readings, aims, current))
-
-
-def _vote_of_total(total: Floats, aims: Aims, current: Integers) -> Floats:
-    need = total / aims.per_replica
-    return np.where(np.abs(need / current - 1.0) <= aims.tolerance, current, whole_replicas(need))
 
 
 def _vote_of_units(readings: TickReadings, aims: Aims, current: Integers) -> Floats:
@@ -452,10 +437,6 @@ def _vote_of_units(readings: TickReadings, aims: Aims, current: Integers) -> Flo
     turned = (grows != still_grows) | np.where(still_grows, careful < current, careful > current)
     careful = np.where((np.abs(careful_ratio - 1.0) <= aims.tolerance) | turned, current, careful)
     return np.where(with_unready | (readings.missing > 0), careful, plain)
-
-
-# --- was reconciler/sizing/tracking/loads.py:
-# Observed series of many targets as the arrays that a replay reads, cleaned: what is unusable is missing.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,9 +26,6 @@ from reconciler.sizing.tracking_loads import (
     stack_loads,
 )
 
-# --- was reconciler/sizing/tracking/correct.py:
-# From a recommendation to a count: windows hold it, rates slow it, bounds cut it.
-
 _UNLIMITED = 2**62
 
 
@@ -153,7 +150,13 @@ def correct(
     A panic only grows, from the lowest count of its period; a steady target shrinks no further than its windows and
     rate allow, and grows likewise. p percent of a count is truncated toward zero.
     """
-    urgent = _panicking(asked, behaviors, past, panics_from_zero=panics_from_zero)
+    lowest = past.min_corrected_panic
+    limited = lowest.known & (lowest.value > 0) if panics_from_zero else lowest.known
+    limit = lowest.value + lowest.value * behaviors.panic_percent // 100
+    reached = np.where(limited, np.minimum(asked.recommended, limit), asked.recommended)
+    urgent = CorrectedReplicas(
+        stabilized=asked.recommended, limit=limit, limited=limited, corrected=np.maximum(reached, asked.current)
+    )
     shrinking = _shrinking(asked, behaviors.down, past)
     growing = _growing(asked, behaviors.up, past)
     down = ~asked.panic & (asked.recommended < asked.current)
@@ -168,18 +171,6 @@ def correct(
         limit=chosen(urgent.limit, shrinking.limit, growing.limit, asked.recommended),
         limited=np.where(asked.panic, urgent.limited, np.where(down, shrinking.limited, up & growing.limited)),
         corrected=np.minimum(np.maximum(corrected, asked.minimum), asked.maximum),
-    )
-
-
-def _panicking(
-    asked: UncorrectedReplicas, behaviors: Behaviors, past: Past, *, panics_from_zero: bool
-) -> CorrectedReplicas:
-    lowest = past.min_corrected_panic
-    limited = lowest.known & (lowest.value > 0) if panics_from_zero else lowest.known
-    limit = lowest.value + lowest.value * behaviors.panic_percent // 100
-    reached = np.where(limited, np.minimum(asked.recommended, limit), asked.recommended)
-    return CorrectedReplicas(
-        stabilized=asked.recommended, limit=limit, limited=limited, corrected=np.maximum(reached, asked.current)
     )
 
 
@@ -210,9 +201,6 @@ def _growing(asked: UncorrectedReplicas, rate: Rates, past: Past) -> CorrectedRe
         stabilized=stabilized, limit=limit, limited=limited, corrected=np.maximum(reached, asked.current)
     )
 
-
-# --- was reconciler/sizing/tracking/roles.py:
-# Roles that must keep a ratio: prefill replicas to decode replicas.
 
 # The schema's largest replica count: ratios beyond it or its inverse cannot be.
 MOST_OF_A_ROLE = 1_000_000
@@ -352,7 +340,6 @@ def _clip(count: int, bounds: tuple[int, int]) -> int:
     return min(max(count, bounds[0]), bounds[1])
 
 
-# --- was reconciler/sizing/tracking/replay.py:
 # The autoscaler's loop over a stretch of history, for many targets at once. Upstream keeps its windows in memory;
 # here they are grown again by running the loop over what was observed, from the count at the start. What it decides
 # at one tick is its current count at the next.
@@ -571,9 +558,6 @@ def repair_pair(pair: RolePair, aims: Aims, counts: tuple[int, int], rule: Track
     repair = repair_exactly if rule.keeps_ratio else repair_upstream
     return repair(*counts, bounds, pair.ratio)
 
-
-# --- was reconciler/sizing/tracking/runs.py:
-# One replay of many targets, and how far it can be trusted.
 
 # Ticks that are further apart than this many times their median have a hole between them.
 _HOLE = 2.5

@@ -13,9 +13,6 @@ import numpy as np
 from reconciler.domain.requirements import SolveStatus
 from reconciler.optimizer.highs import Answer, Floats, Programme, solve
 
-# --- was reconciler/optimizer/inferno/servers.py:
-# What inferno decides about: servers with finished offers, and devices counted by type.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
@@ -99,10 +96,6 @@ def by_value(offers: Iterable[Offer]) -> tuple[Offer, ...]:
     )
 
 
-# --- was reconciler/optimizer/inferno/best_effort.py:
-# Best effort: what servers get that cannot be served in full, one replica or all that fit at a time.
-
-
 class SaturationPolicy(StrEnum):
     """Who is served in part, by inferno's names."""
 
@@ -118,7 +111,14 @@ def share_out(servers: Sequence[Server], stock: Stock, policy: SaturationPolicy)
         case SaturationPolicy.NONE:
             return {}
         case SaturationPolicy.PRIORITY_EXHAUSTIVE:
-            return _exhaust(servers, stock)
+            # Each server takes as many replicas as fit of the first offer of which one fits.
+            grants: dict[str, ServerGrant] = {}
+            for server in servers:
+                offer = _first_fitting(server, stock)
+                if offer is not None:
+                    grants[server.name] = ServerGrant(offer=offer, replicas=stock.fitting(offer))
+                    stock.take(offer, grants[server.name].replicas)
+            return grants
         case SaturationPolicy.PRIORITY_ROUND_ROBIN:
             return {name: grant for group in by_priority(servers) for name, grant in _take_turns(group, stock).items()}
         case SaturationPolicy.ROUND_ROBIN:
@@ -129,17 +129,6 @@ def by_priority(servers: Iterable[Server]) -> Iterator[tuple[Server, ...]]:
     """The servers in groups of equal priority, the smallest number first."""
     for _, group in groupby(sorted(servers, key=lambda server: server.priority), key=lambda server: server.priority):
         yield tuple(group)
-
-
-def _exhaust(servers: Iterable[Server], stock: Stock) -> dict[str, ServerGrant]:
-    """Each server takes as many replicas as fit of the first offer of which one fits."""
-    grants: dict[str, ServerGrant] = {}
-    for server in servers:
-        offer = _first_fitting(server, stock)
-        if offer is not None:
-            grants[server.name] = ServerGrant(offer=offer, replicas=stock.fitting(offer))
-            stock.take(offer, grants[server.name].replicas)
-    return grants
 
 
 def _take_turns(servers: Iterable[Server], stock: Stock) -> dict[str, ServerGrant]:
@@ -162,7 +151,6 @@ def _first_fitting(server: Server, stock: Stock) -> Offer | None:
     return next((offer for offer in by_value(server.offers) if stock.fitting(offer) > 0), None)
 
 
-# --- was reconciler/optimizer/inferno/greedy.py:
 # The three modes of inferno's own solver: unlimited, weighted greedy and strict priority greedy. Own formulation of
 # the published behaviour; where the original leaves a tie to chance, it is broken by name. Both greedy modes share
 # one pass: servers in turn take the first of their offers that fits. Who would lose most by its next offer goes
@@ -300,9 +288,6 @@ def _by_regret(contender: Contender) -> tuple[float, float]:
     return contender.regret, contender.value
 
 
-# --- was reconciler/optimizer/inferno/programme.py:
-# Servers and offers as an integer programme: a column is an offer of a server, 1 where the server gets it.
-
 NODE_LIMIT = 2_000
 """Of every integer programme; systems of the published size need a handful of nodes."""
 
@@ -417,7 +402,6 @@ def _rows(programme: OfferProgramme, held: Mapping[int, int]) -> list[_Row]:
     return [*of_server.values(), *of_type.values(), *of_level.values()]
 
 
-# --- was reconciler/optimizer/inferno/exact.py:
 # The optimum that inferno's greedy modes approach: as many servers as can be, then the least value. With x(s, o) = 1
 # where a server s gets its offer o, for one priority after the other: maximise sum over the servers s of that
 # priority of x(s, o) this count is then held subject to sum over o of x(s, o) <= 1 for every server s sum over s, o

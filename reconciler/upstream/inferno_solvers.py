@@ -22,9 +22,6 @@ from reconciler.upstream.inferno import (
     weighted_greedy,
 )
 
-# --- was reconciler/optimizer/inferno/asking.py:
-# A problem as inferno sees it: every variant a server of its own, with a finished offer for each candidate.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
@@ -163,7 +160,6 @@ class _Reading:
         return {name: units for name, units in sorted(devices.items()) if name in listed}
 
 
-# --- was reconciler/optimizer/inferno/solvers.py:
 # The reproductions as solvers, found by name: what inferno would have answered to a problem. They know pools and
 # priorities; budgets, change limits, ratios and what a change takes for a while are unknown to the original. Its
 # objective is always the transition value. Who gets nothing: the original leaves such a server out of its answer, and

@@ -53,9 +53,6 @@ from reconciler.upstream.wva_limits import (
 )
 from reconciler.upstream.wva_throughput import ThroughputAnalysis, ThroughputReadings, analyze_throughput
 
-# --- was reconciler/sizing/wva/votes.py:
-# What upstream's analyzers say of a model, as its settings let them speak: one ballot for each that is enabled.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamReadings(ModelReadings):
@@ -198,10 +195,6 @@ def _own(name: str, value: float | None, otherwise: float, analyzer: str, findin
         return otherwise if value is None else value
     findings.append(f"analyzer {analyzer!r}: {name} is {value:g}, expected more than 0 and at most 1: it is left out")
     return otherwise
-
-
-# --- was reconciler/sizing/wva/reproduction.py:
-# The reproduction modes `wva-v1` and `wva-v2`: upstream's whole cycle, finished answers included its flaws.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,13 +347,6 @@ def _with(draft: _Draft, replicas: Mapping[ResourceKey, int], reason: str) -> _D
     return replace(draft, replicas=replicas, reasons=(*draft.reasons, reason) if reason else draft.reasons)
 
 
-def _lacking(readings: ModelReadings, active: Sequence[VariantFacts]) -> dict[ResourceKey, str]:
-    """Where a variant's metric cannot be had upstream gives up on its whole model."""
-    lacking = find_lacking(readings.screened(), (variant.key for variant in active))
-    words = next(iter(lacking.values()), "")
-    return {variant.key: lacking.get(variant.key, words) for variant in active} if lacking else {}
-
-
 def _answer(draft: _Draft) -> SaturationAnswer:
     readings = draft.readings
     sound = readings.sound_variants()
@@ -374,11 +360,14 @@ def _answer(draft: _Draft) -> SaturationAnswer:
         per_replica={each.key.on(each.accelerator): 1.0 for each in sound},
         fixed=fixed,
     )
+    # Where a variant's metric cannot be had upstream gives up on its whole model.
+    lacking = find_lacking(readings.screened(), (variant.key for variant in draft.active))
+    words = next(iter(lacking.values()), "")
     return SaturationAnswer(
         requirements=(requirement,) if fixed else (),
         reasons={readings.model: "; ".join(draft.reasons) if draft.active else asleep},
         held=readings.obstacles(),
-        lacking=_lacking(readings, draft.active),
+        lacking={variant.key: lacking.get(variant.key, words) for variant in draft.active} if lacking else {},
         figures=draft.figures,
         findings=(*readings.layered.findings, *draft.findings, *readings.screened().findings),
     )

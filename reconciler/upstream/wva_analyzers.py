@@ -11,9 +11,6 @@ from reconciler.domain.observed import ReplicaMetrics, Role
 from reconciler.sizing.saturation import QueuedTokens, VariantTokens
 from reconciler.sizing.saturation_readings import Thresholds, VariantFacts
 
-# --- was reconciler/sizing/wva/ballot.py:
-# Demand against supply, per model and role: what is missing and what is spare (wva.md 4.3).
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
@@ -106,9 +103,6 @@ def ballot_figures(ballot: Ballot) -> Iterator[Figure]:
         for name in ("demand", "supply", "anticipated", "required", "spare"):
             yield Figure(subject=role, name=name + by, value=getattr(signal, name), unit=ballot.unit)
 
-
-# --- was reconciler/sizing/wva/percent.py:
-# The analyzer `percent`: how far replicas are from a KV cache and a queue that are full (wva.md 3); what it wants.
 
 # Fewer replicas that are not saturated have nobody to take over what one of them leaves.
 FEWEST_FOR_REMOVAL = 2
@@ -253,7 +247,7 @@ def percent_targets(
     moving = sorted(each.name for each in variants if _is_moving(each, reporting, transition_test))
     if moving:
         return PercentTargets(
-            replicas={each.key: _wanted_before(each) for each in variants},
+            replicas={each.key: each.desired_replicas or each.current_replicas for each in variants},
             reason=f"in transition: {', '.join(moving)}",
         )
     replicas, reason = _step(analysis, variants, reporting)
@@ -266,10 +260,6 @@ def _is_moving(variant: VariantFacts, reporting: Mapping[ResourceKey, int], test
     if test is TransitionTest.PENDING:
         return variant.pending_replicas > 0
     return reporting.get(variant.key, 0) != variant.current_replicas
-
-
-def _wanted_before(variant: VariantFacts) -> int:
-    return variant.desired_replicas or variant.current_replicas
 
 
 def _step(

@@ -9,9 +9,6 @@ from reconciler.domain.observed import Role
 from reconciler.sizing.saturation_readings import MOST_REPLICAS, VariantFacts, by_role
 from reconciler.upstream.wva_analyzers import Ballot
 
-# --- was reconciler/sizing/wva/budgets.py:
-# Devices that may still be taken: per cluster, and per namespace where namespaces have pools (wva.md 5.2, 5.5).
-
 Devices = Mapping[str, int]
 
 
@@ -98,9 +95,6 @@ class DeviceBudget:
 def _numbers(devices: Devices) -> dict[str, float]:
     return {name: math.inf if count < 0 else float(count) for name, count in devices.items()}
 
-
-# --- was reconciler/sizing/wva/cost_aware.py:
-# Replicas from ballots, without limits: the cheapest capacity up, the dearest replica down (wva.md 5.1).
 
 Remaining = MutableMapping[tuple[int, Role], float]
 Replicas = MutableMapping[ResourceKey, int]
@@ -286,10 +280,6 @@ def _weighted(ballots: Sequence[Ballot], key: ResourceKey) -> float:
     return sum(ballot.score * _carried(ballot, key) for ballot in ballots)
 
 
-# --- was reconciler/sizing/wva/fair_share.py:
-# Replicas from ballots when devices are scarce: the model that lacks most comes down to the mean (wva.md 5.2).
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelBallots:
     """A model with its variants and what the analyzers say of it."""
@@ -369,9 +359,6 @@ def _serve(share: _Share, target: float, budget: DeviceBudget) -> bool:
         share.remaining[place] = max(share.remaining[place] - added, 0.0)
     return has_grown
 
-
-# --- was reconciler/sizing/wva/quotas.py:
-# Quotas and the limiter of the first analyzer: who gets the devices that are left (wva.md 5.3, 5.5).
 
 _UNLIMITED = -1
 _ANY_NAMESPACE = "default"
@@ -488,9 +475,6 @@ def _give_back(quotas: Sequence[Quota], variant: VariantFacts, devices: int) -> 
     for quota in quotas:
         quota.give_back(variant.key.namespace, variant.accelerator, devices)
 
-
-# --- was reconciler/sizing/wva/rescale.py:
-# Priority rescale: scarce devices go from models that weigh less to models that weigh more (wva.md 5.6).
 
 _TOLERANCE = 1e-9
 

@@ -12,9 +12,6 @@ from reconciler.domain.observed import Role, UpstreamQueue
 from reconciler.sizing.saturation_readings import VariantFacts, number_fault, screen_queue
 from reconciler.upstream.wva_analyzers import Ballot, Signal, is_live, signal_of
 
-# --- was reconciler/sizing/wva/latency_line.py:
-# Inter-token latency as a line over KV cache usage, fitted in two tiers (wva.md 6).
-
 # Where a replica counts as full.
 FULL_USAGE = 0.85
 _LEAST_SAMPLES = 10
@@ -83,7 +80,6 @@ def _pinned(current: Sequence[Point], fitted_base_s: float | None) -> LatencyLin
     return LatencyLine(slope_s=slope_s, base_s=base_s, tier=Tier.ASSUMED if fitted_base_s is None else Tier.PINNED)
 
 
-# --- was reconciler/sizing/wva/latency_windows.py:
 # What one variant's samples tell by now: its latency line, and the tokens a full replica of it makes (wva.md 6). A
 # window of samples is kept until the requests change or what is seen contradicts it; here it is played back.
 
@@ -323,9 +319,6 @@ def _cleaned(sample: ThroughputSample) -> ThroughputSample:
     )
 
 
-# --- was reconciler/sizing/wva/throughput.py:
-# The analyzer `throughput`: tokens that full replicas would make against tokens that are asked for (wva.md 6).
-
 _UNIT = "tokens/s"
 # What waits is to be through within so many steps of a full replica per token.
 _DRAIN_STEPS = 2.0
@@ -468,7 +461,19 @@ def _signals(
             scale_up=scale_up,
             scale_down=scale_down,
         )
-        signals[role] = signal if is_whole else _without_spare(signal)
+        signals[role] = (
+            signal
+            if is_whole
+            else (
+                Signal(
+                    demand=signal.demand,
+                    supply=signal.supply,
+                    anticipated=signal.anticipated,
+                    required=signal.required,
+                    spare=0.0,
+                )
+            )
+        )
     return signals
 
 
@@ -478,35 +483,17 @@ def _demand(members: Sequence[_Member], arrival_per_s: float | None, queue: Upst
     if not sized:
         return 0.0, False
     told = [each.told for each in sized if each.told is not None]
-    queued = _queued_per_s(told, queue)
-    outputs = _mean_output_tokens(told)
-    if arrival_per_s is None or outputs <= 0:
-        return math.fsum(each.local_per_s for each in told) + queued, False
-    return arrival_per_s * outputs + queued, True
-
-
-def _queued_per_s(told: Iterable[VariantThroughput], queue: UpstreamQueue | None) -> float:
     waiting = screen_queue(queue).num_waiting if queue is not None else None
     steps_s = [each.line.at(FULL_USAGE) for each in told if each.line is not None]
     rate = (waiting or 0.0) / (_DRAIN_STEPS * fmean(steps_s)) if steps_s else 0.0
-    return 0.0 if number_fault(rate) else rate
-
-
-def _mean_output_tokens(told: Sequence[VariantThroughput]) -> float:
-    """By how many instances of each variant serve."""
+    queued = 0.0 if number_fault(rate) else rate
+    # By how many instances of each variant serve.
     rows = [(each.shape.output_tokens, each.num_serving) for each in told if each.shape is not None]
     serving = sum(count for _, count in rows)
-    return math.fsum(tokens * count for tokens, count in rows) / serving if serving else 0.0
-
-
-def _without_spare(signal: Signal) -> Signal:
-    return Signal(
-        demand=signal.demand,
-        supply=signal.supply,
-        anticipated=signal.anticipated,
-        required=signal.required,
-        spare=0.0,
-    )
+    outputs = math.fsum(tokens * count for tokens, count in rows) / serving if serving else 0.0
+    if arrival_per_s is None or outputs <= 0:
+        return math.fsum(each.local_per_s for each in told) + queued, False
+    return arrival_per_s * outputs + queued, True
 
 
 def _words(members: Sequence[_Member], readings: ThroughputReadings) -> Iterator[str]:

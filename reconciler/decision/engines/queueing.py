@@ -46,9 +46,6 @@ from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning import why_outside
 from reconciler.sizing.profile_checks import Correction, correct
 
-# --- was reconciler/decision/engines/queueing/weighing.py:
-# What arrived before, counted in requests as long as those of now: longer ones take more of a replica.
-
 ALIKE = 1.01
 """Requests that are longer by less weigh the same."""
 HEAVIEST = 1000.0
@@ -152,10 +149,6 @@ def _part(lengths: Sequence[float], now: float, longest: float) -> Floats:
     before = np.searchsorted(places, np.arange(known.size), side="right") - 1
     filled = known[places[np.maximum(before, 0)]]
     return np.asarray((filled - now) / (longest - now))
-
-
-# --- was reconciler/decision/engines/queueing/requirements.py:
-# What models need that a queue sizes: their demand, what can carry it, and what stands against an option.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -325,10 +318,6 @@ def _key(variant: Variant, option: Option) -> CandidateKey:
     return variant.key.on(option.accelerator)
 
 
-# --- was reconciler/decision/engines/queueing/answer.py:
-# What the queues say of their models, and how it is told: load, demand, what a replica carries, what is kept.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueAnswer(EngineAnswer):
     """The sized candidates, what learned profiles were corrected by, and what the models need."""
@@ -350,7 +339,8 @@ class QueueAnswer(EngineAnswer):
             key = state.variant.key.on(option.accelerator)
             capacity = self.capacities.of.get(key)
             if capacity is not None:
-                yield _capacity_step(option, capacity)
+                words = f"one replica on {_taken(option)}: {capacity.words} ({_parameters(option.profile, capacity)})"
+                yield Step(stage="capacity", before="", after=f"{capacity.rate_per_s:.4g} req/s", reason=words)
                 yield from _learned_steps(option)
         correction = self.corrections.get(state.variant.key)
         if correction is not None and self.capacities.of:
@@ -400,22 +390,15 @@ def _load_steps(state: VariantState, demand: ModelDemand | None) -> Iterator[Ste
         reason=f"load and {demand.headroom * 100:g} % headroom",
     )
     if demand.variation is not None:
-        yield _variation_step(demand, demand.variation)
-
-
-def _variation_step(demand: ModelDemand, variation: LoadVariation) -> Step:
-    """What must be carried beyond the demand of now, for what the load did before."""
-    words = (
-        f"peak {variation.peak_per_s:.4g} req/s {ago(variation.peak_age_s)} in the last {span(variation.payback_s)}; "
-        f"mean {variation.mean_per_s:.4g}, standard deviation {variation.deviation_per_s:.2g}"
-    )
-    before, after = f"{demand.rate_per_s:.4g} req/s", f"{demand.stabilized.amount_per_s:.4g} req/s"
-    return Step(stage="variation", before=before, after=after, reason=words)
-
-
-def _capacity_step(option: Option, capacity: ReplicaCapacity) -> Step:
-    words = f"one replica on {_taken(option)}: {capacity.words} ({_parameters(option.profile, capacity)})"
-    return Step(stage="capacity", before="", after=f"{capacity.rate_per_s:.4g} req/s", reason=words)
+        # What must be carried beyond the demand of now, for what the load did before.
+        variation = demand.variation
+        words = (
+            f"peak {variation.peak_per_s:.4g} req/s {ago(variation.peak_age_s)} "
+            f"in the last {span(variation.payback_s)}; "
+            f"mean {variation.mean_per_s:.4g}, standard deviation {variation.deviation_per_s:.2g}"
+        )
+        before, after = f"{demand.rate_per_s:.4g} req/s", f"{demand.stabilized.amount_per_s:.4g} req/s"
+        yield Step(stage="variation", before=before, after=after, reason=words)
 
 
 def _taken(option: Option) -> str:
@@ -463,10 +446,6 @@ def _may_come_back(variation: LoadVariation, rest_per_s: float) -> str:
         f"kept: without it {rest_per_s:.4g} req/s would be carried, too near to the mean of {variation.mean_per_s:.4g} "
         f"for a standard deviation of {variation.deviation_per_s:.2g}; payback {span(variation.payback_s)}"
     )
-
-
-# --- was reconciler/decision/engines/queueing/engine.py:
-# The engine `queueing`: replicas as queues, sized from a profile so that each keeps its service class.
 
 
 class QueueingEngine(SizingEngine):

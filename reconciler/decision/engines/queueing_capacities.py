@@ -47,9 +47,6 @@ from reconciler.sizing.queueing_laws import (
 )
 from reconciler.sizing.queueing_rates import RateLimits, largest_rate, largest_throughput
 
-# --- was reconciler/decision/engines/queueing/capacities.py:
-# What one replica of every candidate carries inside its SLO, sized all at once, and what to expect at a rate.
-
 _BINDING_WORDS = {
     Binding.CAPACITY: "the full batch binds",
     Binding.ITL: "ITL binds",
@@ -314,10 +311,6 @@ def _lengths(row: SizingRow) -> str:
     return output
 
 
-# --- was reconciler/decision/engines/queueing/contradictions.py:
-# Profiles that contradict what their replicas did: nothing is proposed on what they expect.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Compared:
     """What a replica did in a stretch, and the row that forecasts it."""
@@ -362,7 +355,13 @@ def _holds(compared: Sequence[_Compared]) -> dict[CandidateKey, Hold]:
     for number, each in enumerate(compared):
         members.setdefault(each.row.key, []).append(number)
     holds = {
-        key: _hold_of([compared[number] for number in numbers], [_part(each, numbers) for each in forecasts])
+        key: _hold_of(
+            [compared[number] for number in numbers],
+            [
+                Forecast(**{name: getattr(each, name)[list(numbers)] for name in Forecast.__slots__})
+                for each in forecasts
+            ],
+        )
         for key, numbers in members.items()
     }
     return {key: hold for key, hold in holds.items() if hold is not None}
@@ -408,10 +407,6 @@ def _load_in(stretch: Stretch, load: Load) -> Load | None:
     if not output > 0:
         return None
     return replace(load, arrival_rate_per_s=stretch.rate_per_s, output_tokens=output, input_tokens=inputs)
-
-
-def _part(whole: Forecast, part: Sequence[int]) -> Forecast:
-    return Forecast(**{name: getattr(whole, name)[list(part)] for name in Forecast.__slots__})
 
 
 def _words(found: Contradiction) -> str:

@@ -64,11 +64,7 @@ def _choose(members: Sequence[Variant], load: Load | None) -> EngineChoice:
     if asked:
         name, member = next(iter(asked.items()))
         return EngineChoice(engine=Engine(name), reason=str(member.settings[ENGINE].source))
-    return _automatic(members, load)
-
-
-def _automatic(members: Sequence[Variant], load: Load | None) -> EngineChoice:
-    """The first engine that admits the model; what the others found against it is the reason where it has none."""
+    # The first engine that admits the model; what the others found against it is the reason where it has none.
     refused: list[str] = []
     for engine in AUTOMATIC:
         admission = engine.admit(members, load)

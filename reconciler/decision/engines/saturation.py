@@ -59,9 +59,6 @@ from reconciler.sizing.saturation_readings import (
     layer_thresholds,
 )
 
-# --- was reconciler/decision/engines/saturation/past.py:
-# What the replicas of a model worked on within `payback`, in the unit that saturation counts in.
-
 COARSE_S = 300.0
 """Histories of longer than an hour have steps of this, the others finer ones."""
 MOST_PER_QUEUE = 2.0
@@ -165,9 +162,6 @@ def _filled(lengths: Floats) -> Floats:
     return np.asarray(lengths[known[np.maximum(before, 0)]])
 
 
-# --- was reconciler/decision/engines/saturation/readings.py:
-# What saturation is told of a model: its variants, what their replicas report and did, its queue, its thresholds.
-
 ROLE_LABEL = "llm-d.ai/role"
 NO_RULES = SaturationRules()
 COUNTABLE_ENGINES = frozenset({"vllm", ""})
@@ -194,7 +188,9 @@ def read_model(
             replace(state, stored=seen.get(state.key) or _remembered(snapshot, state, full)) for state in variants
         ),
         replicas=replicas,
-        queue=snapshot.observed.queues.get(model, UpstreamQueue(num_waiting=None) if _is_asleep(members) else None),
+        queue=snapshot.observed.queues.get(
+            model, UpstreamQueue(num_waiting=None) if (not any(member.current.replicas for member in members)) else None
+        ),
         zero_rule=_zero_rule(snapshot, model, members),
         history=history,
         lengths_before=_lengths_in(traces) if corrects_history else None,
@@ -212,10 +208,6 @@ def _lengths_in(traces: Iterable[Trace]) -> MeanLengths | None:
         return None
     inputs, outputs = (fmean(lengths) for lengths in told.values())
     return MeanLengths(input_tokens=inputs, output_tokens=outputs, prefix_hit_rate=0.0)
-
-
-def _is_asleep(members: Iterable[Variant]) -> bool:
-    return not any(member.current.replicas for member in members)
 
 
 def _facts(snapshot: Snapshot, variant: Variant, *, is_priced: bool) -> VariantFacts:
@@ -254,10 +246,6 @@ def _remembered(snapshot: Snapshot, state: VariantFacts, full: float) -> StoredC
     """What a replica held when one was last seen, for variants that have been at zero for longer than a run looks."""
     stored = snapshot.observed.stored_kv_tokens.get(state.key)
     return None if stored is None else StoredCapacity(capacity_tokens=int(stored * full), total_kv_tokens=stored)
-
-
-# --- was reconciler/decision/engines/saturation/stabilizing.py:
-# The rule of `payback` for saturation: what was needed within it, or will be again by its noise, is kept.
 
 
 def stabilize(
@@ -318,9 +306,6 @@ def _words(requirement: Requirement, variation: LoadVariation | None, payback_s:
     )
 
 
-# --- was reconciler/decision/engines/saturation/answer.py:
-# What saturation says of its models, as parts of the problem, steps and figures.
-
 _REPLICA_FIELDS = (
     ("KV cache usage", "kv_cache_usage", "fraction", (Name.KV_CACHE_USAGE,)),
     ("waiting", "num_waiting", "requests", (Name.NUM_WAITING,)),
@@ -356,7 +341,13 @@ class FullnessAnswer(EngineAnswer):
         for figure in answer.figures:
             if figure.subject == variant.key.label and figure.value is not None:
                 reason = figure.reason or "over its replicas"
-                yield Step(stage=figure.name, before="", after=_value(figure), reason=reason)
+                value = f"{figure.value:.6g}" if isinstance(figure.value, float | int) else str(figure.value)
+                yield Step(
+                    stage=figure.name,
+                    before="",
+                    after=f"{value} {figure.unit}" if figure.unit not in ("", "fraction") else value,
+                    reason=reason,
+                )
         needs = formulated.needs
         role = needs.owner_of.get(variant.key, variant.model)
         if role in answer.reasons:
@@ -426,11 +417,6 @@ def _reasons(answer: SaturationAnswer) -> str:
     return "; ".join(dict.fromkeys(answer.reasons.values()))
 
 
-def _value(figure: Figure) -> str:
-    value = f"{figure.value:.6g}" if isinstance(figure.value, float | int) else str(figure.value)
-    return f"{value} {figure.unit}" if figure.unit not in ("", "fraction") else value
-
-
 def _replica_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
     for replica in snapshot.observed.replicas.get(variant.key, ()):
         for name, attribute, unit, quantities in _REPLICA_FIELDS:
@@ -470,9 +456,6 @@ def _model_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
         if value is not None:
             yield Figure(subject=variant.key.label, name=name, value=value, unit=unit, queries=(str(quantity),))
 
-
-# --- was reconciler/decision/engines/saturation/engine.py:
-# The engine `saturation`: replicas judged by how full they are, where nobody states a profile or a class.
 
 SizeCluster = Callable[[Snapshot, Sequence[ModelReadings]], Sequence[SaturationAnswer]]
 """What decides all models of one cluster together, in their order."""

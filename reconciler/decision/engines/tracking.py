@@ -45,9 +45,6 @@ from reconciler.sizing.tracking_loads import TRACKING as OUR_RULE
 from reconciler.sizing.tracking_loads import History, PodHistory, Target, TrackingRule
 from reconciler.sizing.tracking_replay import RolePair
 
-# --- was reconciler/decision/engines/tracking/replay.py:
-# Histories of metric targets as the arrays that a replay reads, on one clock for all targets.
-
 
 def replay_targets(
     targets: Sequence[TrackedTarget], histories: Mapping[ResourceKey, TrackedHistory], now_s: float, rule: TrackingRule
@@ -140,10 +137,6 @@ def _columns(series: Sequence[Series], ticks: int) -> Floats:
         if values:
             columns[ticks - len(values) :, index] = values
     return columns
-
-
-# --- was reconciler/decision/engines/tracking/following.py:
-# Sizing by metric targets: what the loop of each policy answers for every workload that it scales.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,10 +291,6 @@ def _scaled(target: TrackedTarget) -> Iterator[ResourceKey]:
     return (backend.scale_target for backend in target.backends)
 
 
-# --- was reconciler/decision/engines/tracking/engine.py:
-# The engine `tracking`: replicas as a policy's metric targets ask for them.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackingEngine(SizingEngine):
     """One way to follow metric targets: our loop, or that of the releases that read a policy's generation."""
@@ -389,10 +378,6 @@ def _our_rule(_generation: Generation) -> TrackingRule:
 
 
 TRACKING = TrackingEngine(name=Engine.TRACKING, rule_of=_our_rule)
-
-
-# --- was reconciler/decision/engines/kthena.py:
-# The engines `kthena-v0` and `kthena-v1`: metric targets as the releases follow them that read their generation.
 
 
 def _v0(generation: Generation) -> TrackingRule:

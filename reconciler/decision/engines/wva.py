@@ -18,9 +18,6 @@ from reconciler.upstream.wva import UpstreamReadings, reproduce_percent, reprodu
 from reconciler.upstream.wva_limits import DeviceBudget, Quota
 from reconciler.upstream.wva_throughput import ThroughputReadings, ThroughputSample
 
-# --- was reconciler/decision/engines/wva/limits.py:
-# What limits upstream's modes: a quota of its ConfigMap, else the devices that nodes offer (wva.md 5.4, 5.5).
-
 INVENTORY, QUOTA = "gpu-inventory", "quota"
 _UNLIMITED = -1
 
@@ -147,9 +144,6 @@ def _left(
     return left
 
 
-# --- was reconciler/decision/engines/wva/readings.py:
-# What upstream's second cycle is told beside what saturation is: its analyzers, and what one of them would sample.
-
 THROUGHPUT = "throughput"
 
 
@@ -212,10 +206,6 @@ def _at(trace: Trace, name: Name, at_s: float) -> float | None:
     index = math.floor((at_s - trace.start_s) / trace.step_s + 1e-6)
     known = values.get(name, ())
     return known[index] if 0 <= index < len(known) and not math.isnan(known[index]) else None
-
-
-# --- was reconciler/decision/engines/wva/engine.py:
-# The engines `wva-v1` and `wva-v2`: what llm-d's workload variant autoscaler decides, its flaws included.
 
 
 def _size_v1(snapshot: Snapshot, models: Sequence[ModelReadings]) -> Sequence[SaturationAnswer]:
