@@ -3,20 +3,14 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from reconciler.errors import InputError
-from reconciler.manifests.documents import parse_documents, parse_readable
+from reconciler.manifests.documents import parse_readable
 from reconciler.resources.declaration import Declaration, merge
-from reconciler.resources.inference.priorities import Priorities
 from reconciler.resources.reading import read_file
 from reconciler.resources.registry import KIND_WORDS
 
 SHAPES = Path(__file__).parents[3] / "testdata" / "resources" / "inference" / "shapes.yaml"
-DOCUMENTS = SHAPES.read_text().split("\n---\n")
-WORDS = sorted({word for text in DOCUMENTS for word in text.split()})
-NOISE = st.sampled_from(["null", "[]", "{}", "[{}]", "1", "-1", "1e400", ".nan", '"\\e[31m"', "*a", "true", "\n"])
 
 
 @pytest.fixture(scope="module")
@@ -60,26 +54,3 @@ def test_what_is_wrong_with_them_is_told_line_by_line(shapes: tuple[Declaration,
     told = [*map(str, errors), *map(str, declaration.findings)]
     told += [f"broken: {broken.key.label}: {broken.reason}" for broken in declaration.broken]
     assert told == SHAPES.with_suffix(".txt").read_text().splitlines()
-
-
-@st.composite
-def mutations(draw: st.DrawFn) -> str:
-    """A few objects with some of their words replaced or cut."""
-    texts = draw(st.lists(st.sampled_from(DOCUMENTS), min_size=1, max_size=3))
-    words = "\n---\n".join(texts).split(" ")
-    for _ in range(draw(st.integers(1, 6))):
-        index = draw(st.integers(0, len(words) - 1))
-        words[index] = draw(NOISE | st.sampled_from(WORDS) | st.text(max_size=8) | st.just(""))
-    return " ".join(words)
-
-
-@given(mutations())
-def test_mutated_manifests_end_in_findings(text: str) -> None:
-    try:
-        documents = parse_documents("a.yaml", text.encode(errors="replace"))
-    except InputError:
-        return
-    declaration = merge([read_file("prod", "a.yaml", documents)])
-    Priorities.of(declaration.inference)
-    assert all(str(finding).isprintable() for finding in declaration.findings)
-    assert all(broken.reason.isprintable() for broken in declaration.broken)
