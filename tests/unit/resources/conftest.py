@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.manifests.documents import parse_documents
+from reconciler.manifests.documents import parse_documents, parse_readable
 from reconciler.resources.declaration import Declaration, FileDeclaration, merge
 from reconciler.resources.reading import read_file
 from reconciler.resources.registry import KIND_WORDS
@@ -28,6 +28,23 @@ def declare() -> Declare:
         return merge([_read(cluster, path, text) for path, text in files.items()])
 
     return _declare
+
+
+@pytest.fixture(scope="session")
+def load() -> Callable[[str], Declaration]:
+    """Declare from one text, documents that cannot be parsed left out."""
+
+    def _load(text: str) -> Declaration:
+        documents, _ = parse_readable("a.yaml", text.encode(), kinds=KIND_WORDS)
+        return merge([read_file("prod", "a.yaml", documents)])
+
+    return _load
+
+
+@pytest.fixture(scope="session")
+def told(load: Callable[[str], Declaration]) -> Callable[[str], list[str]]:
+    """The findings of a text, without its file."""
+    return lambda text: [str(finding).removeprefix("a.yaml:") for finding in load(text).findings]
 
 
 @pytest.fixture(scope="session")
