@@ -1,7 +1,7 @@
 """Accelerators: the catalog of a cluster, what a variant runs on, and what else it may run on."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.holds import Hold, HoldKind
@@ -17,15 +17,14 @@ from reconciler.domain.inventory import (
 )
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.settings import ModelSettings, PoolSettings
-from reconciler.domain.snapshot import Option
+from reconciler.domain.snapshot import Option, Variant
 from reconciler.domain.variant_forms import Form
 from reconciler.domain.variant_settings import CHOOSE, IN_ORDER, KEEP
 from reconciler.domain.workloads import NodeTerm, Workload
 from reconciler.resources.llmaz.models import order_flavors, recognise_flavor
 from reconciler.resources.variants import Flavor, FlavorChoice, ListedCost, VariantResource
 
-# --- was reconciler/snapshot/catalogs.py:
-# The catalog of a cluster: what is configured, what upstream's ConfigMap lists, and common product names.
+# ---- the catalog of a cluster: what is configured, what upstream's ConfigMap lists, and common product names
 
 _COUNTED = re.compile(r"(\d+)x(.+)")
 
@@ -35,108 +34,30 @@ def build_catalog(
 ) -> Catalog:
     """Configured facts first; a ConfigMap fills what they leave open (price, product label).
 
-    What a pool's devices cost goes before any of it: that is the price in this cluster.
+    The price of a pool's devices takes precedence: it is the price in this cluster.
     """
     known = {accelerator.name: accelerator for accelerator in configured}
     for cost in listed:
-        _merge_listed(known, cost)
+        names = _names_of(known)
+        name = cost.accelerator if cost.accelerator in known else names.get(cost.accelerator.lower(), cost.accelerator)
+        accelerator = known.get(name) or _named(name)
+        if accelerator.cost_per_hour is None:
+            accelerator = replace(accelerator, cost_per_hour=cost.cost_per_hour, cost_place=cost.place)
+        vendor = VENDORS.get(cost.device_label.lower().split("-")[0])
+        if vendor is not None and not accelerator.node_selector:
+            key, resource = vendor
+            accelerator = replace(accelerator, node_selector={key: cost.device_label}, resource=resource)
+        known[name] = accelerator
     for pool in pools:
-        _price_by_pool(known, pool)
+        if pool.cost_per_hour is None:
+            continue
+        if all(accelerator.device != pool.device for accelerator in known.values()):
+            known.setdefault(pool.device, _named(pool.device))
+        for name, accelerator in known.items():
+            if accelerator.device == pool.device:
+                price = pool.cost_per_hour * accelerator.devices
+                known[name] = replace(accelerator, cost_per_hour=price, cost_place=pool.place)
     return Catalog(accelerators=known, names=_names_of(known))
-
-
-def find_or_name(catalog: Catalog, spelling: str) -> Accelerator:
-    """The accelerator of that name; one the catalog does not know is a name without price or nodes."""
-    return catalog.find(spelling) or _named(PRODUCTS.get(spelling.lower(), spelling))
-
-
-def recognise(
-    catalog: Catalog, workload: Workload | None, label: str, profiled: Iterable[str]
-) -> tuple[Accelerator | None, str]:
-    """The accelerator a workload runs on, and what says so.
-
-    First that applies: node selector, required affinity on a product label, the resource's accelerator label. Where
-    a device alone is named (H100), the accelerator made of it that the label, a profile or the container's device
-    count fits is meant (2xH100).
-    """
-    if workload is not None:
-        selected = _by_selector(catalog, workload)
-        if selected is not None:
-            return _of_device(catalog, selected, workload, label, profiled), "node selector"
-        for source, labels in (("node selector", _single(workload.node_selector)), ("affinity", workload.affinity)):
-            found = _by_product(catalog, labels)
-            if found is not None:
-                return _of_device(catalog, found, workload, label, profiled), source
-    if label:
-        return find_or_name(catalog, label), "label inference.optimization/acceleratorName"
-    return None, ""
-
-
-def _by_selector(catalog: Catalog, workload: Workload) -> Accelerator | None:
-    """The accelerator whose configured node selector the workload carries; the one that says most, then the first."""
-    carried = [
-        accelerator
-        for accelerator in catalog.accelerators.values()
-        if accelerator.node_selector and accelerator.node_selector.items() <= workload.node_selector.items()
-    ]
-    return max(carried, key=lambda accelerator: len(accelerator.node_selector), default=None)
-
-
-def _single(node_selector: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    return {key: (value,) for key, value in node_selector.items()}
-
-
-def _by_product(catalog: Catalog, labels: Mapping[str, tuple[str, ...]]) -> Accelerator | None:
-    """The one accelerator that product labels allow; None when they allow several or none."""
-    for key in PRODUCT_KEYS:
-        names = {find_or_name(catalog, value).name for value in labels.get(key, ())}
-        if len(names) == 1:
-            return find_or_name(catalog, names.pop())
-    return None
-
-
-def _of_device(
-    catalog: Catalog, found: Accelerator, workload: Workload, label: str, profiled: Iterable[str]
-) -> Accelerator:
-    asked = workload.devices.get(found.resource, 0)
-    named = {each.name: each for each in (find_or_name(catalog, name) for name in (label, *profiled) if name)}
-    others = [each for each in named.values() if each.device == found.device and each.devices != found.devices]
-    meant = [*others, found] if found.name in named else others
-    for accelerator in sorted(meant, key=lambda each: (-each.devices, each.name)):
-        if asked and asked % accelerator.devices == 0:
-            return accelerator
-    return found
-
-
-def _named(name: str) -> Accelerator:
-    counted = _COUNTED.fullmatch(name)
-    if counted is None:
-        return Accelerator(name=name, device=name)
-    return Accelerator(name=name, device=counted[2], devices=int(counted[1]))
-
-
-def _merge_listed(known: dict[str, Accelerator], cost: ListedCost) -> None:
-    names = _names_of(known)
-    name = cost.accelerator if cost.accelerator in known else names.get(cost.accelerator.lower(), cost.accelerator)
-    accelerator = known.get(name) or _named(name)
-    if accelerator.cost_per_hour is None:
-        accelerator = replace(accelerator, cost_per_hour=cost.cost_per_hour, cost_place=cost.place)
-    vendor = VENDORS.get(cost.device_label.lower().split("-")[0])
-    if vendor is not None and not accelerator.node_selector:
-        key, resource = vendor
-        accelerator = replace(accelerator, node_selector={key: cost.device_label}, resource=resource)
-    known[name] = accelerator
-
-
-def _price_by_pool(known: dict[str, Accelerator], pool: PoolSettings) -> None:
-    if pool.cost_per_hour is None:
-        return
-    if all(accelerator.device != pool.device for accelerator in known.values()):
-        known.setdefault(pool.device, _named(pool.device))
-    for name, accelerator in known.items():
-        if accelerator.device == pool.device:
-            price = pool.cost_per_hour * accelerator.devices
-            known[name] = replace(accelerator, cost_per_hour=price, cost_place=pool.place)
 
 
 def _names_of(known: Mapping[str, Accelerator]) -> dict[str, str]:
@@ -152,8 +73,65 @@ def _names_of(known: Mapping[str, Accelerator]) -> dict[str, str]:
     return names
 
 
-# --- was reconciler/snapshot/variants/options.py:
-# Which accelerators a variant may run on, what a replica takes and costs there, and whether Git can say so.
+def _named(name: str) -> Accelerator:
+    counted = _COUNTED.fullmatch(name)
+    if counted is None:
+        return Accelerator(name=name, device=name)
+    return Accelerator(name=name, device=counted[2], devices=int(counted[1]))
+
+
+def find_or_name(catalog: Catalog, spelling: str) -> Accelerator:
+    """The accelerator of that name; one that is not in the catalog is a name without price or nodes."""
+    return catalog.find(spelling) or _named(PRODUCTS.get(spelling.lower(), spelling))
+
+
+# ---- what a workload runs on
+
+
+def recognise(
+    catalog: Catalog, workload: Workload | None, label: str, profiled: Iterable[str]
+) -> tuple[Accelerator | None, str]:
+    """The accelerator a workload runs on, and what says so.
+
+    The first of: node selector, required affinity on a product label, the resource's accelerator label. A single device
+    (H100) stands for a group of it (2xH100) that the label or a profile names and the container's device count fits.
+    """
+    if workload is not None:
+        carried = [
+            accelerator
+            for accelerator in catalog.accelerators.values()
+            if accelerator.node_selector and accelerator.node_selector.items() <= workload.node_selector.items()
+        ]
+        # the one with most labels, then the first
+        selected = max(carried, key=lambda accelerator: len(accelerator.node_selector), default=None)
+        if selected is not None:
+            return _of_device(catalog, selected, workload, label, profiled), "node selector"
+        node_selector = {key: (value,) for key, value in workload.node_selector.items()}
+        for source, labels in (("node selector", node_selector), ("affinity", workload.affinity)):
+            for key in PRODUCT_KEYS:
+                names = {find_or_name(catalog, value).name for value in labels.get(key, ())}
+                if len(names) == 1:
+                    found = find_or_name(catalog, names.pop())
+                    return _of_device(catalog, found, workload, label, profiled), source
+    if label:
+        return find_or_name(catalog, label), "label inference.optimization/acceleratorName"
+    return None, ""
+
+
+def _of_device(
+    catalog: Catalog, found: Accelerator, workload: Workload, label: str, profiled: Iterable[str]
+) -> Accelerator:
+    requested = workload.devices.get(found.resource, 0)
+    named = {each.name: each for each in (find_or_name(catalog, name) for name in (label, *profiled) if name)}
+    others = [each for each in named.values() if each.device == found.device and each.devices != found.devices]
+    meant = [*others, found] if found.name in named else others
+    for accelerator in sorted(meant, key=lambda each: (-each.devices, each.name)):
+        if requested and requested % accelerator.devices == 0:
+            return accelerator
+    return found
+
+
+# ---- which accelerators a variant may run on, what a replica takes and costs there, and whether Git can say so
 
 _LISTING = (Form.PROFILE, Form.FLAVORS)
 """The forms that list accelerators themselves."""
@@ -178,10 +156,9 @@ def options_for(
 ) -> tuple[Option, ...]:
     """The options a variant has under its `accelerator` setting, in the order of its profiles.
 
-    `choose` and `in-order` admit every profile of a resource that lists accelerators itself; a resource that only
-    names a target keeps the accelerator it runs on, unless the setting names another. What it runs on is an option
-    even where it may not stay: what its replicas carry must be known. Of two profiles for one accelerator the first
-    counts.
+    `choose` and `in-order` admit every profile of a resource that lists accelerators itself; a resource that only names
+    a target keeps its accelerator, unless the setting names another. The current accelerator is an option even where it
+    may not stay, as the capacity of its replicas must be known. Of two profiles for one accelerator the first counts.
     """
     options: dict[str, Option] = {}
     flavors = running.resource.flavors
@@ -196,6 +173,14 @@ def options_for(
     wanted = allowed.value if allowed.value in words else find_or_name(catalog, allowed.value).name
     ruled = (_ruled(running, option, wanted, allowed) for option in options.values())
     return tuple(option for option in ruled if option is not None)
+
+
+def accelerators_now(variant: Variant, catalog: Catalog) -> int:
+    """How many accelerators one replica takes of those that the variant runs on."""
+    for option in variant.options:
+        if option.accelerator == variant.current.accelerator:
+            return option.accelerators_per_replica
+    return devices_of(find_or_name(catalog, variant.current.accelerator), variant.workload)
 
 
 def devices_of(accelerator: Accelerator, workload: Workload | None) -> int:
@@ -258,63 +243,48 @@ def _option(profile: PerformanceProfile, accelerator: Accelerator, count: int, u
 
 def _hold_on(running: Running, accelerator: Accelerator) -> Hold | None:
     """Why Git cannot be edited from the current accelerator to this one; None when it can or need not."""
-    if running.accelerator is None or accelerator.name == running.accelerator.name:
+    current, workload = running.accelerator, running.workload
+    if current is None or accelerator.name == current.name:
         return None
-    if accelerator.resource != running.accelerator.resource:
-        return _of_another_vendor(accelerator, running.accelerator)
+    if accelerator.resource != current.resource:
+        return _of_another_vendor(accelerator, current)
     if not accelerator.node_selector:
         return _not_writable(f"which nodes hold {accelerator.name} is not known: set accelerators[].nodeSelector")
-    return (
-        _left_behind(running, running.accelerator, accelerator)
-        or _kept_by_affinity(running, running.accelerator, accelerator)
-        or _pinned(running, accelerator)
-        or _unplaceable(running)
-        or _immovable(running)
+    if workload is None:
+        return _immovable(running)
+    for key in current.node_selector:
+        if key not in accelerator.node_selector and any(key in pod.node_selector for pod in workload.pods):
+            words = f"nodeSelector {key} of {current.name} would stay: give {accelerator.name} one in accelerators[]"
+            return _not_writable(words)
+    reasons = (
+        *_kept_by_affinity(workload, current, accelerator),
+        *_kept_by_machine(workload, accelerator),
+        *(f"{pod.unplaceable} ({workload.place})" for pod in workload.pods if pod.unplaceable),
     )
-
-
-def _hold_on_flavor(running: Running, accelerator: Accelerator, flavor: Flavor, choice: FlavorChoice) -> Hold | None:
-    """Why llmaz could not be told to run on this flavor; None when it can or need not."""
-    if running.accelerator is None or accelerator.name == running.accelerator.name:
-        return None
-    if accelerator.resource != running.accelerator.resource:
-        return _of_another_vendor(accelerator, running.accelerator)
-    if choice.is_placed is False:
-        return _not_writable("its pods do not go to inftyai-scheduler: a flavor's nodes mean nothing to any other")
-    if not flavor.node_selector:
-        words = f"flavor {flavor.name} has no nodeSelector: its pods could run anywhere ({flavor.place})"
-        return _not_writable(words, flavor.place)
+    if reasons:
+        return _not_writable(reasons[0], workload.place)
+    if not workload.pods:
+        kind = workload.key.kind
+        return _not_writable(f"where a {kind} is placed is not ours to write: change its accelerator by hand")
     return _immovable(running)
 
 
-def _left_behind(running: Running, current: Accelerator, accelerator: Accelerator) -> Hold | None:
-    """Why the node selector of the current accelerator would keep pods off the nodes of another."""
-    pods = running.workload.pods if running.workload is not None else ()
-    left = (key for key in current.node_selector if key not in accelerator.node_selector)
-    key = next((key for key in left if any(key in pod.node_selector for pod in pods)), "")
-    words = f"nodeSelector {key} of {current.name} would stay: give {accelerator.name} one in accelerators[]"
-    return _not_writable(words) if key else None
+def _kept_by_affinity(workload: Workload, current: Accelerator, accelerator: Accelerator) -> Iterator[str]:
+    """Required affinity on labels of accelerators would keep pods off the nodes of another."""
+    labels = accelerator.node_selector
+    keys = {*current.node_selector, *labels}
 
+    def refusing_key(term: NodeTerm) -> str:
+        failed = (key for key, operator, values in sorted(term) if _fails(labels.get(key), operator, values))
+        return next((key for key in failed if key in keys), "")
 
-def _kept_by_affinity(running: Running, current: Accelerator, accelerator: Accelerator) -> Hold | None:
-    """Why required affinity on what tells accelerators apart would keep pods off the nodes of another."""
-    workload = running.workload
-    keys = {*current.node_selector, *accelerator.node_selector}
-    for pod in workload.pods if workload is not None else ():
-        refusing = [_refusing_key(term, accelerator.node_selector, keys) for term in pod.terms]
+    for pod in workload.pods:
+        refusing = [refusing_key(term) for term in pod.terms]
         if refusing and all(refusing):
-            words = (
+            yield (
                 f"required node affinity on {refusing[0]} keeps it off the nodes of {accelerator.name}: "
                 "use a nodeSelector, or list their value there"
             )
-            return _not_writable(words, workload.place if workload is not None else None)
-    return None
-
-
-def _refusing_key(term: NodeTerm, labels: Mapping[str, str], keys: Set[str]) -> str:
-    """The label that keeps nodes with these labels out of a term; empty where none does, as far as they are known."""
-    failed = (key for key, operator, values in sorted(term) if _fails(labels.get(key), operator, values))
-    return next((key for key in failed if key in keys), "")
 
 
 def _fails(label: str | None, operator: str, values: Sequence[str]) -> bool:
@@ -323,50 +293,49 @@ def _fails(label: str | None, operator: str, values: Sequence[str]) -> bool:
     return label is not None and (operator == "DoesNotExist" or (operator == "NotIn" and label in values))
 
 
-def _pinned(running: Running, accelerator: Accelerator) -> Hold | None:
-    """Why pods stay on machines of one kind, whose devices are those that they have."""
-    workload = running.workload
-    for pod in workload.pods if workload is not None else ():
+def _kept_by_machine(workload: Workload, accelerator: Accelerator) -> Iterator[str]:
+    """Pods stay on machines of one kind, whose devices are those that they have."""
+    for pod in workload.pods:
         for key in MACHINE_KEYS:
             if key not in accelerator.node_selector and (key in pod.node_selector or key in pod.affinity):
-                words = (
+                yield (
                     f"{key} keeps it on machines of one kind: remove it by hand, "
                     f"or give {accelerator.name} one in accelerators[].nodeSelector"
                 )
-                return _not_writable(words, workload.place if workload is not None else None)
-    return None
+
+
+def _hold_on_flavor(running: Running, accelerator: Accelerator, flavor: Flavor, choice: FlavorChoice) -> Hold | None:
+    """Why llmaz cannot be moved to this flavor; None when it can or need not."""
+    current = running.accelerator
+    if current is None or accelerator.name == current.name:
+        return None
+    if accelerator.resource != current.resource:
+        return _of_another_vendor(accelerator, current)
+    if choice.is_placed is False:
+        return _not_writable("its pods do not go to inftyai-scheduler: a flavor's nodes mean nothing to any other")
+    if not flavor.node_selector:
+        words = f"flavor {flavor.name} has no nodeSelector: its pods could run anywhere ({flavor.place})"
+        return _not_writable(words, flavor.place)
+    return _immovable(running)
 
 
 def _unlike_parallel(running: Running, accelerator: Accelerator, count: int) -> Hold | None:
-    """Why an engine would not use the devices of another accelerator: how many it spreads over is in its arguments."""
+    """Why an engine would not use the devices of another accelerator: its arguments say how many it spreads over."""
     workload, devices = running.workload, count * accelerator.devices
     launch = workload.launch if workload is not None else None
     is_current = running.accelerator is None or accelerator.name == running.accelerator.name
     if workload is None or (launch is None and not workload.spread) or is_current:
         return None
-    asked = workload.devices.get(accelerator.resource, devices)
+    requested = workload.devices.get(accelerator.resource, devices)
     parallel = str(launch.parallel or "") if launch is not None else workload.spread
-    if asked == devices or parallel == str(devices):
+    if requested == devices or parallel == str(devices):
         return None
-    started = parallel if parallel.isdigit() else "a number that nobody can read here"
+    started = parallel if parallel.isdigit() else "a number that cannot be read here"
     words = (
-        f"{accelerator.name} takes {devices} devices a replica instead of {asked}, and its engine is started for "
+        f"{accelerator.name} takes {devices} devices a replica instead of {requested}, and its engine is started for "
         f"{started} (tensor parallel): change its arguments and its devices together"
     )
     return _not_writable(words, workload.place)
-
-
-def _unplaceable(running: Running) -> Hold | None:
-    """Why no node selector can be written for its pods."""
-    workload = running.workload
-    if workload is None:
-        return None
-    if not workload.pods:
-        return _not_writable(
-            f"where a {workload.key.kind} is placed is not ours to write: change its accelerator by hand"
-        )
-    words = next((f"{pod.unplaceable} ({workload.place})" for pod in workload.pods if pod.unplaceable), "")
-    return _not_writable(words, workload.place) if words else None
 
 
 def _immovable(running: Running) -> Hold | None:
@@ -379,7 +348,7 @@ def _immovable(running: Running) -> Hold | None:
 
 def _of_another_vendor(accelerator: Accelerator, current: Accelerator) -> Hold:
     return _not_writable(
-        f"{accelerator.name} is asked for as {accelerator.resource}, the containers ask for {current.resource}: "
+        f"{accelerator.name} is requested as {accelerator.resource}, the containers request {current.resource}: "
         "another vendor needs another image"
     )
 

@@ -34,7 +34,11 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         fingerprint=fingerprint,
         settings=settings,
         variants=variants,
-        broken=tuple(broken for broken in declaration.broken if _declares_variants(broken.key.kind)),
+        broken=tuple(
+            broken
+            for broken in declaration.broken
+            if broken.key.kind in KINDS and KINDS[broken.key.kind].declares_variants
+        ),
         observed=observed,
         saturation=saturation_rules(declaration, models),
         zero=zero_rules(declaration, models),
@@ -52,14 +56,14 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
 def followed_targets(
     variants: Iterable[Variant], declaration: Declaration, proposals: Iterable[Proposal] = ()
 ) -> tuple[TrackedTarget, ...]:
-    """What policies scale of the variants that there are."""
+    """The targets of policies that scale one of the variants."""
     followed = {variant.tracked_by for variant in variants}
     targets = settle_minimums(tracked_targets(declaration.kthena), proposals)
     return tuple(target for target in targets if target.key in followed)
 
 
 def zero_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[ModelKey, ZeroRules]:
-    """What upstream's ConfigMap says of scaling each model to zero, in the clusters that have one."""
+    """The rules of upstream's ConfigMap for scaling each model to zero, in the clusters that have one."""
     return {
         model: zero_for(declaration.zero[model.cluster], declaration.opted_in_namespaces, model)
         for model in models
@@ -68,13 +72,9 @@ def zero_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[Mod
 
 
 def saturation_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[ModelKey, SaturationRules]:
-    """What upstream's ConfigMaps say of each model's saturation, in the clusters that have any."""
+    """The rules of upstream's ConfigMaps for each model's saturation, in the clusters that have any."""
     return {
         model: saturation_for(declaration.saturation[model.cluster], declaration.opted_in_namespaces, model)
         for model in models
         if declaration.saturation.get(model.cluster)
     }
-
-
-def _declares_variants(kind: str) -> bool:
-    return kind in KINDS and KINDS[kind].declares_variants

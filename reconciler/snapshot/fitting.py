@@ -1,11 +1,11 @@
-"""Which variants one performance profile describes, and what is learned of them from what Prometheus told.
+"""Which variants one performance profile describes, and what is learned of them from what Prometheus answered.
 
 A profile belongs to a model and an accelerator: variants of all clusters and namespaces that run the one on the other,
-each replica on as many of them, are replicas of one kind. Nothing is learned from a part of what was asked: where a
-Prometheus failed, what it did not tell may be the half that matters.
+each replica on as many of them, have replicas of one kind. Nothing is learned from a part of the answers: where a
+Prometheus failed, the missing half may be the one that matters.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -14,7 +14,7 @@ from reconciler.domain.answers import Answer
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Catalog
 from reconciler.domain.observed import Trace
-from reconciler.domain.profiles import FittedModel, PerformanceProfile, UnusedVariant
+from reconciler.domain.profiles import FittedModel, UnusedVariant
 from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.snapshot import Variant
 from reconciler.errors import ConfigurationError
@@ -25,7 +25,7 @@ from reconciler.metrics.queries import label_names
 from reconciler.metrics.readings import attribution_of, read
 from reconciler.sizing.learning import Unfit, fit_profile
 from reconciler.sizing.learning_lines import EngineLimits, samples_of
-from reconciler.snapshot.accelerators import devices_of, find_or_name
+from reconciler.snapshot.accelerators import accelerators_now
 
 MODELS_NAMED = 10
 UNKNOWN_ACCELERATOR = "runs on an unknown accelerator: name it by a node selector, or by the label of its resource"
@@ -36,9 +36,9 @@ NOT_SEEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitHistory:
-    """What the Prometheus of each cluster told: traces by variant, and its own warnings.
+    """What the Prometheus of each cluster answered: traces by variant, and its own warnings.
 
-    `failed` and `unasked` say by cluster why it did not tell all, or was never asked.
+    `failed` and `unasked` say by cluster why answers are missing, or why it was never asked.
     """
 
     traces: Mapping[ResourceKey, Sequence[Trace]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class FitHistory:
     warnings: tuple[str, ...] = ()
 
     def __or__(self, other: "FitHistory") -> "FitHistory":
-        """What both told, of different clusters."""
+        """Both histories together; they are of different clusters."""
         return FitHistory(
             traces={**self.traces, **other.traces},
             failed={**self.failed, **other.failed},
@@ -72,7 +72,7 @@ def choose_variants(variants: Sequence[Variant], asked: Sequence[str]) -> tuple[
 def read_history(
     cluster: str, settings: PrometheusSettings, variants: Sequence[Variant], answers: Sequence[Answer], grid: Grid
 ) -> FitHistory:
-    """What one cluster's answers to `history_queries` on `grid` tell of its variants, which must be all of them."""
+    """One cluster's answers to `history_queries` on `grid`; `variants` must be all of that cluster."""
     names = label_names(settings)
     owners = read([answer for answer in answers if answer.query.quantity in OWNERSHIP], names)
     histories = read_histories(answers, names, grid)
@@ -98,7 +98,13 @@ def learn_profiles(
         else:
             unused.append(UnusedVariant(variant=variant.key, reason=UNKNOWN_ACCELERATOR))
     for members in kinds.values():
-        unused += _left_out(members, history)
+        # if none of them has a trace, or a server failed, the model's own reason says so
+        if not _unseen(members, history):
+            unused += (
+                UnusedVariant(variant=member.key, reason=history.unasked.get(member.key.cluster, NOT_SEEN))
+                for member in members
+                if not history.traces.get(member.key) and member.key.cluster not in history.failed
+            )
     fitted = tuple(_learn(members, catalogs, history, on) for _, members in sorted(kinds.items()))
     return fitted, tuple(sorted(unused, key=lambda each: each.variant))
 
@@ -123,17 +129,29 @@ def _shortened(names: Sequence[str]) -> str:
 
 def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], history: FitHistory, on: str) -> FittedModel:
     accelerator = members[0].current.accelerator
+    options = [
+        option for member in members for option in member.options if option.accelerator == member.current.accelerator
+    ]
     subject = FittedModel(
         model_id=members[0].model.model_id,
         accelerator=accelerator,
         variants=tuple(member.key for member in members),
-        given=_given(members),
+        given=next((option.profile for option in options if option.profile.learning is None), None),
     )
-    why = _unalike(members, catalogs) or _failed(members, history) or _unseen(members, history)
+    failed = sorted({member.key.cluster for member in members} & set(history.failed))
+    why = f"the Prometheus of {' and '.join(failed)} failed" if failed else _unseen(members, history)
+    why = _unalike(members, catalogs) or why
     if why:
         return replace(subject, reason=why)
     samples = samples_of([trace for member in members for trace in history.traces.get(member.key, ())])
-    fit = fit_profile(samples, _limits_of(members))
+    # what the engines were started with, if it is the same for all variants
+    launches = {member.workload.launch if member.workload is not None else None for member in members}
+    launch = next(iter(launches)) if len(launches) == 1 else None
+    limits = EngineLimits()
+    if launch is not None:
+        token_budget = launch.batched_tokens if launch.is_chunked else None
+        limits = EngineLimits(max_batch_size=launch.max_num_seqs, token_budget=token_budget)
+    fit = fit_profile(samples, limits)
     if isinstance(fit, Unfit):
         return replace(subject, reason=fit.reason, samples=fit.samples)
     return replace(
@@ -146,27 +164,9 @@ def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], history:
     )
 
 
-def _limits_of(members: Iterable[Variant]) -> EngineLimits:
-    """What the engines of all variants were started with, where that is one and the same."""
-    launches = {member.workload.launch if member.workload is not None else None for member in members}
-    launch = next(iter(launches)) if len(launches) == 1 else None
-    if launch is None:
-        return EngineLimits()
-    token_budget = launch.batched_tokens if launch.is_chunked else None
-    return EngineLimits(max_batch_size=launch.max_num_seqs, token_budget=token_budget)
-
-
-def _given(members: Iterable[Variant]) -> PerformanceProfile | None:
-    """The profile that somebody wrote for what the variants run on; the first where they differ."""
-    options = (
-        option for member in members for option in member.options if option.accelerator == member.current.accelerator
-    )
-    return next((option.profile for option in options if option.profile.learning is None), None)
-
-
 def _unalike(members: Sequence[Variant], catalogs: Mapping[str, Catalog]) -> str:
-    """Why the variants are of several kinds: a replica on two accelerators is another than one on one."""
-    counts = {member.key: _accelerators_of(member, catalogs) for member in members}
+    """Why one profile cannot describe the variants: a replica on two accelerators differs from one on a single one."""
+    counts = {member.key: accelerators_now(member, catalogs[member.key.cluster]) for member in members}
     if len(set(counts.values())) < 2:
         return ""
     name = members[0].current.accelerator
@@ -177,29 +177,7 @@ def _unalike(members: Sequence[Variant], catalogs: Mapping[str, Catalog]) -> str
     )
 
 
-def _accelerators_of(member: Variant, catalogs: Mapping[str, Catalog]) -> int:
-    for option in member.options:
-        if option.accelerator == member.current.accelerator:
-            return option.accelerators_per_replica
-    accelerator = find_or_name(catalogs[member.key.cluster], member.current.accelerator)
-    return devices_of(accelerator, member.workload)
-
-
-def _failed(members: Iterable[Variant], history: FitHistory) -> str:
-    clusters = sorted({member.key.cluster for member in members} & set(history.failed))
-    return f"the Prometheus of {' and '.join(clusters)} failed" if clusters else ""
-
-
 def _unseen(members: Sequence[Variant], history: FitHistory) -> str:
     if any(history.traces.get(member.key) for member in members):
         return ""
     return "; ".join(dict.fromkeys(history.unasked.get(member.key.cluster, NOT_SEEN) for member in members))
-
-
-def _left_out(members: Sequence[Variant], history: FitHistory) -> Iterator[UnusedVariant]:
-    """Who told nothing beside others that did; where nobody did, or a server failed, the model says so itself."""
-    if _unseen(members, history):
-        return
-    for member in members:
-        if not history.traces.get(member.key) and member.key.cluster not in history.failed:
-            yield UnusedVariant(variant=member.key, reason=history.unasked.get(member.key.cluster, NOT_SEEN))

@@ -22,7 +22,7 @@ from reconciler.domain.snapshot import Variant
 from reconciler.manifests.wording import name_first
 from reconciler.metrics.devices import EVERY_NODE_OFFERS, DeviceNames
 from reconciler.metrics.queries import exported_label, exported_resource
-from reconciler.snapshot.accelerators import devices_of, find_or_name
+from reconciler.snapshot.accelerators import accelerators_now, find_or_name
 
 WHOLE_DEVICES = (
     "nvidia.com/gpu",
@@ -132,11 +132,7 @@ def _planned(variant: Variant, catalog: Catalog) -> dict[str, int]:
 
 def devices_now(variant: Variant, catalog: Catalog) -> int:
     """How many devices one replica takes of the accelerator that the variant runs on."""
-    option = next((each for each in variant.options if each.accelerator == variant.current.accelerator), None)
-    if option is not None:
-        return option.devices_per_replica
-    accelerator = find_or_name(catalog, variant.current.accelerator)
-    return devices_of(accelerator, variant.workload) * accelerator.devices
+    return accelerators_now(variant, catalog) * find_or_name(catalog, variant.current.accelerator).devices
 
 
 # ---- the type of a node's devices: its labels are recognised as a manifest's node selector is

@@ -88,7 +88,7 @@ def test_another_vendors_accelerator_is_not_chosen(fleet: Any, make: Any) -> Non
     assert fleet.desired() == {"llama": "3 x H100"}
     assert options_notes(fleet) == [
         (
-            "not MI300X: MI300X is asked for as amd.com/gpu, the containers ask for nvidia.com/gpu: "
+            "not MI300X: MI300X is requested as amd.com/gpu, the containers request nvidia.com/gpu: "
             "another vendor needs another image"
         )
     ]

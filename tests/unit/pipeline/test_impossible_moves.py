@@ -71,7 +71,7 @@ def test_an_engine_that_nobody_told_to_spread_is_started_for_one_device(written:
 
 def test_a_spread_that_cannot_be_read_holds_a_move() -> None:
     words = words_of("two-devices", "--tensor-parallel-size=1", "--tensor-parallel-size=$(TP)")["A100"]
-    assert "started for a number that nobody can read here" in words
+    assert "started for a number that cannot be read here" in words
 
 
 @pytest.mark.parametrize("written", ["--pipeline-parallel-size=2", "--data-parallel-size=2", "-pp=2"])
@@ -106,7 +106,7 @@ def test_whatever_says_how_far_an_engine_spreads_is_heeded(container: str) -> No
 
 def test_a_spread_that_is_filled_in_from_elsewhere_holds_a_move() -> None:
     container = "image: acme/serve, args: [--tp=$(TP)]"
-    assert "a number that nobody can read here" in words_of("two-devices", ARGUMENT, container)["A100"]
+    assert "a number that cannot be read here" in words_of("two-devices", ARGUMENT, container)["A100"]
 
 
 IN_H100 = "[{key: example.com/gpu-name, operator: In, values: [H100]}]"
