@@ -15,6 +15,7 @@ from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Sett
 from reconciler.metrics.history import watched_target
 from reconciler.metrics.observed import read_observed
 from reconciler.metrics.queries import live_queries
+from tests.unit.metrics.fleet import Fleet, make_variant
 
 CLUSTER = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://p"))
 NOW_S = 1_790_000_007.5
@@ -75,7 +76,7 @@ def test_nothing_is_asked_without_targets_or_a_server() -> None:
     assert live_queries(ClusterSettings(name="prod"), {"llm": 1}, NOW_S, 180.0) == ()
 
 
-def test_deployments_and_stateful_sets_are_told_apart_by_their_labels(make_variant: Any) -> None:
+def test_deployments_and_stateful_sets_are_told_apart_by_their_labels() -> None:
     one, other = make_variant("llama"), make_variant("set", target="llama", kind="StatefulSet")
     (query,) = asked()
     told = read(
@@ -85,7 +86,7 @@ def test_deployments_and_stateful_sets_are_told_apart_by_their_labels(make_varia
     assert [each.newest for each in told.values() if isinstance(each, LiveReplicas)] == [3.0, 5.0]
 
 
-def test_labels_are_read_as_the_server_spells_them(make_variant: Any) -> None:
+def test_labels_are_read_as_the_server_spells_them() -> None:
     prometheus = PrometheusSettings(url="http://p", label_names={"namespace": "exported_namespace"})
     cluster = replace(CLUSTER, prometheus=prometheus)
     (query,) = live_queries(cluster, {"llm": 1}, NOW_S, 180.0)
@@ -96,7 +97,7 @@ def test_labels_are_read_as_the_server_spells_them(make_variant: Any) -> None:
     assert isinstance(seen.live[variant.key], LiveReplicas)
 
 
-def test_what_cannot_be_a_count_is_not_known(make_variant: Any) -> None:
+def test_what_cannot_be_a_count_is_not_known() -> None:
     variant, (query,) = make_variant("llama"), asked()
     values = [None, 3.0, "NaN", "+Inf", "-1", 2.5, *[3.0] * 7]
     live = read([variant], answer(query, (deployment(), values)))[variant.key]
@@ -105,7 +106,7 @@ def test_what_cannot_be_a_count_is_not_known(make_variant: Any) -> None:
     assert live.counts == pytest.approx(expected, nan_ok=True)
 
 
-def test_a_moment_that_is_told_differently_is_not_known(make_variant: Any) -> None:
+def test_a_moment_that_is_told_differently_is_not_known() -> None:
     variant, (query,) = make_variant("llama"), asked()
     twice = answer(query, (deployment(), [3.0] * 13), ({**deployment(), "x": "y"}, [3.0] * 12 + [4.0]))
     live = read([variant], twice)[variant.key]
@@ -115,7 +116,7 @@ def test_a_moment_that_is_told_differently_is_not_known(make_variant: Any) -> No
 
 
 @pytest.mark.parametrize("time", [b"NaN", b"Inf", b"-Inf", b"1e308"])
-def test_a_point_at_no_time_is_left_out(make_variant: Any, time: bytes) -> None:
+def test_a_point_at_no_time_is_left_out(time: bytes) -> None:
     variant, (query,) = make_variant("llama"), asked()
     told = answer(query, (deployment(), [3.0] * 13))
     body = HeldBody(content=told.body.read().replace(str(query.start_s + 30.0).encode(), time))
@@ -124,14 +125,14 @@ def test_a_point_at_no_time_is_left_out(make_variant: Any, time: bytes) -> None:
     assert live.counts == pytest.approx((3.0, 3.0, NAN, *[3.0] * 10), nan_ok=True)
 
 
-def test_a_series_that_ended_is_not_known_from_there(make_variant: Any) -> None:
+def test_a_series_that_ended_is_not_known_from_there() -> None:
     variant, (query,) = make_variant("llama"), asked()
     live = read([variant], answer(query, (deployment(), [3.0] * 5)))[variant.key]
     assert isinstance(live, LiveReplicas)
     assert (len(live.counts), live.newest) == (13, None)
 
 
-def test_a_target_that_nobody_tells_of_is_missing_and_never_zero(make_variant: Any) -> None:
+def test_a_target_that_nobody_tells_of_is_missing_and_never_zero() -> None:
     variant, (query,) = make_variant("llama"), asked()
     missing = read([variant], answer(query, (deployment("other"), [0.0] * 13)))[variant.key]
     assert isinstance(missing, NoAnswer)
@@ -139,7 +140,7 @@ def test_a_target_that_nobody_tells_of_is_missing_and_never_zero(make_variant: A
     assert "kube-state-metrics" in missing.reason
 
 
-def test_a_failed_answer_is_told_once_and_says_why_for_each(make_variant: Any) -> None:
+def test_a_failed_answer_is_told_once_and_says_why_for_each() -> None:
     variants, (query,) = [make_variant("a"), make_variant("b")], asked()
     seen = read_observed(variants, [answer(query, failed="connection refused")], NOW_S, Settings(clusters=(CLUSTER,)))
     reasons = [each.reason for each in seen.live.values() if isinstance(each, NoAnswer)]
@@ -147,7 +148,7 @@ def test_a_failed_answer_is_told_once_and_says_why_for_each(make_variant: Any) -
     assert len(seen.failures) == 1
 
 
-def test_an_answer_that_is_no_range_fails(make_variant: Any) -> None:
+def test_an_answer_that_is_no_range_fails() -> None:
     variant, (query,) = make_variant("llama"), asked()
     body = HeldBody(content=b'{"status": "success", "data": {"resultType": "vector", "result": []}}')
     (failed,) = read([variant], Answer(query=query, status=AnswerStatus.OK, body=body)).values()
@@ -155,17 +156,17 @@ def test_an_answer_that_is_no_range_fails(make_variant: Any) -> None:
     assert failed.absence is Absence.FAILED
 
 
-def test_an_older_recording_without_the_question_says_nothing(make_variant: Any, make_fleet: Any) -> None:
-    assert read([make_variant("llama")], *make_fleet().answers) == {}
+def test_an_older_recording_without_the_question_says_nothing() -> None:
+    assert read([make_variant("llama")], *Fleet().answers) == {}
 
 
 @pytest.mark.parametrize("kind", ["LeaderWorkerSet", "ModelServing", "Playground"])
-def test_kinds_that_kube_state_metrics_does_not_know_are_not_watched(make_variant: Any, kind: str) -> None:
+def test_kinds_that_kube_state_metrics_does_not_know_are_not_watched(kind: str) -> None:
     assert watched_target(make_variant("llama", kind=kind)) is None
 
 
-def test_what_an_autoscaler_moves_and_what_git_does_not_count_is_not_watched(make_variant: Any) -> None:
-    variant = make_variant("llama")
+def test_what_an_autoscaler_moves_and_what_git_does_not_count_is_not_watched() -> None:
+    variant: Any = make_variant("llama")
     assert watched_target(variant) == ("llm", "Deployment", "llama")
     assert watched_target(replace(variant, is_autoscaled=True)) is None
     assert watched_target(replace(variant, workload=replace(variant.workload, replicas=None))) is None

@@ -15,6 +15,7 @@ from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Sett
 from reconciler.metrics.observed import read_observed
 from reconciler.metrics.quantities import Name
 from reconciler.metrics.queries import QueryNeeds, queries_for
+from tests.unit.metrics.fleet import Fleet, make_variant
 
 PROMETHEUS = PrometheusSettings(url="http://p")
 CLUSTER = ClusterSettings(name="prod", prometheus=PROMETHEUS)
@@ -50,20 +51,15 @@ def answer(name: Name, *rows: tuple[Mapping[str, str], Rates], failed: str = "",
     return Answer(query=query, status=AnswerStatus.OK, body=HeldBody(content=content))
 
 
-@pytest.fixture
-def seen(make_variant: Any, make_fleet: Any) -> Any:
+def seen(*answers: Answer, picked: bool = False, **variant: Any) -> Any:
     """What is known of the past of a model whose replica finishes requests, counted by it or by a picker."""
-
-    def read(*answers: Answer, picked: bool = False, **variant: Any) -> Past:
-        fleet = make_fleet().model("llama").pod("llama-0")
-        if picked:
-            fleet.add("arrivals_endpoint_picker", 1.0, model_name="llama", target_model_name="llama")
-        made = replace(make_variant("llama", model_id="llama"), **variant)
-        settings = Settings(clusters=(CLUSTER,))
-        past: Past = read_observed([made], [*fleet.answers, *answers], NOW_S, settings).past
-        return past
-
-    return read
+    fleet = Fleet().model("llama").pod("llama-0")
+    if picked:
+        fleet.add("arrivals_endpoint_picker", 1.0, model_name="llama", target_model_name="llama")
+    made = replace(make_variant("llama", model_id="llama"), **variant)
+    settings = Settings(clusters=(CLUSTER,))
+    past: Past = read_observed([made], [*fleet.answers, *answers], NOW_S, settings).past
+    return past
 
 
 def rates(past: Past) -> list[float | None]:
@@ -136,8 +132,8 @@ def test_a_long_payback_asks_how_full_replicas_were_in_coarser_steps() -> None:
     assert (steps(3600.0), steps(7200.0)) == ({15.0}, {15.0, 300.0})
 
 
-def test_what_a_day_was_like_is_told_by_model(make_variant: Any, make_fleet: Any) -> None:
-    fleet = make_fleet().model("llama").pod("llama-0")
+def test_what_a_day_was_like_is_told_by_model() -> None:
+    fleet = Fleet().model("llama").pod("llama-0")
     told = [
         answer(Name.USUAL_COMPLETIONS, (LLAMA, [4.0, 0.0, None, 4.0, 4.0])),
         answer(Name.USUAL_OUTPUT_TOKENS, (LLAMA, [400.0, 0.0, None, 800.0, 4.0])),
@@ -161,10 +157,8 @@ def test_what_a_day_was_like_is_told_by_model(make_variant: Any, make_fleet: Any
     ],
 )
 @pytest.mark.parametrize("is_past", [True, False])
-def test_an_answer_that_lacks_a_part_says_so_whatever_it_is_of(
-    make_variant: Any, make_fleet: Any, extra: dict[str, Any], lacking: str, is_past: bool
-) -> None:
-    fleet = make_fleet().model("llama").pod("llama-0")
+def test_an_answer_that_lacks_a_part_says_so(extra: dict[str, Any], lacking: str, is_past: bool) -> None:
+    fleet = Fleet().model("llama").pod("llama-0")
     kind, quantity = ("matrix", Name.PAST_COMPLETIONS) if is_past else ("vector", Name.WAIT)
     content = {"status": "success", "data": {"resultType": kind, "result": []}, **extra}
     query = Query(cluster="prod", quantity=quantity, text="up", start_s=NOW_S, end_s=NOW_S)
@@ -185,7 +179,7 @@ def test_nothing_is_asked_where_no_queue_sizes() -> None:
     assert [each for each in queries_for(CLUSTER, {"llm": 4}, NOW_S) if each.step_s is not None] == []
 
 
-def test_completions_and_what_queues_grew_by_are_the_arrivals(seen: Any) -> None:
+def test_completions_and_what_queues_grew_by_are_the_arrivals() -> None:
     found = seen(
         answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0, 5.0, 6.0, 7.0, None])),
         answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [1.0, -1.0, "NaN", None, 0.0])),
@@ -194,7 +188,7 @@ def test_completions_and_what_queues_grew_by_are_the_arrivals(seen: Any) -> None
     assert rates(found) == [5.0, 5.0, None, None, None]
 
 
-def test_what_a_picker_counts_now_is_compared_with_what_it_counted(seen: Any) -> None:
+def test_what_a_picker_counts_now_is_compared_with_what_it_counted() -> None:
     picker = {"namespace": "llm", "model_name": "chat", "target_model_name": "llama"}
     direct = {**picker, "model_name": "llama"}
     found = seen(
@@ -206,14 +200,14 @@ def test_what_a_picker_counts_now_is_compared_with_what_it_counted(seen: Any) ->
     assert rates(found) == [2.0, 2.0, 4.0, None, 6.0]
 
 
-def test_sources_are_never_mixed(seen: Any) -> None:
+def test_sources_are_never_mixed() -> None:
     completions = answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0] * 5)), answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5))
     assert why(seen(*completions, picked=True)) == 'no series counts the past arrivals of model "llama"'
     assert why(seen(answer(Name.PAST_ENDPOINT_PICKER, (LLAMA, [4.0] * 5))))
     assert why(seen(completions[0]))
 
 
-def test_names_of_one_model_are_added_up_where_all_are_known(seen: Any) -> None:
+def test_names_of_one_model_are_added_up_where_all_are_known() -> None:
     found = seen(
         answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0, 4.0, None, 4.0, 4.0]), (ADAPTER, [1.0, None, 1.0, 1.0, 1.0])),
         answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
@@ -222,7 +216,7 @@ def test_names_of_one_model_are_added_up_where_all_are_known(seen: Any) -> None:
     assert rates(found) == [5.0, None, None, 5.0, 5.0]
 
 
-def test_a_share_of_the_requests_is_a_share_of_the_past(seen: Any) -> None:
+def test_a_share_of_the_requests_is_a_share_of_the_past() -> None:
     told = (
         answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0, 8.0, 4.0, 4.0, 4.0])),
         answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
@@ -230,13 +224,13 @@ def test_a_share_of_the_requests_is_a_share_of_the_past(seen: Any) -> None:
     assert rates(seen(*told, share=0.25)) == [1.0, 2.0, 1.0, 1.0, 1.0]
 
 
-def test_nobody_tells_anything_of_a_model_that_no_series_names(seen: Any) -> None:
+def test_nobody_tells_anything_of_a_model_that_no_series_names() -> None:
     unnamed = {"namespace": "llm"}
     assert why(seen(answer(Name.PAST_COMPLETIONS, (unnamed, [4.0] * 5)), answer(Name.PAST_QUEUE_GROWTH)))
     assert seen() == {}
 
 
-def test_pods_that_name_no_model_are_counted_for_that_of_their_variant(seen: Any) -> None:
+def test_pods_that_name_no_model_are_counted_for_that_of_their_variant() -> None:
     pods = [{"namespace": "llm", "unnamed_pod": f"llama-5d4c8b7f9-bcdf{index}"} for index in (2, 4)]
     stranger = {"namespace": "llm", "unnamed_pod": "other-5d4c8b7f9-bcdf2"}
     told = (
@@ -246,7 +240,7 @@ def test_pods_that_name_no_model_are_counted_for_that_of_their_variant(seen: Any
     assert rates(seen(*told)) == [9.0] * 5
 
 
-def test_requests_are_as_long_as_the_tokens_by_what_was_finished(seen: Any) -> None:
+def test_requests_are_as_long_as_the_tokens_by_what_was_finished() -> None:
     told = (
         answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0, 4.0, 0.0, None, 2.0])),
         answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
@@ -259,7 +253,7 @@ def test_requests_are_as_long_as_the_tokens_by_what_was_finished(seen: Any) -> N
     assert found.input_tokens[0] == 10.0
 
 
-def test_lengths_that_nobody_asked_for_are_none_and_those_that_failed_say_why(seen: Any) -> None:
+def test_lengths_that_nobody_asked_for_are_none_and_those_that_failed_say_why() -> None:
     told = (
         answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0] * 5)),
         answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
@@ -271,7 +265,7 @@ def test_lengths_that_nobody_asked_for_are_none_and_those_that_failed_say_why(se
     assert found.reason == "timed out"
 
 
-def test_a_name_that_nobody_asked_for_yet_is_no_gap(seen: Any) -> None:
+def test_a_name_that_nobody_asked_for_yet_is_no_gap() -> None:
     told = (
         answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0] * 5), (ADAPTER, [None, None, 1.0, None, 1.0])),
         answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
@@ -279,8 +273,8 @@ def test_a_name_that_nobody_asked_for_yet_is_no_gap(seen: Any) -> None:
     assert rates(seen(*told, served_names=("llama", "adapter"))) == [4.0, 4.0, 5.0, None, 5.0]
 
 
-def test_an_answer_that_failed_is_told_and_leaves_its_time_out(make_variant: Any, make_fleet: Any) -> None:
-    fleet = make_fleet().model("llama").pod("llama-0")
+def test_an_answer_that_failed_is_told_and_leaves_its_time_out() -> None:
+    fleet = Fleet().model("llama").pod("llama-0")
     late = answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0, 5.0]), start_s=FIRST_S + 180.0)
     answers = [
         answer(Name.PAST_COMPLETIONS, failed="timed out"),
@@ -294,7 +288,7 @@ def test_an_answer_that_failed_is_told_and_leaves_its_time_out(make_variant: Any
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "1e13"])
-def test_what_cannot_be_reckoned_with_is_not_known(seen: Any, value: str) -> None:
+def test_what_cannot_be_reckoned_with_is_not_known(value: str) -> None:
     told = (
         answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0, value, 4.0, 4.0, 4.0])),
         answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),

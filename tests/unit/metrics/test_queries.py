@@ -16,6 +16,7 @@ from reconciler.metrics.answers import clusters_seen
 from reconciler.metrics.engines import SOURCES
 from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, QUANTITIES, SATURATION_QUANTITIES, Name
 from reconciler.metrics.queries import QueryNeeds, add_matchers, alternatives_in, cut_at_or, queries_for, quote
+from tests.unit.metrics.fleet import make_answer
 
 PLAIN = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://p"))
 
@@ -143,7 +144,7 @@ def test_without_variants_or_prometheus_nothing_is_asked() -> None:
     assert queries_for(ClusterSettings(name="a"), {"llm": 1}, 0.0) == ()
 
 
-def test_the_cluster_label_is_asked_only_on_request_and_its_values_are_listed(make_answer: Any) -> None:
+def test_the_cluster_label_is_asked_only_on_request_and_its_values_are_listed() -> None:
     asked = texts(PLAIN, {"llm": 1}, with_cluster_label=True)
     assert asked["cluster_label"].startswith(
         'group by (namespace, cluster) (vllm:num_requests_running{cluster!="",namespace="llm"})'

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,25 +12,20 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
-from reconciler.domain.identity import ResourceKey
 from reconciler.domain.metric_targets import (
-    Backend,
-    Generation,
     LabelOperator,
     LabelRequirement,
     LabelSelector,
     MetricSource,
-    MetricTarget,
     PodMetric,
-    Policy,
     PrometheusMetric,
-    TrackedBackend,
     TrackedHistory,
     TrackedTarget,
 )
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.tracked_histories import read_tracked
 from reconciler.metrics.tracked_queries import tracking_queries
+from tests.unit.metrics.fleet import make_target
 
 NAN = float("nan")
 NOW_S = 1_790_000_000.0
@@ -39,35 +34,6 @@ METRIC = "vllm:num_requests_waiting"
 CLUSTER = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://prometheus:9090"))
 SETTINGS = Settings(clusters=(CLUSTER,))
 Values = float | Sequence[float]
-
-
-def target(
-    name: str = "chat",
-    *,
-    kind: str = "Deployment",
-    sources: Mapping[str, MetricSource] | None = None,
-    metrics: Sequence[str] = (METRIC,),
-    replicas: int | None = 2,
-    grace_s: float | None = None,
-    pods_per_replica: int = 1,
-    labels: Mapping[str, str] | None = None,
-) -> TrackedTarget:
-    key = ResourceKey(cluster="prod", namespace="llm", kind=kind, name=name)
-    return TrackedTarget(
-        key=replace(key, kind="AutoscalingPolicy"),
-        policy=Policy(metrics=tuple(MetricTarget(name=each, per_replica=10.0) for each in metrics)),
-        backends=(
-            TrackedBackend(
-                backend=Backend(name=name, min_replicas=0, max_replicas=9, scale_to_zero_grace_s=grace_s),
-                scale_target=key,
-                pod_labels=labels or {},
-                sources=sources or {},
-                replicas=replicas,
-                pods_per_replica=pods_per_replica,
-            ),
-        ),
-        generation=Generation.G4,
-    )
 
 
 POD_A, POD_B = "chat-6d4b75cb6d-bbbbb", "chat-6d4b75cb6d-ccccc"
@@ -118,7 +84,7 @@ class Server:
 
 
 def history(server: Server, asked: TrackedTarget | None = None) -> TrackedHistory:
-    one = asked or target()
+    one = asked or make_target()
     return read_tracked([one], server.answers(one), NOW_S, SETTINGS)[one.key]
 
 
@@ -159,7 +125,7 @@ def test_where_nobody_tells_readiness_pods_that_report_are_ready_and_replicas_te
 
 
 def test_a_metric_that_is_a_typo_is_missing_and_not_zero() -> None:
-    got = history(Server().replicas(2).pod(POD_A).pod(POD_B), target(metrics=("vllm:num_request_waiting",)))
+    got = history(Server().replicas(2).pod(POD_A).pod(POD_B), make_target(metrics=("vllm:num_request_waiting",)))
     totals = got.backends[0].pods["vllm:num_request_waiting"]
     assert all(math.isnan(value) for value in totals.total)
     assert totals.missing == (2.0,) * TICKS
@@ -172,13 +138,13 @@ def test_a_metric_that_is_a_typo_is_missing_and_not_zero() -> None:
 
 
 def test_a_name_that_no_series_can_have_is_said() -> None:
-    got = history(Server().replicas(1).pod(POD_A), target(metrics=("queue-depth",)))
+    got = history(Server().replicas(1).pod(POD_A), make_target(metrics=("queue-depth",)))
     assert got.backends[0].pods == {}
     assert got.reasons == ("metric queue-depth: no series can have that name",)
 
 
 def test_a_target_at_zero_has_nobody_to_ask() -> None:
-    assert history(Server().replicas(0), target(replicas=0)).reasons == (
+    assert history(Server().replicas(0), make_target(replicas=0)).reasons == (
         f"Deployment llm/chat has no pods: at zero replicas nothing reports {METRIC}",
     )
 
@@ -201,7 +167,7 @@ def test_a_reading_that_makes_no_sense_is_missing(value: float) -> None:
 def test_a_counter_is_read_as_it_is_and_as_a_rate() -> None:
     metric = "requests_total"
     server = Server().replicas(1).pod(POD_A, 1_000.0, metric=metric).add(f"tracked_rate {metric}", 2.5, pod=POD_A)
-    backend = history(server, target(metrics=(metric,))).backends[0]
+    backend = history(server, make_target(metrics=(metric,))).backends[0]
     assert (backend.pods[metric].total[-1], backend.rates[metric].total[-1]) == (1_000.0, 2.5)
 
 
@@ -213,7 +179,7 @@ def test_a_histogram_is_read_as_its_percentile() -> None:
         server.add("tracked_ready", 1.0, pod=pod)
         server.add(f"tracked_buckets {metric}", counts, pod=pod, le=str(high))
         server.add(f"tracked_buckets {metric}", counts, pod=pod, le="+Inf")
-    got = history(server, target(metrics=(metric,)))
+    got = history(server, make_target(metrics=(metric,)))
     assert got.backends[0].pods[metric].total[-1] == pytest.approx(0.96 * 4.0)  # the 48th of 50
     assert got.queries == {metric: f"tracked_buckets {metric}"}
 
@@ -227,7 +193,7 @@ def test_label_sets_are_counted_where_there_are_several() -> None:
 
 def test_a_selector_narrows_a_metric_to_some_pods() -> None:
     leaders = LabelSelector(match_labels={"role": "leader"})
-    asked = target(sources={METRIC: PodMetric(name="other_name", selector=leaders)})
+    asked = make_target(sources={METRIC: PodMetric(name="other_name", selector=leaders)})
     server = Server().replicas(2).pod(POD_A, 5.0, metric="other_name").pod(POD_B, 7.0, metric="other_name")
     unlabelled = history(server, asked)
     assert unlabelled.backends[0].pods[METRIC].reporting == (0.0,) * TICKS
@@ -241,7 +207,7 @@ def test_a_selector_narrows_a_metric_to_some_pods() -> None:
 
 def test_a_label_that_nobody_shows_may_be_absent_and_that_is_said() -> None:
     canaries = LabelRequirement(key="canary", operator=LabelOperator.DOES_NOT_EXIST)
-    asked = target(sources={METRIC: PodMetric(name=METRIC, selector=LabelSelector(match_expressions=(canaries,)))})
+    asked = make_target(sources={METRIC: PodMetric(name=METRIC, selector=LabelSelector(match_expressions=(canaries,)))})
     got = history(Server().replicas(1).pod(POD_A), asked)
     assert got.backends[0].pods[METRIC].total[-1] == 5.0
     assert got.notes == ("no pod is exported with the label canary, so every pod counts as without it",)
@@ -262,7 +228,7 @@ def at(port: int, path: str = "", job: str = "") -> dict[str, str]:
 
 
 def exported(port: int | None = None, uri: str | None = None) -> TrackedTarget:
-    return target(sources={METRIC: PodMetric(name=METRIC, port=port, uri=uri)})
+    return make_target(sources={METRIC: PodMetric(name=METRIC, port=port, uri=uri)})
 
 
 @pytest.mark.parametrize(("port", "wanted"), [(8100, 10.0), (9000, 90.0), (None, 10.0)])
@@ -334,7 +300,9 @@ def test_two_metrics_of_a_policy_may_be_one_name_at_two_ports() -> None:
         "engine": PodMetric(name=METRIC, port=8000),
         "sidecar": PodMetric(name=METRIC, port=9000),
     }
-    got = history(scraped((10.0, at(8000)), (90.0, at(9000))), target(metrics=("engine", "sidecar"), sources=sources))
+    got = history(
+        scraped((10.0, at(8000)), (90.0, at(9000))), make_target(metrics=("engine", "sidecar"), sources=sources)
+    )
     read = got.backends[0].pods
     assert {name: totals.total[-1] for name, totals in read.items()} == {"engine": 10.0, "sidecar": 90.0}
 
@@ -346,7 +314,7 @@ ENTRIES = ("chat-0-server-0-0", "chat-1-server-0-0")
 
 
 def serving(**changes: Any) -> TrackedTarget:
-    return target(kind="ModelServing", labels=SERVING, **changes)
+    return make_target(kind="ModelServing", labels=SERVING, **changes)
 
 
 def test_replicas_that_no_series_tells_are_pods() -> None:
@@ -402,7 +370,7 @@ QUANTITY = "tracked_query llm/chat queue"
 
 
 def external(**changes: Any) -> TrackedTarget:
-    return target(metrics=("queue",), sources={"queue": replace(WRITTEN, **changes)})
+    return make_target(metrics=("queue",), sources={"queue": replace(WRITTEN, **changes)})
 
 
 def test_a_policys_query_answers_with_one_number_a_tick() -> None:
@@ -427,7 +395,7 @@ def test_a_negative_answer_is_said() -> None:
 
 
 def test_a_query_of_another_server_is_not_asked_and_takes_nobody_elses_answer() -> None:
-    foreign, ours = external(server_url="https://other:9090"), target("code", metrics=("queue",))
+    foreign, ours = external(server_url="https://other:9090"), make_target("code", metrics=("queue",))
     ours = replace(ours, backends=(replace(ours.backends[0], sources={"queue": WRITTEN}),))
     server = Server().replicas(1).replicas(1, "code").add("tracked_query llm/code queue", 7.0)
     found = read_tracked([foreign, ours], server.answers(foreign, ours), NOW_S, SETTINGS)
@@ -448,7 +416,7 @@ def busy(server: Server, running: Values, *, finished: Values = 0.0, waiting: Va
 
 
 def activity(server: Server) -> list[float] | None:
-    got = history(server, target(grace_s=60.0)).activity
+    got = history(server, make_target(grace_s=60.0)).activity
     return None if got is None else list(got[-TICKS:])
 
 
@@ -482,7 +450,7 @@ def test_a_failed_answer_is_a_reason_for_what_hangs_on_it() -> None:
 
 
 def test_without_answers_everything_is_unknown() -> None:
-    one = target()
+    one = make_target()
     got = read_tracked([one], [], NOW_S, SETTINGS)[one.key]
     assert got.reasons == ("the Prometheus of cluster prod was not asked about metric targets",)
     assert len(got.backends[0].replicas) == TICKS
@@ -491,7 +459,7 @@ def test_without_answers_everything_is_unknown() -> None:
 
 
 def test_samples_that_repeat_go_back_or_lie_beside_the_ticks_are_left_out() -> None:
-    one = target()
+    one = make_target()
     ages_s = (600.0, 585.0, 585.0, 540.0, 555.0, 523.0, 0.0)
     pairs = [[at, "1"] for at in (*(NOW_S - age_s for age_s in ages_s), 9e99, -5.0)]
     series = {"metric": {"namespace": "llm", "pod": POD_A}, "values": pairs}
@@ -513,7 +481,7 @@ def test_two_series_of_one_pod_contradict_each_other() -> None:
 
 
 def test_answers_that_were_split_are_put_together() -> None:
-    one = target(replicas=50)
+    one = make_target(replicas=50)
     queries = tracking_queries(CLUSTER, [one], NOW_S, sample_budget=500)
     assert len([query for query in queries if query.quantity == "tracked_ready"]) > 1
     whole = Server().replicas(2).pod(POD_A).pod(POD_B).answers(one)

@@ -1,14 +1,28 @@
-"""Whose a pod is: labels first, then names, and neither where both are silent."""
+"""The pods of metric targets: whose each is, and the percentiles of its histograms."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.metric_targets import Backend, LabelOperator, LabelRequirement, TrackedBackend
+from reconciler.metrics.answers import Floats, Grid, Table
 from reconciler.metrics.readings import ObjectName
-from reconciler.metrics.tracked_pods import PodLabels, find_pods, is_selected
+from reconciler.metrics.tracked_pods import (
+    Bucket,
+    PodLabels,
+    find_pods,
+    is_selected,
+    percentile_since,
+    percentiles_of,
+    recent_percentiles,
+)
 
 NAME, ENTRY, ROLE = (f"modelserving.volcano.sh/{each}" for each in ("name", "entry", "role"))
 NO_LABELS = PodLabels(of_pod={}, exports=frozenset(), changed=frozenset())
@@ -132,3 +146,143 @@ def test_all_requirements_must_hold() -> None:
 def test_a_name_longer_than_kubernetes_allows_is_nobodys() -> None:
     pod = "chat-0-server-0" + "-0" * 50_000
     assert found([backend("chat")], [pod]) == [[]]
+
+
+# -- percentiles of pods' histograms over time: references, resets, and buckets that make no sense
+
+NAN = float("nan")
+POD = ObjectName("llm", "chat-0")
+TICKS = 30
+GRID = Grid(start_s=0.0, step_s=15.0, count=TICKS)
+
+
+def histogram(pod: ObjectName = POD, /, **bounds: Floats) -> dict[Bucket, Floats]:
+    spelled = {name.removeprefix("le_").replace("_", "."): counts for name, counts in bounds.items()}
+    return {Bucket(pod=pod, bound=bound.replace("Inf", "+Inf")): counts for bound, counts in spelled.items()}
+
+
+def read(rows: dict[Bucket, Floats]) -> tuple[Floats, str]:
+    table = percentiles_of(Table(rows=rows, oddities={}), GRID)
+    return table.rows[POD], table.oddities.get(POD, "")
+
+
+def growing(per_tick: float, *, since: int = 0) -> Floats:
+    ticks = np.arange(TICKS, dtype=np.float64)
+    return np.where(ticks >= since, per_tick * (ticks - since), NAN)
+
+
+def test_a_steady_histogram_has_a_steady_percentile() -> None:
+    """Nine in ten below one second, all below two: the 95th is half-way between them."""
+    values, oddity = read(histogram(le_1=growing(9.0), le_2=growing(10.0), le_Inf=growing(10.0)))
+    # five ticks lie between a look and its reference: of 50 observations the 48th is wanted, 45 are below 1 s
+    assert values[-1] == pytest.approx(2 - (50 - 48) * (2 - 1) / (50 - 45))
+    assert oddity == ""
+
+
+def test_a_young_pod_is_measured_since_its_start() -> None:
+    counts = {"le_1": growing(9.0, since=20), "le_2": growing(10.0, since=20), "le_Inf": growing(10.0, since=20)}
+    values, _ = read(histogram(**counts))
+    assert np.isnan(values[:20]).all()
+    assert values[20] == 0.0
+    assert values[22] == pytest.approx(2 - (20 - 19) * (2 - 1) / (20 - 18))
+
+
+def test_the_reference_is_the_youngest_look_older_than_a_minute_and_younger_than_five() -> None:
+    step = np.where(np.arange(TICKS) < 10, 0.0, 100.0)  # a burst at tick 10, and nothing since
+    values, _ = read(histogram(le_1=step, le_Inf=step))
+    assert values[9] == 0.0
+    assert values[10] == pytest.approx(0.95)
+    assert values[14] == pytest.approx(0.95)  # held against tick 9, 75 s ago
+    assert values[15] == 0.0
+
+
+def test_a_look_that_has_expired_is_no_reference() -> None:
+    step = np.where(np.arange(TICKS) < 10, 50.0, 100.0)
+    step[3:26] = NAN
+    values, _ = read(histogram(le_1=step, le_Inf=step))
+    assert values[26] == pytest.approx(0.95)  # since the start: the looks before the gap are older than five minutes
+    assert np.isnan(values[3:26]).all()
+
+
+def test_a_counter_that_began_anew_says_nothing_until_it_is_held_against_itself() -> None:
+    counts = growing(10.0)
+    counts[15:] = 10.0 * np.arange(TICKS - 15) + 5.0
+    values, oddity = read(histogram(le_1=counts, le_Inf=counts))
+    assert np.isfinite(values[:15]).all()
+    assert np.isnan(values[15:20]).all()
+    assert np.isfinite(values[20:]).all()
+    assert oddity == "its counters were reset"
+
+
+def test_a_reset_is_seen_although_the_count_has_passed_where_it_was() -> None:
+    counts = growing(10.0)
+    counts[15:] = 200.0 + 10.0 * np.arange(TICKS - 15)
+    counts[15] = 1.0
+    values, oddity = read(histogram(le_1=counts, le_Inf=counts))
+    assert np.isnan(values[15:20]).all()
+    assert oddity == "its counters were reset"
+
+
+def test_bounds_that_change_begin_another_histogram() -> None:
+    before, after = growing(10.0), growing(10.0, since=18)
+    before[18:] = NAN
+    everything = np.where(np.isnan(before), after, before)
+    values, oddity = read(histogram(le_1=before, le_3=after, le_Inf=everything))
+    assert np.isfinite(values).all()
+    assert values[17] <= 1.0 < values[25]
+    assert oddity == "the bounds of its buckets changed"
+
+
+def test_a_histogram_without_an_infinite_bucket_has_no_percentile() -> None:
+    values, oddity = read(histogram(le_1=growing(9.0), le_2=growing(10.0)))
+    assert np.isnan(values).all()
+    assert oddity == "its histogram has no bucket for +Inf"
+
+
+def test_a_bound_that_is_no_number_is_left_out() -> None:
+    rows = {**histogram(le_1=growing(9.0), le_Inf=growing(9.0)), Bucket(pod=POD, bound="x"): growing(99.0)}
+    values, _ = read(rows)
+    assert values[-1] == pytest.approx(1 - (45 - 43) / 45)
+    nothing = percentiles_of(Table(rows={Bucket(pod=POD, bound="x"): growing(1.0)}, oddities={}), GRID)
+    assert nothing.rows == {}
+
+
+@hypothesis_settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 50), min_size=3, max_size=3), min_size=TICKS, max_size=TICKS),
+    st.sampled_from([1, 50, 95, 100]),
+)
+def test_a_percentile_lies_in_the_bucket_that_holds_its_rank(observed: list[list[int]], percentile: int) -> None:
+    bounds = np.array([0.5, 2.0, math.inf])
+    counts = np.cumsum(np.cumsum(np.array(observed, dtype=np.float64), axis=0), axis=1)
+    got = float(percentile_since(bounds, counts[-1], counts[-6], percentile))
+    seen = np.array(observed[-5:]).sum(axis=0)
+    if seen.sum() == 0:
+        assert got == 0.0
+        return
+    rank = math.ceil(seen.sum() * percentile / 100)
+    bucket = int(np.argmax(np.cumsum(seen) >= rank))
+    assert (0.0, 0.5, 2.0)[bucket] <= got <= (0.5, 2.0, 4.0)[bucket]
+
+
+readings = st.sampled_from([NAN, 0.0, 1.0, 5.0, -3.0, 1e308, 1e15, math.inf, 2.5])
+
+
+@hypothesis_settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(readings, min_size=3, max_size=3), min_size=TICKS, max_size=TICKS))
+def test_whatever_is_counted_nothing_is_raised_and_nothing_infinite_comes_out(counts: list[list[float]]) -> None:
+    times_ms = 15_000 * np.arange(TICKS)
+    found = recent_percentiles(times_ms, np.array([0.5, 2.0, math.inf]), np.array([counts]))
+    known = found.values[~np.isnan(found.values)]
+    assert ((known >= 0) & (known <= 4.0)).all()
+
+
+def test_two_pods_with_other_buckets_do_not_know_of_each_other() -> None:
+    other = ObjectName("llm", "chat-1")
+    rows = {
+        **histogram(le_1=growing(9.0), le_Inf=growing(9.0)),
+        **histogram(other, le_8=growing(9.0), le_Inf=growing(9.0)),
+    }
+    table = percentiles_of(Table(rows=rows, oddities={}), GRID)
+    assert table.rows[other][-1] == pytest.approx(8 * table.rows[POD][-1])
+    assert table.oddities == {}

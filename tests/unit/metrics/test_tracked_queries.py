@@ -1,6 +1,5 @@
 """What is asked for metric targets: texts, times, escaping, and how often."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -10,24 +9,18 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from reconciler.domain.identity import ResourceKey
 from reconciler.domain.metric_targets import (
     DEFAULT_BEHAVIOR,
-    Backend,
-    Generation,
     LabelOperator,
     LabelRequirement,
     LabelSelector,
-    MetricSource,
-    MetricTarget,
     PodMetric,
-    Policy,
     PrometheusMetric,
-    TrackedBackend,
     TrackedTarget,
 )
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.tracked_queries import tracking_queries
+from tests.unit.metrics.fleet import make_target
 
 NOW_S = 1_790_000_000.0
 CLUSTER = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://prometheus:9090/x"))
@@ -35,33 +28,9 @@ EACH = "namespace, pod, instance, metrics_path, job"
 SERVING = "modelserving.volcano.sh/name"
 
 
-def target(
-    name: str = "chat",
-    *,
-    sources: Mapping[str, MetricSource] | None = None,
-    metrics: tuple[str, ...] = ("vllm:num_requests_waiting",),
-    kind: str = "ModelServing",
-    namespace: str = "llm",
-    cluster: str = "prod",
-    replicas: int = 3,
-    grace_s: float | None = None,
-    **policy: Any,
-) -> TrackedTarget:
-    key = ResourceKey(cluster=cluster, namespace=namespace, kind=kind, name=name)
-    return TrackedTarget(
-        key=replace(key, kind="AutoscalingPolicy"),
-        policy=Policy(metrics=tuple(MetricTarget(name=each, per_replica=10.0) for each in metrics), **policy),
-        backends=(
-            TrackedBackend(
-                backend=Backend(name=name, min_replicas=1, max_replicas=9, scale_to_zero_grace_s=grace_s),
-                scale_target=key,
-                pod_labels={SERVING: name} if kind == "ModelServing" else {},
-                sources=sources or {},
-                replicas=replicas,
-            ),
-        ),
-        generation=Generation.G4,
-    )
+def target(name: str = "chat", *, kind: str = "ModelServing", **changes: Any) -> TrackedTarget:
+    labels = {SERVING: name} if kind == "ModelServing" else {}
+    return make_target(name, kind=kind, labels=labels, **{"replicas": 3, **changes})
 
 
 def asked(*targets: TrackedTarget, cluster: ClusterSettings = CLUSTER) -> dict[str, str]:

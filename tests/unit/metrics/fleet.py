@@ -2,19 +2,33 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.metric_targets import (
+    Backend,
+    Generation,
+    MetricSource,
+    MetricTarget,
+    Policy,
+    TrackedBackend,
+    TrackedTarget,
+)
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
+from reconciler.metrics.observed import read_observed
 from reconciler.metrics.quantities import QUANTITIES
-from tests.servers.variants import make_variant as _variant
+from tests.servers.variants import make_variant
 
+__all__ = ["NOW_S", "SETTINGS", "Fleet", "look", "make_answer", "make_target", "make_variant"]
 NOW_S = 1_790_000_000.0
+SETTINGS = Settings(
+    clusters=(ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://prometheus:9090")),)
+)
 
 
-def _answer(
+def make_answer(
     quantity: str,
     rows: Sequence[tuple[Mapping[str, str], float | str]] = (),
     *,
@@ -98,38 +112,45 @@ class Fleet:
     def answers(self) -> list[Answer]:
         """All answers, the failed ones among them."""
         return [
-            _answer(name, rows, cluster=self.cluster, failed=self.failed.get(name, ""))
+            make_answer(name, rows, cluster=self.cluster, failed=self.failed.get(name, ""))
             for name, rows in self.rows.items()
             if name not in self.missing
         ]
 
 
-@pytest.fixture
-def now_s() -> float:
-    """When all of it happens."""
-    return NOW_S
+def look(fleet: Fleet, *variants: Any, settings: Settings = SETTINGS) -> Any:
+    """Read a fleet as the cluster of some variants."""
+    return read_observed(variants, fleet.answers, NOW_S, settings)
 
 
-@pytest.fixture
-def make_variant() -> Any:
-    """A variant by its name."""
-    return _variant
-
-
-@pytest.fixture
-def make_answer() -> Any:
-    """An answer by its quantity and rows."""
-    return _answer
-
-
-@pytest.fixture
-def make_fleet() -> Any:
-    """An empty cluster."""
-    return Fleet
-
-
-@pytest.fixture
-def settings() -> Settings:
-    """One cluster, `prod`."""
-    prometheus = PrometheusSettings(url="http://prometheus:9090")
-    return Settings(clusters=(ClusterSettings(name="prod", prometheus=prometheus),))
+def make_target(
+    name: str = "chat",
+    *,
+    kind: str = "Deployment",
+    namespace: str = "llm",
+    cluster: str = "prod",
+    sources: Mapping[str, MetricSource] | None = None,
+    metrics: Sequence[str] = ("vllm:num_requests_waiting",),
+    replicas: int | None = 2,
+    grace_s: float | None = None,
+    pods_per_replica: int = 1,
+    labels: Mapping[str, str] | None = None,
+    **policy: Any,
+) -> TrackedTarget:
+    """A workload that a policy scales by some metrics."""
+    key = ResourceKey(cluster=cluster, namespace=namespace, kind=kind, name=name)
+    return TrackedTarget(
+        key=replace(key, kind="AutoscalingPolicy"),
+        policy=Policy(metrics=tuple(MetricTarget(name=each, per_replica=10.0) for each in metrics), **policy),
+        backends=(
+            TrackedBackend(
+                backend=Backend(name=name, min_replicas=0, max_replicas=9, scale_to_zero_grace_s=grace_s),
+                scale_target=key,
+                pod_labels=labels or {},
+                sources=sources or {},
+                replicas=replicas,
+                pods_per_replica=pods_per_replica,
+            ),
+        ),
+        generation=Generation.G4,
+    )
