@@ -114,6 +114,7 @@ def find_templated(value: object) -> tuple[str | int, ...] | None:
     return None
 
 
+Listed = TypeVar("Listed")
 Spec_co = TypeVar("Spec_co", bound=BaseModel, covariant=True)
 
 
@@ -153,6 +154,15 @@ class Record(Declared, Generic[Spec_co]):
 def group_of(source: KubernetesObject) -> str:
     """The API group that an object is written in."""
     return str(source.fields.get("apiVersion")).rpartition("/")[0]
+
+
+def repeated(names: Iterable[Listed]) -> Iterator[tuple[int, Listed]]:
+    """The names that are listed further up too, each with its index."""
+    seen: set[object] = set()
+    for index, name in enumerate(names):
+        if name in seen:
+            yield index, name
+        seen.add(name)
 
 
 def read_texts(values: Mapping[str, str | None] | None) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from reconciler.domain.identity import Finding, Severity
 from reconciler.resources.kubernetes.pods import mapping_at
-from reconciler.resources.objects import KubernetesObject, Piece, Record, group_of, read_resource
+from reconciler.resources.objects import KubernetesObject, Piece, Record, group_of, read_resource, repeated
 from reconciler.resources.validation import NonEmpty, Shape
 
 POOL_GROUP = "inference.networking.k8s.io"
@@ -202,12 +202,9 @@ def read_pool(source: KubernetesObject) -> Iterator[Piece]:
 
 
 def _check_pool(source: KubernetesObject, spec: PoolSpec) -> Iterator[Finding]:
-    seen: set[int] = set()
-    for index, port in enumerate(spec.target_ports):
-        if port.number in seen:
-            path = ("spec", "targetPorts", index, "number")
-            yield source.complain(path, f"port number must be unique, {port.number} is already listed above")
-        seen.add(port.number)
+    for index, number in repeated(port.number for port in spec.target_ports):
+        message = f"port number must be unique, {number} is already listed above"
+        yield source.complain(("spec", "targetPorts", index, "number"), message)
     picker = spec.endpoint_picker_ref
     if picker is not None and picker.kind == "Service" and picker.port is None:
         message = "port is required when the kind is Service or not written, found nothing"

@@ -12,7 +12,6 @@ from reconciler.domain.places import FieldPath
 from reconciler.domain.workloads import LaunchSettings, PodPlace
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.kthena.policy_specs import (
-    MAX_REPLICAS,
     Count,
     MinReplicas,
     PolicyFieldsBeforeV1,
@@ -197,7 +196,6 @@ class BoosterFieldsG4(ModelFields):
 
 AnyBackendFields = BackendFieldsBeforeG3 | BackendFieldsG3 | BackendFieldsG4
 AnyModelFields = ModelFieldsBeforeG3 | BoosterFieldsG3 | BoosterFieldsG4
-LARGEST_SUM = MAX_REPLICAS
 
 
 DEFAULT_TYPE = "server"

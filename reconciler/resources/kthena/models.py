@@ -4,13 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.identity import Finding, Place
 from reconciler.domain.metric_targets import Generation
 from reconciler.domain.places import Annotation, FieldPath
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import quote
 from reconciler.resources.kthena.backends import (
-    LARGEST_SUM,
     AnyBackendFields,
     AnyModelFields,
     BackendFieldsBeforeG3,
@@ -37,11 +36,11 @@ from reconciler.resources.kthena.generations import (
     read_with,
     tell_era,
 )
-from reconciler.resources.kthena.policy_specs import PolicySpec, check_spec, read_spec
+from reconciler.resources.kthena.policy_specs import MAX_REPLICAS, PolicySpec, check_spec, read_spec
 from reconciler.resources.kthena.targets import DEFAULT_COST_EXPANSION_PERCENT, check_bounds
 from reconciler.resources.kubernetes.fields import parse_duration
 from reconciler.resources.kubernetes.pods import agree_on_nodes, agree_on_values
-from reconciler.resources.objects import Declared, KubernetesObject, Piece
+from reconciler.resources.objects import Declared, KubernetesObject, Piece, repeated
 
 _SPEC = ("spec",)
 
@@ -147,82 +146,80 @@ def has_policy(fields: AnyModelFields | AnyBackendFields) -> bool:
 
 def check_model(source: KubernetesObject, fields: AnyModelFields) -> Iterator[Finding]:
     """Everything that is wrong with backends and policies, each by itself and together."""
-    backends = backends_of(fields)
+    backends, model = backends_of(fields), fields.name or source.name
     if isinstance(fields, ModelFieldsBeforeG3 | BoosterFieldsG3) and fields.autoscaling_policy is not None:
         yield from check_spec(source, fields.autoscaling_policy, (*_SPEC, "autoscalingPolicy"), is_inline=True)
-    yield from _check_names(source, backends)
+    for index, name in repeated(each.fields.name for each in backends):
+        yield source.complain((*backends[index].path, "name"), f"backend {quote(name or '')} is already listed above")
     for backend in backends:
-        yield from _check_backend(source, fields.name or source.name, backend)
-    yield from _check_sum(source, backends)
+        yield from _check_backend(source, model, backend.fields, backend.path)
+    total = sum(each.fields.max_replicas for each in backends if not isinstance(each.fields, BackendFieldsG4))
+    if total > MAX_REPLICAS:
+        message = f"expected maxReplicas of at most {MAX_REPLICAS} over all backends, got {total}"
+        yield source.complain((*_SPEC, "backends"), message)
     yield from _check_policies(source, fields, backends)
 
 
-def _check_names(source: KubernetesObject, backends: Sequence[PlacedBackend]) -> Iterator[Finding]:
-    seen: set[str | None] = set()
-    for backend in backends:
-        name = backend.fields.name
-        if name in seen:
-            message = f"backend {quote(name or '')} is already listed above"
-            yield source.complain((*backend.path, "name"), message)
-        seen.add(name)
-
-
-def _check_backend(source: KubernetesObject, model: str, backend: PlacedBackend) -> Iterator[Finding]:
-    fields, path = backend.fields, backend.path
+def _check_backend(
+    source: KubernetesObject, model: str, fields: AnyBackendFields, path: FieldPath
+) -> Iterator[Finding]:
     yield from check_workers(source, fields, path)
     if not isinstance(fields, BackendFieldsG4):
         yield from check_bounds(source, fields, path)
-    if isinstance(fields, BackendFieldsBeforeG3):
-        if fields.autoscaling_policy is not None:
-            yield from check_spec(source, fields.autoscaling_policy, (*path, "autoscalingPolicy"), is_inline=True)
-        if fields.cost is not None and fields.scaling_cost is not None:
-            message = "contradicts scalingCost, its newer name: remove one of the two"
-            yield source.complain((*path, "cost"), message)
-        yield from _check_loras(source, model, fields, path)
-
-
-def _check_loras(
-    source: KubernetesObject, model: str, fields: BackendFieldsBeforeG3, path: FieldPath
-) -> Iterator[Finding]:
-    seen: set[str] = set()
-    for index, lora in enumerate(fields.lora_adapters or ()):
+    if not isinstance(fields, BackendFieldsBeforeG3):
+        return
+    if fields.autoscaling_policy is not None:
+        yield from check_spec(source, fields.autoscaling_policy, (*path, "autoscalingPolicy"), is_inline=True)
+    if fields.cost is not None and fields.scaling_cost is not None:
+        yield source.complain((*path, "cost"), "contradicts scalingCost, its newer name: remove one of the two")
+    loras = [lora.name for lora in fields.lora_adapters or ()]
+    doubled = dict(repeated(loras))
+    for index, name in enumerate(loras):
         place = (*path, "loraAdapters", index, "name")
-        if lora.name == model:
-            yield source.complain(place, f"expected another name than the model's, got {quote(lora.name)}")
-        if lora.name in seen:
-            yield source.complain(place, f"LoRA adapter {quote(lora.name)} is already listed above")
-        seen.add(lora.name)
-
-
-def _check_sum(source: KubernetesObject, backends: Sequence[PlacedBackend]) -> Iterator[Finding]:
-    total = sum(each.fields.max_replicas for each in backends if not isinstance(each.fields, BackendFieldsG4))
-    if total > LARGEST_SUM:
-        message = f"expected maxReplicas of at most {LARGEST_SUM} over all backends, got {total}"
-        yield source.complain((*_SPEC, "backends"), message)
+        if name == model:
+            yield source.complain(place, f"expected another name than the model's, got {quote(name)}")
+        if index in doubled:
+            yield source.complain(place, f"LoRA adapter {quote(name)} is already listed above")
 
 
 def _check_policies(
     source: KubernetesObject, fields: AnyModelFields, backends: Sequence[PlacedBackend]
 ) -> Iterator[Finding]:
+    """A policy of the model, of its backends or none: each forbids fields that are for another."""
     own = [backend for backend in backends if has_policy(backend.fields)]
+    older = fields if isinstance(fields, ModelFieldsBeforeG3) else None
     if has_policy(fields):
         for backend in own:
-            is_inline = (
-                isinstance(backend.fields, BackendFieldsBeforeG3) and backend.fields.autoscaling_policy is not None
-            )
+            is_inline = getattr(backend.fields, "autoscaling_policy", None) is not None
             field = "autoscalingPolicy" if is_inline else "autoscalingPolicyRef"
             message = "the model has a policy too: one of both levels scales, remove the other"
             yield source.complain((*backend.path, field), message)
-        if isinstance(fields, ModelFieldsBeforeG3) and not own:
-            yield from _check_group(source, fields, backends)
-    elif own:
-        for backend in own:
-            yield from _check_alone(source, backend)
-        yield from _forbid_rate(source, fields, "policies of backends")
-    else:
-        for backend in backends:
-            yield from _check_unscaled(source, backend)
-        yield from _forbid_rate(source, fields, "no policy")
+        if older is not None and not own:
+            yield from _check_group(source, older, backends)
+        return
+    for backend in own or backends:
+        if own and isinstance(backend.fields, BackendFieldsBeforeG3) and backend.fields.min_replicas < 1:
+            message = f"expected at least 1 in a backend with a policy of its own, got {backend.fields.min_replicas}"
+            yield source.complain((*backend.path, "minReplicas"), message)
+        if not own and not isinstance(backend.fields, BackendFieldsG4):
+            low, high = backend.fields.min_replicas, backend.fields.max_replicas
+            if low < high:
+                message = f"expected minReplicas ({low}), since no policy scales it, got {high}"
+                yield source.complain((*backend.path, "maxReplicas"), message)
+        if isinstance(backend.fields, BackendFieldsBeforeG3):
+            for name, value in (
+                ("scalingCost", backend.fields.scaling_cost),
+                ("cost", backend.fields.cost),
+                ("scaleToZeroGracePeriod", backend.fields.scale_to_zero_grace_period),
+            ):
+                if value:
+                    why = "a policy of the backend" if own else "no policy"
+                    message = f"expected nothing with {why}: it is for a policy of the model"
+                    yield source.complain((*backend.path, name), message)
+    if older is not None and older.cost_expansion_rate_percent is not None:
+        why = "policies of backends" if own else "no policy"
+        message = f"expected nothing with {why}: it is for a policy of the model"
+        yield source.complain((*_SPEC, "costExpansionRatePercent"), message)
 
 
 def _check_group(
@@ -237,44 +234,6 @@ def _check_group(
     if sum(each.min_replicas for each in fields.backends) < 1:
         message = "expected minReplicas of at least 1 over all backends, got 0"
         yield source.complain((*_SPEC, "backends"), message)
-
-
-def _check_alone(source: KubernetesObject, backend: PlacedBackend) -> Iterator[Finding]:
-    fields = backend.fields
-    if isinstance(fields, BackendFieldsBeforeG3):
-        if fields.min_replicas < 1:
-            message = f"expected at least 1 in a backend with a policy of its own, got {fields.min_replicas}"
-            yield source.complain((*backend.path, "minReplicas"), message)
-        yield from _forbid_group_fields(source, fields, backend.path, "a policy of the backend")
-
-
-def _check_unscaled(source: KubernetesObject, backend: PlacedBackend) -> Iterator[Finding]:
-    fields = backend.fields
-    if isinstance(fields, BackendFieldsG4):
-        return
-    if fields.min_replicas < fields.max_replicas:
-        message = f"expected minReplicas ({fields.min_replicas}), since no policy scales it, got {fields.max_replicas}"
-        yield source.complain((*backend.path, "maxReplicas"), message)
-    if isinstance(fields, BackendFieldsBeforeG3):
-        yield from _forbid_group_fields(source, fields, backend.path, "no policy")
-
-
-def _forbid_group_fields(
-    source: KubernetesObject, fields: BackendFieldsBeforeG3, path: FieldPath, why: str
-) -> Iterator[Finding]:
-    for name, value in (
-        ("scalingCost", fields.scaling_cost),
-        ("cost", fields.cost),
-        ("scaleToZeroGracePeriod", fields.scale_to_zero_grace_period),
-    ):
-        if value:
-            yield source.complain((*path, name), f"expected nothing with {why}: it is for a policy of the model")
-
-
-def _forbid_rate(source: KubernetesObject, fields: AnyModelFields, why: str) -> Iterator[Finding]:
-    if isinstance(fields, ModelFieldsBeforeG3) and fields.cost_expansion_rate_percent is not None:
-        message = f"expected nothing with {why}: it is for a policy of the model"
-        yield source.complain((*_SPEC, "costExpansionRatePercent"), message, Severity.ERROR)
 
 
 _DEFAULT_GRACE_S = 30.0

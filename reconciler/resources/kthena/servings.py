@@ -20,7 +20,7 @@ from reconciler.resources.kubernetes.pods import (
     find_unknown,
     with_count,
 )
-from reconciler.resources.objects import KubernetesObject, Piece, break_on
+from reconciler.resources.objects import KubernetesObject, Piece, break_on, repeated
 from reconciler.resources.validation import MAX_FINDINGS, LooseShape, NonEmpty, describe_unknown, is_templated, validate
 
 _SPEC_FIELDS = (
@@ -199,11 +199,10 @@ def _split(index: int, fields: ServingRoleFields) -> _Role:
 
 
 def _check_roles(source: KubernetesObject, roles: Sequence[_Role]) -> Iterator[Finding]:
-    seen: set[str] = set()
+    doubled = dict(repeated(role.name for role in roles))
     for index, role in enumerate(roles):
-        if role.name in seen:
+        if index in doubled:
             yield source.complain((*_ROLES, index, "name"), f"role {quote(role.name)} is already listed above")
-        seen.add(role.name)
         yield from role.replicas.check(source)
         yield from role.workers.check(source)
         _, faults = compose(source, role.templates)

@@ -10,7 +10,7 @@ from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.manifests.wording import describe, escape, join_words, quote
 from reconciler.resources.kubernetes.fields import SelectorFields, read_quantity
 from reconciler.resources.llmaz.models import Quantities, Written, check_devices, count_devices
-from reconciler.resources.objects import KubernetesObject, Piece, Record, read_resource
+from reconciler.resources.objects import KubernetesObject, Piece, Record, read_resource, repeated
 from reconciler.resources.validation import LooseShape, Shape
 
 _Path = tuple[str | int, ...]
@@ -206,12 +206,11 @@ def read_runtime(source: KubernetesObject) -> Iterator[Piece]:
 
 
 def _check(source: KubernetesObject, spec: RuntimeSpec) -> Iterator[Finding]:
-    seen: set[str] = set()
+    doubled = dict(repeated(config.name for config in spec.configs or ()))
     for index, config in enumerate(spec.configs or ()):
         path = ("spec", _CONFIGS, index)
-        if config.name in seen:
+        if index in doubled:
             yield source.complain((*path, "name"), f"{quote(config.name)} is already listed above")
-        seen.add(config.name)
         yield from check_resources(source, (*path, "resources"), config.resources)
         yield from check_trigger(source, (*path, "scaleTrigger"), config.scale_trigger)
         for number, arg in enumerate(config.args or ()):

@@ -13,7 +13,7 @@ from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.kubernetes.fields import Time, read_quantity
 from reconciler.resources.kubernetes.pods import is_device_resource
-from reconciler.resources.objects import KubernetesObject, Piece, Record, read_resource
+from reconciler.resources.objects import KubernetesObject, Piece, Record, read_resource, repeated
 from reconciler.resources.validation import Shape
 from reconciler.resources.variants import Flavor, RankedFlavor
 
@@ -198,14 +198,11 @@ def _check_uri(source: KubernetesObject, uri: str) -> Iterator[Finding]:
 
 
 def _check_flavors(source: KubernetesObject, flavors: list[_Flavor]) -> Iterator[Finding]:
-    seen: set[str] = set()
     for index, flavor in enumerate(flavors):
-        path = (*_FLAVORS, index)
-        yield from check_devices(source, (*path, "limits"), flavor.limits)
-        if flavor.name in seen:
-            message = f"{quote(flavor.name)} is already listed above: llmaz takes the first"
-            yield source.complain((*path, "name"), message, Severity.WARNING)
-        seen.add(flavor.name)
+        yield from check_devices(source, (*_FLAVORS, index, "limits"), flavor.limits)
+    for index, name in repeated(flavor.name for flavor in flavors):
+        message = f"{quote(name)} is already listed above: llmaz takes the first"
+        yield source.complain((*_FLAVORS, index, "name"), message, Severity.WARNING)
 
 
 def _flavors_of(spec: OpenModelSpec) -> list[_Flavor]:

@@ -23,7 +23,7 @@ from reconciler.resources.llmaz.backends import (
     check_trigger,
 )
 from reconciler.resources.llmaz.models import MAX_INT32, MODEL_LABEL, SKIP_LOADER, check_name
-from reconciler.resources.objects import KubernetesObject, Piece, Record, read_resource
+from reconciler.resources.objects import KubernetesObject, Piece, Record, read_resource, repeated
 from reconciler.resources.validation import LooseShape, Shape, validate
 
 CLAIM, CLAIMS = ("spec", "modelClaim"), ("spec", "modelClaims")
@@ -101,12 +101,9 @@ def check_flavor_names(
     source: KubernetesObject, path: tuple[str, ...], names: Sequence[str] | None
 ) -> Iterator[Finding]:
     """A flavor that is named twice cannot have two ranks."""
-    seen: set[str] = set()
-    for index, name in enumerate(names or ()):
-        if name in seen:
-            message = f"{quote(name)} is already listed above"
-            yield source.complain((*path, "inferenceFlavors", index), message, Severity.WARNING)
-        seen.add(name)
+    for index, name in repeated(names or ()):
+        message = f"{quote(name)} is already listed above"
+        yield source.complain((*path, "inferenceFlavors", index), message, Severity.WARNING)
 
 
 def _count(roles: Counter[str]) -> str:

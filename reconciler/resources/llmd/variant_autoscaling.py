@@ -23,6 +23,7 @@ from reconciler.resources.objects import (
     find_templated,
     find_unknown_top,
     hold_templated,
+    repeated,
 )
 from reconciler.resources.validation import Locate, NonEmpty, Shape, Validated, validate
 from reconciler.resources.variants import SloClassRef, VariantResource
@@ -398,15 +399,15 @@ def _check_target(source: KubernetesObject, spec: TargetSpec, target_versions: M
 
 
 def _check_profiles(source: KubernetesObject, spec: FlatProfileSpec | ParmsProfileSpec | NameSpec) -> Iterator[Finding]:
-    seen: set[tuple[str, int]] = set()
-    for index, entry in enumerate(_entries_of(spec)):
+    entries = _entries_of(spec)
+    doubled = dict(repeated((entry.acc, entry.acc_count) for entry in entries))
+    for index, entry in enumerate(entries):
         path = (*_PROFILE_PATH, index)
         decode = entry if isinstance(entry, FlatAccelerator) else entry.perf_parms.decode_parms
         if float(decode.alpha) == 0 and float(decode.beta) == 0:
             yield source.complain(path, "expected alpha or beta above 0, got 0 for both")
-        if (entry.acc, entry.acc_count) in seen:
+        if index in doubled:
             yield source.complain(path, f"{quote(entry.acc)} with accCount {entry.acc_count} is already listed above")
-        seen.add((entry.acc, entry.acc_count))
 
 
 def _entries_of(spec: Spec) -> Sequence[FlatAccelerator | ParmsAccelerator]:
