@@ -18,13 +18,13 @@ from reconciler.resources.kthena.generations import (
     tell_era,
 )
 from reconciler.resources.kthena.policy_specs import (
-    AnyHeterogeneousFields,
-    AnyHomogeneousFields,
     AnyPolicyFields,
     BindingFields,
     DisaggregatedFields,
+    GroupFields,
     PolicyFieldsBeforeV1,
     PolicySpec,
+    SingleFields,
     TargetPolicyFields,
     check_spec,
     read_spec,
@@ -166,7 +166,7 @@ def _era_of(source: KubernetesObject, fields: BindingFields) -> Era:
     return tell_era(source, Generation.G3 if is_new else None)
 
 
-def _written(fields: BindingFields) -> tuple[str, AnyHomogeneousFields | AnyHeterogeneousFields]:
+def _written(fields: BindingFields) -> tuple[str, SingleFields[Any] | GroupFields[Any]]:
     """The name and the value of the one target field that is written."""
     single, group = fields.scaling_configuration, fields.optimizer_configuration
     targets = zip((*_OLD, *_NEW), (single, group, fields.homogeneous_target, fields.heterogeneous_target), strict=True)
@@ -175,7 +175,7 @@ def _written(fields: BindingFields) -> tuple[str, AnyHomogeneousFields | AnyHete
 
 def _check_binding(source: KubernetesObject, fields: BindingFields) -> Iterator[Finding]:
     era, (name, target) = _era_of(source, fields), _written(fields)
-    if isinstance(target, AnyHomogeneousFields):
+    if isinstance(target, SingleFields):
         yield from check_homogeneous(source, target, ("spec", name), era, None)
     else:
         yield from check_heterogeneous(source, target, ("spec", name), era, None)
@@ -195,6 +195,6 @@ def _build_binding(source: KubernetesObject, fields: BindingFields, settings: Se
 
 def _read_bound_target(source: KubernetesObject, fields: BindingFields, era: Era) -> ScaledTarget | GroupTarget:
     name, target = _written(fields)
-    if isinstance(target, AnyHomogeneousFields):
+    if isinstance(target, SingleFields):
         return read_target(source, target, ("spec", name), era)
     return read_heterogeneous(source, target, ("spec", name), era)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -217,66 +217,26 @@ class TargetFields(Shape):
 AnyTargetFields = TargetFieldsBeforeG3 | TargetFieldsG3 | TargetFields
 
 
-class HomogeneousFieldsBeforeG3(ReplicaBoundsFields):
-    """`scalingConfiguration`."""
-
-    target: TargetFieldsBeforeG3
+Target = TypeVar("Target", bound=AnyTargetFields)
 
 
-class ParamFieldsBeforeG3(HomogeneousFieldsBeforeG3):
-    """One workload of a group in `optimizerConfiguration`, with what a replica of it costs."""
+class SingleFields(ReplicaBoundsFields, Generic[Target]):
+    """`homogeneousTarget`, which was `scalingConfiguration`: one workload."""
 
-    cost: Count | None = None
-
-
-class HeterogeneousFieldsBeforeG3(Shape):
-    """`optimizerConfiguration`."""
-
-    params: Annotated[list[ParamFieldsBeforeG3], Field(min_length=1)]
-    cost_expansion_rate_percent: Count | None = None
+    target: Target
 
 
-class HomogeneousFieldsG3(ReplicaBoundsFields):
-    """`homogeneousTarget` of a binding."""
-
-    target: TargetFieldsG3
-
-
-class ParamFieldsG3(HomogeneousFieldsG3):
-    """One workload of a group in a binding's `heterogeneousTarget`, with what a replica of it costs."""
+class ParamFields(SingleFields[Target], Generic[Target]):
+    """One workload of a group, with what a replica of it costs."""
 
     cost: Count | None = None
 
 
-class HeterogeneousFieldsG3(Shape):
-    """`heterogeneousTarget` of a binding."""
+class GroupFields(Shape, Generic[Target]):
+    """`heterogeneousTarget`, which was `optimizerConfiguration`: workloads that serve one load."""
 
-    params: Annotated[list[ParamFieldsG3], Field(min_length=1)]
+    params: Annotated[list[ParamFields[Target]], Field(min_length=1)]
     cost_expansion_rate_percent: Count | None = None
-
-
-class HomogeneousFields(ReplicaBoundsFields):
-    """`homogeneousTarget` of a policy."""
-
-    target: TargetFields
-
-
-class ParamFields(HomogeneousFields):
-    """One workload of a group in a policy's `heterogeneousTarget`, with what a replica of it costs."""
-
-    cost: Count | None = None
-
-
-class HeterogeneousFields(Shape):
-    """`heterogeneousTarget` of a policy."""
-
-    params: Annotated[list[ParamFields], Field(min_length=1)]
-    cost_expansion_rate_percent: Count | None = None
-
-
-AnyHomogeneousFields = HomogeneousFieldsBeforeG3 | HomogeneousFieldsG3 | HomogeneousFields
-AnyParamFields = ParamFieldsBeforeG3 | ParamFieldsG3 | ParamFields
-AnyHeterogeneousFields = HeterogeneousFieldsBeforeG3 | HeterogeneousFieldsG3 | HeterogeneousFields
 
 
 class RoleFields(ReplicaBoundsFields):
@@ -307,8 +267,8 @@ class TargetPolicyFields(PolicyFields):
     """AutoscalingPolicySpec since v1.0."""
 
     metrics: list[MetricFields] | None = None
-    homogeneous_target: HomogeneousFields | None = None
-    heterogeneous_target: HeterogeneousFields | None = None
+    homogeneous_target: SingleFields[TargetFields] | None = None
+    heterogeneous_target: GroupFields[TargetFields] | None = None
     disaggregated_target: DisaggregatedFields | None = None
 
 
@@ -316,10 +276,10 @@ class BindingFields(Shape):
     """AutoscalingPolicyBindingSpec of all generations that had one."""
 
     policy_ref: LocalReferenceFields
-    scaling_configuration: HomogeneousFieldsBeforeG3 | None = None
-    optimizer_configuration: HeterogeneousFieldsBeforeG3 | None = None
-    homogeneous_target: HomogeneousFieldsG3 | None = None
-    heterogeneous_target: HeterogeneousFieldsG3 | None = None
+    scaling_configuration: SingleFields[TargetFieldsBeforeG3] | None = None
+    optimizer_configuration: GroupFields[TargetFieldsBeforeG3] | None = None
+    homogeneous_target: SingleFields[TargetFieldsG3] | None = None
+    heterogeneous_target: GroupFields[TargetFieldsG3] | None = None
 
 
 AnyMetricFields: TypeAlias = MetricFields | MetricFieldsBeforeV1

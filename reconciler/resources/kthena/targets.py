@@ -15,20 +15,20 @@ from reconciler.domain.places import FieldPath
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.kthena.generations import Era, TargetReference, check_reference, check_target, read_reference
 from reconciler.resources.kthena.policy_specs import (
-    AnyHeterogeneousFields,
-    AnyHomogeneousFields,
-    AnyParamFields,
     AnyTargetFields,
     DisaggregatedFields,
     EndpointFields,
     EndpointFieldsG3,
-    HomogeneousFieldsBeforeG3,
+    GroupFields,
     MetricFields,
+    ParamFields,
     RatioFields,
     ReplicaBoundsFields,
     RoleFields,
+    SingleFields,
     SourceFields,
     SubTargetFields,
+    Target,
     TargetFieldsBeforeG3,
     TargetFieldsG3,
     check_metrics,
@@ -80,29 +80,27 @@ class GroupTarget:
     cost_expansion_percent: int = DEFAULT_COST_EXPANSION_PERCENT
 
 
-def read_heterogeneous(
-    source: KubernetesObject, fields: AnyHeterogeneousFields, path: FieldPath, era: Era
-) -> GroupTarget:
+def read_heterogeneous(source: KubernetesObject, fields: GroupFields[Target], path: FieldPath, era: Era) -> GroupTarget:
     """A group of targets."""
     rate = fields.cost_expansion_rate_percent
-    params: Sequence[AnyParamFields] = fields.params
     return GroupTarget(
-        params=tuple(read_target(source, param, (*path, "params", index), era) for index, param in enumerate(params)),
+        params=tuple(
+            read_target(source, param, (*path, "params", index), era) for index, param in enumerate(fields.params)
+        ),
         cost_expansion_percent=DEFAULT_COST_EXPANSION_PERCENT if rate is None else rate,
     )
 
 
-def read_target(source: KubernetesObject, fields: AnyHomogeneousFields, path: FieldPath, era: Era) -> ScaledTarget:
+def read_target(source: KubernetesObject, fields: SingleFields[Target], path: FieldPath, era: Era) -> ScaledTarget:
     """One target."""
     target = fields.target
     labels = target.additional_match_labels if isinstance(target, TargetFieldsBeforeG3) else None
     subs = target.sub_targets if isinstance(target, TargetFieldsG3) else None
-    cost: int | None = getattr(fields, "cost", None)
     return ScaledTarget(
         reference=read_reference(target, era),
         min_replicas=fields.min_replicas,
         max_replicas=fields.max_replicas,
-        cost=cost or 0,
+        cost=(fields.cost or 0) if isinstance(fields, ParamFields) else 0,
         place=source.locate(path),
         role=(subs.name or "") if subs else "",
         match_labels=labels or {},
@@ -143,7 +141,7 @@ def _read_source(metric: str, fields: SourceFields) -> MetricSource:
 
 
 def check_homogeneous(
-    source: KubernetesObject, fields: AnyHomogeneousFields, path: FieldPath, era: Era, metrics: Sequence[str] | None
+    source: KubernetesObject, fields: SingleFields[Target], path: FieldPath, era: Era, metrics: Sequence[str] | None
 ) -> Iterator[Finding]:
     """The rules for one target; `metrics` are those of the policy where it is known."""
     yield from check_bounds(source, fields, path)
@@ -154,12 +152,11 @@ def check_homogeneous(
 
 
 def check_heterogeneous(
-    source: KubernetesObject, fields: AnyHeterogeneousFields, path: FieldPath, era: Era, metrics: Sequence[str] | None
+    source: KubernetesObject, fields: GroupFields[Target], path: FieldPath, era: Era, metrics: Sequence[str] | None
 ) -> Iterator[Finding]:
     """The rules for a group: each target once, a cost for each, no roles."""
     seen: set[tuple[str, str]] = set()
-    params: Sequence[AnyParamFields] = fields.params
-    for index, param in enumerate(params):
+    for index, param in enumerate(fields.params):
         place: FieldPath = (*path, "params", index)
         yield from check_bounds(source, param, place)
         yield from check_target(source, param.target, (*place, "target"), era)
@@ -172,7 +169,7 @@ def check_heterogeneous(
         if isinstance(param.target, TargetFieldsG3) and param.target.sub_targets is not None:
             message = "a group has no roles: only homogeneousTarget may have subTargets"
             yield source.complain((*place, "target", "subTargets"), message)
-        if not param.cost and len(params) > 1:
+        if not param.cost and len(fields.params) > 1:
             message = "cost 0: all its replicas are added before those of others, whatever costExpansionRatePercent is"
             yield source.complain(place if param.cost is None else (*place, "cost"), message, Severity.WARNING)
 
@@ -192,9 +189,9 @@ def _check_role(source: KubernetesObject, fields: SubTargetFields, path: FieldPa
 
 
 def _check_sources_of(
-    source: KubernetesObject, fields: AnyHomogeneousFields, path: FieldPath, metrics: Sequence[str] | None
+    source: KubernetesObject, fields: SingleFields[Target], path: FieldPath, metrics: Sequence[str] | None
 ) -> Iterator[Finding]:
-    if isinstance(fields, HomogeneousFieldsBeforeG3) or metrics is None:
+    if isinstance(fields.target, TargetFieldsBeforeG3) or metrics is None:
         return
     target = fields.target
     if isinstance(target, TargetFieldsG3) and target.metric_sources is None:
