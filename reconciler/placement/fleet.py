@@ -60,9 +60,9 @@ _DECLARING: Final = DEPLOYER_KINDS | {APPLICATION_SET}
 class ClusterBuild:
     """What a cluster gets: objects in the order of their keys, findings, and who deploys which root.
 
-    `paths` are all files that any of its builds read, and `roots_reading` counts these builds; `unbuilt` are files that
-    look like manifests and that nobody builds, `plain` those that are applied as they stand. `hidden` says of roots
-    what in them is not read, because it is somewhere else or a chart makes it.
+    `paths` are all files that its builds read, and `roots_reading` counts the builds of each; `unbuilt` are files that
+    look like manifests and that nothing builds, `plain` those that are applied as they are. `hidden` holds the parts of
+    roots that are not read, because they are in another repository or a chart makes them.
     """
 
     cluster: str
@@ -116,8 +116,8 @@ def build_cluster(
     directories = {deployer.directory for _, _, deployer in declared}
     job.pointed = frozenset(directories - {""})
     _build_free_roots(job, frozenset(directories))
-    # What is left is deployed by what it deploys itself, or by nobody whom Git shows. What a build has read by now has
-    # been followed as it was built, under whatever name that gave it.
+    # The deployers that are left deploy themselves, or nothing in Git deploys them. Those in files that a build has
+    # read were followed as that build made them.
     for identity, source, _ in declared:
         if source.document.path not in job.roots_reading:
             start = len(job.objects)
@@ -149,7 +149,12 @@ def declared_deployers(job: Job) -> list[tuple[ObjectIdentity, SourceField, Depl
                 for source in _declared(repository, SourceField(document)):
                     identity = identify(source.mapping())
                     found += [(identity, source, each) for each in try_read(repository, identity, source)[0]]
-    return sorted(found, key=_bootstrap_order)
+
+    def bootstrap_order(found: tuple[ObjectIdentity, SourceField, Deployer]) -> tuple[bool, str, int]:
+        document = found[1].document
+        return not is_below(document.path, {found[2].directory}), document.path, document.index
+
+    return sorted(found, key=bootstrap_order)
 
 
 def _declared(repository: ManifestRepository, source: SourceField) -> list[SourceField]:
@@ -162,28 +167,24 @@ def _declared(repository: ManifestRepository, source: SourceField) -> list[Sourc
         return []
 
 
-def _bootstrap_order(found: tuple[ObjectIdentity, SourceField, Deployer]) -> tuple[bool, str, int]:
-    _, source, deployer = found
-    path = source.document.path
-    return not is_below(path, {deployer.directory}), path, source.document.index
-
-
 def _build_free_roots(job: Job, pointed: frozenset[str]) -> None:
-    """What no deployer points to: it is applied by somebody whom Git does not show.
+    """Build the roots that no deployer in Git points to.
 
-    A deployer's path may be patched or filled in: what holds deployers is followed before the rest is looked at.
+    A build may patch or fill in the path of a deployer, so roots with deployers are followed first.
     """
     waiting: list[tuple[Root, Gathering]] = []
     for root, gathering in _free_roots(job, pointed):
         if any(draft.identity.kind in _DECLARING for draft in gathering.drafts):
-            _keep_free(job, root, gathering)
+            keep(job, root, gathering)
         else:
             waiting.append((root, gathering))
     _follow_built(job, 0)
     deployed = frozenset(deployer.directory for deployer in job.deployers.values())
     for root, gathering in waiting:
         if not is_below(root.path, deployed):
-            _keep_free(job, root, gathering)
+            keep(job, root, gathering)
+    repository = job.builder.repository
+    job.plain |= {root.path for root in job.paths_of if repository.has_file(root.path)}
 
 
 def _free_roots(job: Job, pointed: frozenset[str]) -> Iterator[tuple[Root, Gathering]]:
@@ -199,13 +200,8 @@ def _free_roots(job: Job, pointed: frozenset[str]) -> Iterator[tuple[Root, Gathe
             yield Root(cluster=job.cluster, path=path), job.builder.build_files((path,))
 
 
-def _keep_free(job: Job, root: Root, gathering: Gathering) -> None:
-    if job.builder.repository.has_file(root.path):
-        job.plain.add(root.path)
-    keep(job, root, gathering)
-
-
 def try_build(job: Job, directory: str) -> Gathering | None:
+    """What the kustomization of a directory builds; None and a finding where it cannot be read."""
     try:
         return job.builder.build(job.builder.read(directory))
     except InputError as error:
@@ -214,7 +210,7 @@ def try_build(job: Job, directory: str) -> Gathering | None:
 
 
 def _follow_built(job: Job, start: int) -> None:
-    """Follow every deployer among the objects from a position on, and those among what they build."""
+    """Follow every deployer among the objects from a position on, and the deployers that these build."""
     position = start
     while position < len(job.objects):
         built = job.objects[position]
@@ -222,19 +218,15 @@ def _follow_built(job: Job, start: int) -> None:
         if built.key.kind in DEPLOYER_KINDS:
             _follow(job, identify(built.fields), source_as_built(built))
         elif built.key.kind == APPLICATION_SET:
-            _follow_set(job, source_as_built(built))
-
-
-def _follow_set(job: Job, source: SourceField) -> None:
-    try:
-        for made in make_applications(job.builder.repository, source):
-            _follow(job, identify(made.mapping()), made)
-    except InputError as error:
-        job.findings.append(finding_of(error))
+            try:
+                for made in make_applications(job.builder.repository, source_as_built(built)):
+                    _follow(job, identify(made.mapping()), made)
+            except InputError as error:
+                job.findings.append(finding_of(error))
 
 
 def source_as_built(built: BuiltObject) -> SourceField:
-    """An object to read rules from: where it is written, or as it was patched or filled in, which has no place."""
+    """An object to read rules from: as it is written, or as it was built where a patch changed its `spec`."""
     if "spec" not in built.trace.members and built.fields.get("spec") is built.source.mapping().get("spec"):
         return built.source
     document = replace(built.source.document, value=built.fields, index=AS_BUILT)
@@ -260,6 +252,7 @@ def _follow(job: Job, identity: ObjectIdentity, source: SourceField) -> None:
 
 
 def deploy(job: Job, deployer: Deployer) -> None:
+    """Build the directory of a deployer, unless another one deploys it in the same way."""
     repository = job.builder.repository
     root = Root(cluster=job.cluster, path=deployer.directory, deployer=str(deployer))
     others = job.deployed.setdefault(deployer.directory, [])
@@ -293,7 +286,7 @@ def deploy(job: Job, deployer: Deployer) -> None:
 
 
 def _implied_entries(job: Job, directory: str) -> Iterator[str]:
-    # Whoever leaves out a path means all of the repository, and not what others deploy of it by themselves.
+    # A deployer without a path means the whole repository, but for what other deployers point to.
     others = frozenset() if directory else job.pointed
     entered: list[str] = []
     for path in job.builder.repository.files_below(directory):
@@ -320,14 +313,20 @@ def _files_of(job: Job, deployer: Deployer) -> Iterator[str]:
 
 
 def keep(job: Job, root: Root, gathering: Gathering, deployer: Deployer | None = None) -> None:
-    """Take over what a build made; what it fails at holds every object of it."""
+    """Keep what a build made; its first failure becomes an obstacle of every object."""
     job.roots_reading.update(gathering.paths)
     job.paths_of[root] = frozenset(gathering.paths)
     job.findings += gathering.findings
     if gathering.findings:
         job.hidden[root] = tuple(gathering.findings)
     job.findings += [finding_of(error) for error in gathering.failures]
-    shared = tuple(_failed(error, root) for error in gathering.failures[:1])
+    shared = tuple(
+        Obstacle(
+            reason=f"{root} does not build: {error.message}",
+            place=Place(path=error.path, line=error.line, field=error.field),
+        )
+        for error in gathering.failures[:1]
+    )
     if deployer is not None and deployer.fallback_namespace:
         set_namespace(
             [draft for draft in gathering.drafts if not draft.identity.namespace], deployer.fallback_namespace
@@ -337,12 +336,18 @@ def keep(job: Job, root: Root, gathering: Gathering, deployer: Deployer | None =
         if deployer is not None and deployer.substitutes:
             filled = tuple(_substituted(draft, deployer))
             fill_in(draft, (each.field for each in filled), deployer)
-        job.objects.append(_finished(draft, root, (*draft.obstacles, *shared, *filled)))
-
-
-def _failed(error: InputError, root: Root) -> Obstacle:
-    place = Place(path=error.path, line=error.line, field=error.field)
-    return Obstacle(reason=f"{root} does not build: {error.message}", place=place)
+        identity, version = draft.identity.effective, draft.fields.get("apiVersion")
+        built = BuiltObject(
+            key=ResourceKey(cluster=root.cluster, namespace=identity.namespace, kind=identity.kind, name=identity.name),
+            api_version=version if isinstance(version, str) else "",
+            fields=draft.fields,
+            root=root,
+            source=draft.source,
+            trace=draft.trace,
+            obstacles=(*draft.obstacles, *shared, *filled),
+            names=tuple(dict.fromkeys(each.name for each in draft.identities)),
+        )
+        job.objects.append(built)
 
 
 def _substituted(draft: ObjectDraft, deployer: Deployer) -> Iterator[Obstacle]:
@@ -371,9 +376,9 @@ def _finished(draft: ObjectDraft, root: Root, obstacles: tuple[Obstacle, ...]) -
 
 
 ELSEWHERE: Final = "(elsewhere)"
-"""What the repository builds in the paths of no cluster belongs to; no name of a cluster has brackets."""
+"""The cluster of objects that are built in the paths of no cluster; no name of a real one has brackets."""
 _RELEASING: Final = frozenset({"Application", "HelmRelease"})
-"""Kinds whose charts may take their values from a file that a cluster's charts take theirs from, too."""
+"""Kinds whose charts may share a file of values with those of a cluster."""
 
 
 def build_elsewhere(
@@ -385,7 +390,7 @@ def build_elsewhere(
 ) -> ClusterBuild:
     """What the repository builds, outside of every cluster's paths, of files that clusters read.
 
-    What reads a file of a cluster's paths and makes the same objects of it, or deploys one, is that environment itself.
+    A root that makes the same objects of such a file, or deploys one, is the cluster itself and is left out.
     """
     job = Job(cluster=ELSEWHERE, builder=builder, holds=lambda path: not is_held(path), used=used, charts=charts)
     repository = builder.repository
@@ -427,7 +432,7 @@ def build_elsewhere(
 
 
 def has_unfollowed_sets(repository: ManifestRepository) -> bool:
-    """Whether an ApplicationSet deploys something that nobody here can follow."""
+    """Whether an ApplicationSet deploys something that cannot be followed."""
     return any(True for _ in _set_paths(repository))
 
 
@@ -446,7 +451,7 @@ def _set_paths(repository: ManifestRepository) -> Iterator[tuple[str, str]]:
 
 
 def _build_sets(job: Job, builds: Sequence[ClusterBuild]) -> Iterator[Root]:
-    """What such sets deploy beside what clusters are known to get: another environment, whatever it makes of it."""
+    """Build what such sets deploy besides what clusters are known to get: other environments."""
     repository = job.builder.repository
     known = {root.path for build in builds for root in (*build.deployers, *(each.root for each in build.objects))}
     known |= {directory_of(path) for build in builds for path in build.plain}
@@ -489,7 +494,7 @@ class Fleet:
     shared_paths: frozenset[str] = frozenset()
     markers: tuple[MarkerComment, ...] = ()
     _markers: Mapping[tuple[str, str, str], tuple[MarkerComment, ...]] = field(default_factory=dict, repr=False)
-    """By word, kind and name; those that name nobody by word and path."""
+    """By word, kind and name; those without a name by word and path."""
     _by_document: Mapping[tuple[str, int], tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
     _by_kind: Mapping[tuple[str, str], tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
     _readers: dict[tuple[tuple[str, int], Field], dict[Address, list[BuiltObject]]] = field(
@@ -501,11 +506,11 @@ class Fleet:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Everything that must be told about the builds, sorted."""
+        """The findings of all builds, sorted."""
         return tuple(sorted({finding for cluster in self.clusters.values() for finding in cluster.findings}))
 
     def roots_elsewhere(self, path: str) -> tuple[str, ...]:
-        """What builds objects of a file in the paths of no cluster, sorted."""
+        """The roots in the paths of no cluster that build objects of a file, sorted."""
         return tuple(sorted({str(each.root) for each in self.reaches(path) if each.key.cluster == ELSEWHERE}))
 
     def find(self, key: ResourceKey) -> BuiltObject | None:
@@ -538,11 +543,11 @@ class Fleet:
             yield from self._by_kind.get((cluster, kind), ())
 
     def templated_scalers(self, cluster: str) -> tuple[BuiltObject, ...]:
-        """The objects of whatever kind that scale another, whose name is filled in by somebody later."""
+        """The objects that scale another one whose name is a template."""
         return self._scalers.get(cluster, ())
 
     def named(self, cluster: str, kind: str, name: str) -> tuple[ResourceKey, ...]:
-        """The objects of a kind and name in whatever namespace of a cluster."""
+        """The objects of a kind and name in any namespace of a cluster."""
         return self._by_name.get((cluster, kind, name), ())
 
     def reaches(self, path: str) -> tuple[BuiltObject, ...]:
@@ -557,34 +562,32 @@ class Fleet:
 
     def readers_of(self, origin: ValueOrigin, path: Field) -> tuple[BuiltObject, ...]:
         """Every object whose field `path` is decided at this very place: an edit there changes them all."""
-        address = origin.address
-        return tuple(self._readers_by_address(address[:2], path).get(address, ()))
-
-    def _readers_by_address(self, document: tuple[str, int], path: Field) -> Mapping[Address, list[BuiltObject]]:
-        """Who reads what of a document, found once: one kustomization may patch thousands of objects."""
+        document = origin.address[:2]
         known = self._readers.get((document, path))
-        if known is None:
-            known = {}
+        if known is None:  # found once for a document: one kustomization may patch thousands of objects
+            known = self._readers[document, path] = {}
             for built in self._by_document.get(document, ()):
                 address = built.address_of(path)
                 if address is not None:
                     known.setdefault(address, []).append(built)
-            self._readers[document, path] = known
-        return known
+        return tuple(known.get(origin.address, ()))
 
     def deployer_of(self, built: BuiltObject) -> Deployer | None:
         """Who deploys an object, if Git shows it."""
         return self.clusters[built.key.cluster].deployers.get(built.root)
 
     def hidden_from(self, key: ResourceKey, beside: ResourceKey) -> Finding | None:
-        """What is not read and may hold an object: in a root that builds `beside`, or is all in its namespace."""
+        """A part of a root that is not read and may hold an object.
+
+        Either the root builds `beside`, or it puts all its objects in the namespace of `key`.
+        """
         hidden = self.clusters[key.cluster].hidden
         roots = [built.root for built in self.objects.get(beside, ()) if built.root in hidden]
         roots += [root for root in hidden if self._namespace_of(root) == key.namespace]
         return hidden[roots[0]][0] if roots else None
 
     def _namespace_of(self, root: Root) -> str:
-        """The namespace that a root gives all its objects, empty where it gives none."""
+        """The namespace that a root gives all its objects; empty where it gives none."""
         deployer = self.clusters[root.cluster].deployers.get(root)
         if deployer is not None and (deployer.namespace is not None or deployer.fallback_namespace):
             return str(deployer.namespace.value) if deployer.namespace is not None else deployer.fallback_namespace
@@ -600,7 +603,7 @@ class Fleet:
 
 
 def named_target(built: BuiltObject) -> Value:
-    """The name of what an object scales, or a text that all of that is filled in by."""
+    """The name of what an object scales, or the template that its whole target is."""
     reference = built.value_at("spec", "scaleTargetRef")
     return reference.get("name") if isinstance(reference, dict) else reference
 
@@ -621,6 +624,10 @@ def build_fleet(
     if not all(map(is_held, repository.paths)) or has_unfollowed_sets(repository):
         builds[ELSEWHERE] = build_elsewhere(builder, is_held, tuple(builds.values()), used, charts)
     sorted_markers = sorted(markers, key=lambda marker: (marker.path, marker.line))
+    grouped: dict[tuple[str, str, str], list[MarkerComment]] = {}
+    for marker in sorted_markers:
+        grouped.setdefault((marker.word, marker.kind, marker.name or marker.path), []).append(marker)
+    reading = Counter(path for build in builds.values() for path in build.paths)
     objects: dict[ResourceKey, list[BuiltObject]] = {}
     by_document: dict[tuple[str, int], list[BuiltObject]] = {}
     documents_in: dict[str, int] = {}
@@ -643,9 +650,9 @@ def build_fleet(
         clusters=builds,
         objects={key: tuple(found) for key, found in objects.items()},
         holds=dict(clusters),
-        shared_paths=_find_shared(builds.values()),
+        shared_paths=frozenset(path for path, number in reading.items() if number > 1),
         markers=tuple(sorted_markers),
-        _markers=_group(sorted_markers),
+        _markers={name: tuple(found) for name, found in grouped.items()},
         _by_document={where: tuple(found) for where, found in by_document.items()},
         _by_kind={kind: tuple(found) for kind, found in by_kind.items()},
         _scalers={
@@ -655,18 +662,3 @@ def build_fleet(
         _documents_in=documents_in,
         _by_name={name: tuple(keys) for name, keys in names.items()},
     )
-
-
-def _find_shared(builds: Iterable[ClusterBuild]) -> frozenset[str]:
-    seen: dict[str, str] = {}
-    shared: set[str] = set()
-    for build in builds:
-        shared.update(path for path in build.paths if seen.setdefault(path, build.cluster) != build.cluster)
-    return frozenset(shared)
-
-
-def _group(markers: Iterable[MarkerComment]) -> dict[tuple[str, str, str], tuple[MarkerComment, ...]]:
-    grouped: dict[tuple[str, str, str], list[MarkerComment]] = {}
-    for marker in markers:
-        grouped.setdefault((marker.word, marker.kind, marker.name or marker.path), []).append(marker)
-    return {name: tuple(found) for name, found in grouped.items()}

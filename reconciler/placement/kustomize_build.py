@@ -1,6 +1,6 @@
-"""Builds what kustomizations mean without running anything, and finds where builds begin."""
+"""Builds kustomizations without running Kustomize, and finds the roots of builds."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -24,12 +24,19 @@ from reconciler.placement.kustomize_transformers import (
     set_namespace,
     set_replicas,
 )
-from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle, OriginKind, SourceField, texts_in
+from reconciler.placement.objects import (
+    ObjectDraft,
+    ObjectIdentity,
+    Obstacle,
+    OriginKind,
+    SourceField,
+    texts_in,
+    value_at,
+)
 from reconciler.placement.repository import (
     CHART_NAME,
     KUSTOMIZATION_NAMES,
     ManifestRepository,
-    OwnAddress,
     directory_of,
     is_address,
     is_yaml,
@@ -107,19 +114,16 @@ class Builder:
 
 
 def finish(gathering: Gathering) -> Gathering:
-    """Drop what is only there for the build, let references follow, find what is there twice."""
-    gathering.drafts = [draft for draft in gathering.drafts if not _is_local(draft)]
+    """Drop objects that are only there for the build, and update references to renamed ones."""
+    marks = ((draft, draft.value_at("metadata", "annotations", _LOCAL_CONFIG)) for draft in gathering.drafts)
+    gathering.drafts = [draft for draft, mark in marks if mark is None or mark == "false"]
     fix_references(gathering.drafts, gathering.configuration)
-    marks = {f"$({name})" for name in gathering.variables if name}
-    for draft in gathering.drafts if marks else ():
+    variables = {f"$({name})" for name in gathering.variables if name}
+    for draft in gathering.drafts if variables else ():
         for path, text in texts_in(draft.fields):
-            if any(mark in text for mark in marks):
+            if any(each in text for each in variables):
                 draft.obstacles.append(Obstacle(reason="a variable of the kustomization is filled in", field=path))
     return gathering
-
-
-def _set_namespace(drafts: Sequence[ObjectDraft], namespace: SourceField) -> None:
-    set_namespace(drafts, namespace.as_label())
 
 
 def find_twins(drafts: Iterable[ObjectDraft]) -> Iterator[InputError]:
@@ -131,13 +135,8 @@ def find_twins(drafts: Iterable[ObjectDraft]) -> Iterator[InputError]:
             yield draft.source.error(f"{draft.identity} is there already ({first.source.place}): keep one")
 
 
-def _is_local(draft: ObjectDraft) -> bool:
-    marked = draft.value_at("metadata", "annotations", _LOCAL_CONFIG)
-    return marked is not None and marked != "false"
-
-
 class _Run:
-    """One build; every step that Kustomize would fail at is noted, and the build goes on without it."""
+    """One build; a step that Kustomize would fail at is noted and left out."""
 
     def __init__(self, builder: Builder, gathering: Gathering, budget: BuildBudget) -> None:
         self._builder = builder
@@ -156,7 +155,12 @@ class _Run:
         outer_is_partial = self._gathering.is_partial
         self._gathering.directories.add(kustomization.directory)
         self._gathering.paths.add(kustomization.source.document.path)
-        self._gather_members(kustomization, way)
+        for entry in kustomization.resources:
+            self.attempt(partial(self._gather_resource, kustomization, entry, way))
+        for path in kustomization.implied:
+            self.attempt(partial(self._gather_implied, kustomization, path, way))
+        for entry in kustomization.components:
+            self.attempt(partial(self._gather_component, kustomization, entry, way))
         for source, reason in kustomization.hidden:
             self._hide(source, reason)
         for kind, entry in kustomization.generators:
@@ -170,39 +174,28 @@ class _Run:
             self._gathering.configuration |= outer_configuration
         self._gathering.is_partial = self._gathering.is_partial or outer_is_partial
 
-    def _gather_members(self, kustomization: Kustomization, way: tuple[str, ...]) -> None:
-        for entry in kustomization.resources:
-            self.attempt(partial(self._gather_resource, kustomization, entry, way))
-        for path in kustomization.implied:
-            self.attempt(partial(self._gather_implied, kustomization, path, way))
-        for entry in kustomization.components:
-            self.attempt(partial(self._gather_component, kustomization, entry, way))
-
     def _gather_resource(self, kustomization: Kustomization, entry: SourceField, way: tuple[str, ...]) -> None:
         text = entry.as_text()
         path = resolve(kustomization.directory, text)
         if path is not None and self._repository.has_file(path):
-            self.add_file(path, _kind_of(kustomization, way))
+            kind = OriginKind.PLAIN if len(way) == 1 else OriginKind.BASE
+            self.add_file(path, OriginKind.COMPONENT if kustomization.is_component else kind)
         elif path is not None and self._repository.has_directory(path):
             self._enter(path, entry, way, wants_component=False)
         elif (own := self._repository.find_own(text)) is not None and own.path not in way:
-            self._gather_own(own, entry, way)
+            # It is fetched from this very repository: as it is here, unless it names another commit.
+            start = len(self._gathering.drafts)
+            if self._repository.has_file(own.path):
+                self.add_file(own.path, OriginKind.BASE)
+            else:
+                self._enter(own.path, entry, way, wants_component=False)
+            reason = f"it is built of {quote(own.revision)} of this repository, and not of what is here"
+            for draft in self._gathering.drafts[start:] if own.revision else ():
+                draft.obstacles.append(Obstacle(reason=reason, place=entry.place))
         elif is_address(text):
             self._hide(entry, f"what stands at {quote(text)} is not read: nothing is fetched")
         else:
             raise entry.error(f"there is no file or directory {quote(text)}")
-
-    def _gather_own(self, own: OwnAddress, entry: SourceField, way: tuple[str, ...]) -> None:
-        """What is fetched from this very repository: as it is here, unless another commit of it is meant."""
-        start = len(self._gathering.drafts)
-        if self._repository.has_file(own.path):
-            self.add_file(own.path, OriginKind.BASE)
-        else:
-            self._enter(own.path, entry, way, wants_component=False)
-        if own.revision:
-            reason = f"it is built of {quote(own.revision)} of this repository, and not of what is here"
-            for draft in self._gathering.drafts[start:]:
-                draft.obstacles.append(Obstacle(reason=reason, place=entry.place))
 
     def _gather_implied(self, kustomization: Kustomization, path: str, way: tuple[str, ...]) -> None:
         if self._repository.has_file(path):
@@ -248,7 +241,7 @@ class _Run:
                 self._add([draft], source)
 
     def add_plain_file(self, path: str) -> None:
-        """The objects of a file that nobody builds; what is no object is none of ours."""
+        """The objects of a file outside of kustomizations; other documents are ignored."""
         self._gathering.paths.add(path)
         for document in self._repository.read(path):
             if isinstance(document.value, dict):
@@ -289,8 +282,9 @@ class _Run:
             self._gathering.paths.update(path for path in [resolve(rule.directory, rule.path)] if path and rule.path)
         for rule in (*kustomization.strategic_patches, *kustomization.patches):
             self.attempt(partial(self._patch, rule))
-        if kustomization.namespace is not None:
-            self.attempt(partial(_set_namespace, drafts, kustomization.namespace))
+        namespace = kustomization.namespace
+        if namespace is not None:
+            self.attempt(lambda: set_namespace(drafts, namespace.as_label()))
         affix_names(drafts, kustomization.name_prefix, kustomization.name_suffix)
         for label_rule in kustomization.labels:
             set_labels(drafts, label_rule)
@@ -320,7 +314,7 @@ class _Run:
             draft.obstacles.append(obstacle)
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Take one step; what Kustomize would fail at is noted."""
+        """Take one step, and note the error that Kustomize would fail with."""
         try:
             step()
         except MissingTargetError as error:
@@ -330,14 +324,8 @@ class _Run:
             self._gathering.failures.append(error)
 
 
-def _kind_of(kustomization: Kustomization, way: tuple[str, ...]) -> OriginKind:
-    if kustomization.is_component:
-        return OriginKind.COMPONENT
-    return OriginKind.PLAIN if len(way) == 1 else OriginKind.BASE
-
-
 def objects_in(source: SourceField) -> Iterator[SourceField]:
-    """The objects of a document: itself, or the items of a list of whatever kind."""
+    """The objects of a document: itself, or the items of a list of any kind."""
     if source.value is None:
         return
     fields = source.mapping()
@@ -349,12 +337,9 @@ def objects_in(source: SourceField) -> Iterator[SourceField]:
     yield source
 
 
-# Every list of a kustomization whose entries may be files: what is named there is no manifest of its own.
+# Lists of a kustomization whose entries may be files, which are then no manifests of their own.
 _OBJECT_LISTS: Final = ("resources", "bases", "components")
-_FILE_LISTS: Final = (
-    *("patchesStrategicMerge", "configurations", "crds", "transformers"),
-    *("generators", "validators"),
-)
+_FILE_LISTS: Final = ("patchesStrategicMerge", "configurations", "crds", "transformers", "generators", "validators")
 _PATH_LISTS: Final = ("patches", "patchesJson6902", "replacements")
 _GENERATORS: Final = ("configMapGenerator", "secretGenerator")
 _GENERATOR_LISTS: Final = ("files", "envs")
@@ -374,11 +359,11 @@ class Used:
     users: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def tops(self, path: str) -> frozenset[str]:
-        """The directories of the kustomizations that a directory or file ends up in, and that no other one names."""
+        """The directories of the outermost kustomizations that use a directory or file."""
         return frozenset(each for each in self._above(path) if not self.users.get(each))
 
     def leads_to_itself(self, directory: str) -> bool:
-        """Whether a directory is the first of a circle that nobody else enters: somebody must say that it is one."""
+        """Whether a directory is the first of a circle that no other kustomization enters: only then it is reported."""
         above = self._above(directory)
         return directory in above and directory == min(above) and not self.tops(directory)
 
@@ -431,33 +416,25 @@ def _names_in(repository: ManifestRepository, path: str) -> Iterator[tuple[str, 
     for document in documents:
         value = document.value
         if isinstance(value, dict):
-            yield from ((name, False) for key in _OBJECT_LISTS for name in _texts(value.get(key)))
-            yield from ((name, True) for name in _entries(value))
+            named: list[tuple[Value, bool]] = [
+                *((name, False) for key in _OBJECT_LISTS for name in _items(value, key)),
+                *((name, True) for key in _FILE_LISTS for name in _items(value, key)),
+                *((value_at(entry, ("path",)), True) for key in _PATH_LISTS for entry in _items(value, key)),
+            ]
+            yield from ((name, is_rule) for name, is_rule in named if isinstance(name, str))
+            for entry in (each for key in _GENERATORS for each in _items(value, key)):
+                for text in (each for key in _GENERATOR_LISTS for each in _items(entry, key)):
+                    if isinstance(text, str):
+                        yield text.rpartition("=")[2], True
 
 
-def _entries(value: dict[str, Value]) -> Iterator[str]:
-    for key in _FILE_LISTS:
-        yield from _texts(value.get(key))
-    for key in _PATH_LISTS:
-        for entry in _list(value.get(key)):
-            yield from _texts([entry.get("path")] if isinstance(entry, dict) else [])
-    for key in _GENERATORS:
-        for entry in _list(value.get(key)):
-            for listed in _GENERATOR_LISTS if isinstance(entry, dict) else ():
-                for text in _texts(entry.get(listed) if isinstance(entry, dict) else None):
-                    yield text.rpartition("=")[2]
-
-
-def _list(value: Value) -> list[Value]:
-    return value if isinstance(value, list) else []
-
-
-def _texts(value: Value) -> Iterator[str]:
-    yield from (item for item in _list(value) if isinstance(item, str))
+def _items(value: Value, key: str) -> list[Value]:
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
 
 
 def find_charts(repository: ManifestRepository) -> frozenset[str]:
-    """The directories of charts: what lies below is rendered by Helm, and is no manifest as it stands."""
+    """The directories of charts: Helm renders what lies below."""
     return frozenset(directory_of(path) for path in repository.paths if name_of(path) == CHART_NAME)
 
 
@@ -498,10 +475,7 @@ def is_component(builder: Builder, directory: str) -> bool:
 def plain_files(
     repository: ManifestRepository, used: Used, charts: frozenset[str], holds: Callable[[str], bool]
 ) -> Iterator[str]:
-    """Files in a cluster's paths that are applied as they stand.
-
-    A file beside a kustomization that does not list it is not: it is there, and nobody builds it.
-    """
+    """Files in a cluster's paths that are applied as they are: those whose directory has no kustomization."""
     for path in repository.paths:
         if not is_yaml(path) or path in used.files or name_of(path) in KUSTOMIZATION_NAMES or not holds(path):
             continue
@@ -528,33 +502,30 @@ Holds = Callable[[str], bool]
 
 
 def outside_roots(builder: Builder, used: Used, holds: Holds, is_held: Holds) -> dict[str, Gathering]:
-    """What to build for a cluster, by directory or file, so that nothing in its paths is lost.
+    """What to build for a cluster of files in its paths that only kustomizations outside of them use.
 
-    `is_held` says whether a path belongs to any cluster. A kustomization outside that builds the very objects is their
-    environment. So is every one that builds upon what has no namespace yet; else what lies in the paths is whole, and
-    whoever builds upon it is another environment.
+    By directory or file; `is_held` says whether a path belongs to any cluster. An outside kustomization that builds
+    the very objects is their environment, and so is each one that builds upon objects without a namespace. Otherwise
+    the files are built by themselves, and kustomizations that build upon them are other environments.
     """
     chosen: dict[str, Gathering] = {}
     for target in sorted(used.users):
         if any(map(holds, _files_of(builder, target))):
-            chosen.update(_choose(builder, target, _tops_of(builder, used, target, is_held)))
+            tops = used.tops(target)
+            around = (path for each in tops | used.users[target] for path in _files_of(builder, each))
+            if not any(map(is_held, around)):
+                outermost = sorted(top for top in tops if not is_component(builder, top))
+                chosen.update(_choose(builder, target, outermost))
     for gathering in chosen.values():
-        _leave_out(gathering, lambda path: is_held(path) and not holds(path))
+        others = {path for path in gathering.paths if is_held(path) and not holds(path)}
+        gathering.drafts = [draft for draft in gathering.drafts if draft.source.document.path not in others]
+        gathering.paths -= others
     return chosen
 
 
 def _files_of(builder: Builder, target: str) -> tuple[str, ...]:
     """The kustomization of a directory, or the file itself."""
     return (target,) if builder.repository.has_file(target) else builder.repository.kustomizations_in(target)
-
-
-def _tops_of(builder: Builder, used: Used, target: str, is_held: Holds) -> list[str]:
-    """The outermost kustomizations around a target, none where one in a cluster's paths builds it."""
-    tops = used.tops(target)
-    around = (path for each in tops | used.users[target] for path in _files_of(builder, each))
-    if any(map(is_held, around)):
-        return []
-    return sorted(top for top in tops if not is_component(builder, top))
 
 
 def _choose(builder: Builder, target: str, tops: list[str]) -> Iterator[tuple[str, Gathering]]:
@@ -578,7 +549,7 @@ def _choose(builder: Builder, target: str, tops: list[str]) -> Iterator[tuple[st
 
 
 def _build(builder: Builder, target: str) -> Gathering | None:
-    """What stands there, built by itself; None for a component, and for what cannot be read."""
+    """The objects of a target by itself; None for a component, and for what cannot be read."""
     if builder.repository.has_file(target):
         return builder.build_files((target,))
     try:
@@ -586,9 +557,3 @@ def _build(builder: Builder, target: str) -> Gathering | None:
     except InputError:
         return None
     return None if kustomization.is_component else builder.build(kustomization)
-
-
-def _leave_out(gathering: Gathering, is_anothers: Holds) -> None:
-    """What belongs to another cluster is that one's."""
-    gathering.drafts = [draft for draft in gathering.drafts if not is_anothers(draft.source.document.path)]
-    gathering.paths = {path for path in gathering.paths if not is_anothers(path)}

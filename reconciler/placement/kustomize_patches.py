@@ -20,7 +20,6 @@ from reconciler.placement.objects import (
     identify,
     split_version,
     value_at,
-    with_value,
 )
 from reconciler.placement.repository import ManifestRepository, resolve
 
@@ -28,7 +27,7 @@ MAX_VALUES: Final = 20_000
 MAX_DEPTH: Final = 100
 _APPEND: Final = "-"
 _ANNOTATIONS: Final = ("metadata", "annotations")
-"""Kustomize keeps notes of its own there while it builds, so that they exist in every object."""
+"""Kustomize keeps its own annotations while it builds, so this mapping exists in every object."""
 
 
 def apply_operations(draft: ObjectDraft, operations: SourceField) -> None:
@@ -105,10 +104,7 @@ def _insert(draft: ObjectDraft, operation: SourceField, path: Field, value: Valu
         index = len(parent) if path[-1] == _APPEND else path[-1]
         if not isinstance(index, int):
             raise operation.error(f"expected the index of a list item, got {quote(str(index))}")
-        traces = [draft.trace.subtree((*path[:-1], each)) for each in range(len(parent))]
-        _set_list(
-            draft, path[:-1], [*parent[:index], value, *parent[index:]], [*traces[:index], trace, *traces[index:]]
-        )
+        _splice_list(draft, path[:-1], parent, slice(index, index), [value], [trace])
         return
     if path[:-1] == _ANNOTATIONS and parent is None:
         parent = {}
@@ -119,14 +115,19 @@ def _insert(draft: ObjectDraft, operation: SourceField, path: Field, value: Valu
     draft.trace.place(path, SourceTrace((*trace.sources, *displaced), trace.members))
 
 
-def _set_list(draft: ObjectDraft, path: Field, items: list[Value], traces: list[SourceTrace]) -> None:
+def _splice_list(
+    draft: ObjectDraft, path: Field, old: list[Value], where: slice, items: list[Value], traces: list[SourceTrace]
+) -> None:
+    """Replace items of a list, and their traces."""
+    all_items, all_traces = list(old), [draft.trace.subtree((*path, index)) for index in range(len(old))]
+    all_items[where], all_traces[where] = items, traces
     sources = draft.trace.sources_at(path)
-    draft.set(path, items)
-    draft.trace.place(path, SourceTrace(sources, dict(enumerate(traces))))
+    draft.set(path, all_items)
+    draft.trace.place(path, SourceTrace(sources, dict(enumerate(all_traces))))
 
 
 def _replace(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
-    # The library that Kustomize uses lets a member be replaced that is not there.
+    # The library that Kustomize uses also replaces a member that is not there.
     if path[:-1] != _ANNOTATIONS and not isinstance(value_at(draft.fields, path[:-1]), dict):
         _require(draft, operation, path)
     draft.set(path, value_at(operation.value, ("value",)), operation.below("value"))
@@ -138,37 +139,28 @@ def _remove(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
         raise operation.error("the whole object cannot be removed by an operation")
     parent = value_at(draft.fields, path[:-1])
     if isinstance(parent, list) and isinstance(path[-1], int):
-        traces = [draft.trace.subtree((*path[:-1], each)) for each in range(len(parent))]
-        index = path[-1]
-        _set_list(draft, path[:-1], [*parent[:index], *parent[index + 1 :]], [*traces[:index], *traces[index + 1 :]])
+        _splice_list(draft, path[:-1], parent, slice(path[-1], path[-1] + 1), [], [])
     elif isinstance(parent, dict):
         kept = {key: value for key, value in parent.items() if key != path[-1]}
-        draft.fields = _as_fields(with_value(draft.fields, path[:-1], kept), draft)
+        draft.set(path[:-1], kept)
         draft.trace.record(path, operation)
-
-
-def _as_fields(value: Value, draft: ObjectDraft) -> dict[str, Value]:
-    return value if isinstance(value, dict) else draft.fields
 
 
 def _copy(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
     origin = _pointer(draft, operation, "from")
-    value = _require(draft, operation, origin)
-    _refuse_growth(draft, operation, [(value, len(path)), (draft.fields, 0)])
-    _insert(draft, operation, path, value, draft.trace.subtree(origin))
-
-
-def _refuse_growth(draft: ObjectDraft, operation: SourceField, waiting: list[tuple[Value, int]]) -> None:
-    """A copy may hold the object itself: a few dozen of them would be more than anybody can walk through."""
-    for _ in range(MAX_VALUES):
-        if not waiting:
-            return
+    copied = _require(draft, operation, origin)
+    # A copy may hold the object itself: its size doubles with each one.
+    waiting: list[tuple[Value, int]] = [(copied, len(path)), (draft.fields, 0)]
+    num_values = 0
+    while waiting:
         value, depth = waiting.pop()
-        if depth > MAX_DEPTH:
-            break
+        num_values += 1
+        if depth > MAX_DEPTH or num_values >= MAX_VALUES:
+            words = f"{draft.identity} grows beyond {MAX_VALUES} values or {MAX_DEPTH} levels: it is not read"
+            raise operation.error(words)
         if isinstance(value, dict | list):
             waiting += [(each, depth + 1) for each in (value.values() if isinstance(value, dict) else value)]
-    raise operation.error(f"{draft.identity} grows beyond {MAX_VALUES} values or {MAX_DEPTH} levels: it is not read")
+    _insert(draft, operation, path, copied, draft.trace.subtree(origin))
 
 
 def _move(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
@@ -213,7 +205,7 @@ _POD_LISTS: Final[Mapping[str, tuple[str, ...]]] = {
 _OWNER_LISTS: Final[Mapping[str, tuple[str, ...]]] = {"ownerReferences": ("uid",)}
 _SERVICE_LISTS: Final[Mapping[str, tuple[str, ...]]] = {"ports": ("port", "protocol")}
 _ACCOUNT_LISTS: Final[Mapping[str, tuple[str, ...]]] = {"secrets": ("name",)}
-# Group and kind -> lists that merge, by field name: the pod template is the same wherever it stands.
+# Group and kind -> lists that merge, by field name at any depth.
 _LISTS: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
     **{("apps", kind): _POD_LISTS for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")},
     **{("batch", kind): _POD_LISTS for kind in ("Job", "CronJob")},
@@ -231,15 +223,13 @@ def merge_strategic(draft: ObjectDraft, patch: SourceField) -> bool:
         return False
     identity = draft.identity
     own = _LISTS.get((identity.group, identity.kind), {})
-    merge = _Merge(draft, {**own, **_OWNER_LISTS} if identity.group in _BUILT_IN_GROUPS else own)
-    fields = merge.mapping(draft.fields, patch.mapping(), patch, ())
-    if isinstance(fields, dict):
-        draft.fields = fields
+    lists = {**own, **_OWNER_LISTS} if identity.group in _BUILT_IN_GROUPS else own
+    draft.fields = _Merge(draft, draft.trace, lists).mapping(draft.fields, patch.mapping(), patch, ())
     return True
 
 
 def merge_keys_of(api_version: str, kind: str, name: str) -> tuple[str, ...]:
-    """What tells the items of a list of that name apart, where a patch merges it; nothing where it is replaced."""
+    """The keys by which a patch merges the items of a list; empty where it replaces the list."""
     return _LISTS.get((split_version(api_version)[0], kind), {}).get(name, ())
 
 
@@ -248,14 +238,8 @@ def _directive(value: Value) -> str:
     return directive if isinstance(directive, str) else ""
 
 
-def _without_directive(value: Value) -> Value:
-    if isinstance(value, dict) and _DIRECTIVE in value:
-        return {key: member for key, member in value.items() if key != _DIRECTIVE}
-    return value
-
-
 def _without_nulls(value: Value) -> Value:
-    """What a patch adds: there is nothing yet that its nulls and directives could act on."""
+    """What a patch adds: its nulls and directives have nothing to act on."""
     if isinstance(value, dict):
         kept = ((key, member) for key, member in value.items() if member is not None and key != _DIRECTIVE)
         return {key: _without_nulls(member) for key, member in kept if _directive(member) != "delete"}
@@ -265,24 +249,27 @@ def _without_nulls(value: Value) -> Value:
 
 
 class _Merge:
-    """One merge of one patch into one draft: new values come out, the draft's trace learns where from."""
+    """One merge of one patch into one draft: returns new values and records their sources in the trace."""
 
-    def __init__(self, draft: ObjectDraft, lists: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, draft: ObjectDraft, trace: SourceTrace, lists: Mapping[str, tuple[str, ...]]) -> None:
         self._draft = draft
-        self._trace = draft.trace
+        self._trace = trace
         self._lists = lists
 
-    def mapping(self, old: dict[str, Value], patch: dict[str, Value], source: SourceField, path: Field) -> Value:
+    def mapping(
+        self, old: dict[str, Value], patch: dict[str, Value], source: SourceField, path: Field
+    ) -> dict[str, Value]:
         """The members of both, the patch's over the old ones."""
         if _directive(patch) == "replace":
             self._trace.record(path, source)
-            return _without_directive(patch)
+            return {key: member for key, member in patch.items() if key != _DIRECTIVE}
         merged = dict(old)
         for key, value in patch.items():
-            if key.startswith("$"):
-                self._refuse_unfollowed(key, source, path)
-            else:
+            if not key.startswith("$"):
                 self._member(merged, key, value, source.below(key), (*path, key))
+            elif key.startswith(_UNFOLLOWED):
+                reason = f"the patch directive {key} is not followed"
+                self._draft.obstacles.append(Obstacle(reason=reason, place=source.place, field=path))
         return merged
 
     def _member(self, merged: dict[str, Value], key: str, value: Value, source: SourceField, path: Field) -> None:
@@ -301,71 +288,49 @@ class _Merge:
             self._trace.record(path, source)
 
     def _list(self, old: list[Value], patch: list[Value], source: SourceField, path: Field) -> Value:
-        keys = self._merge_keys(old, patch, path)
-        if any(_directive(item) == "replace" for item in patch):
-            keys = ()
-        if keys and _are_mappings(old) and _are_mappings(patch):
-            return self._merged_list(old, patch, source, path, keys)
+        keys = self._lists.get(str(path[-1]), ()) if path else ()
+        is_replaced = any(_directive(item) == "replace" for item in patch)
+        if keys and not is_replaced and all(isinstance(item, dict) for item in (*old, *patch)):
+            # Only the keys that some item has: a port without protocol is identified by its number.
+            used = tuple(key for key in keys if any(isinstance(item, dict) and key in item for item in (*old, *patch)))
+            return self._merged_list(old, patch, source, path, used or keys)
         self._trace.record(path, source)
         return [item for item in patch if _directive(item) != "replace"]
-
-    def _merge_keys(self, old: Sequence[Value], patch: Sequence[Value], path: Field) -> tuple[str, ...]:
-        """The list's keys that any of its items has: a port without protocol is told by its number alone."""
-        keys = self._lists.get(str(path[-1]), ()) if path else ()
-        used = tuple(key for key in keys if any(isinstance(item, dict) and key in item for item in (*old, *patch)))
-        return used or keys
 
     def _merged_list(
         self, old: list[Value], patch: list[Value], source: SourceField, path: Field, keys: tuple[str, ...]
     ) -> Value:
-        """The patch's items first, each over the old one of its key, then what is left of the old ones."""
+        """The patch's items first, each merged over the old one of its key, then the other old ones."""
         places = {_name(item, keys): index for index, item in enumerate(old)}
         before = [self._trace.subtree((*path, index)) for index in range(len(old))]
         chosen: list[tuple[Value, SourceTrace]] = []
-        taken: set[int] = set()
+        replaced: set[int] = set()
         for number, item in enumerate(patch):
             index = places.get(_name(item, keys))
+            below = source.below(number)
             if index is not None:
-                taken.add(index)
-            if _directive(item) != "delete":
-                chosen.append(
-                    self._item(item, source.below(number), None if index is None else old[index], before, index)
+                replaced.add(index)
+            if _directive(item) == "delete":
+                continue
+            former = None if index is None else old[index]
+            if index is not None and isinstance(former, dict) and isinstance(item, dict):
+                inner = _Merge(self._draft, before[index], self._lists)
+                chosen.append((inner.mapping(former, item, below, ()), before[index]))
+            else:
+                kept = (
+                    {key: member for key, member in item.items() if key != _DIRECTIVE}
+                    if isinstance(item, dict)
+                    else item
                 )
-        chosen += [(old[index], before[index]) for index in range(len(old)) if index not in taken]
-        self._put(path, chosen)
+                chosen.append((kept, SourceTrace((below,))))
+        chosen += [(old[index], before[index]) for index in range(len(old)) if index not in replaced]
+        traces = dict[str | int, SourceTrace](enumerate(trace for _, trace in chosen))
+        self._trace.place(path, SourceTrace(self._trace.sources_at(path), traces))
         return [value for value, _ in chosen]
-
-    def _item(
-        self, item: Value, source: SourceField, old: Value, before: Sequence[SourceTrace], index: int | None
-    ) -> tuple[Value, SourceTrace]:
-        if index is None or not isinstance(old, dict) or not isinstance(item, dict):
-            return _without_directive(item), SourceTrace((source,))
-        inner = _Merge(self._draft, self._lists)
-        inner._trace = before[index]
-        return inner.mapping(old, item, source, ()), before[index]
-
-    def _put(self, path: Field, chosen: Sequence[tuple[Value, SourceTrace]]) -> None:
-        sources = self._trace.sources_at(path)
-        members: dict[str | int, SourceTrace] = {index: trace for index, (_, trace) in enumerate(chosen)}
-        self._trace.place(path, SourceTrace(sources, members))
-
-    def _refuse_unfollowed(self, key: str, source: SourceField, path: Field) -> None:
-        if key.startswith(_UNFOLLOWED):
-            reason = f"the patch directive {key} is not followed"
-            self._draft.obstacles.append(Obstacle(reason=reason, place=source.place, field=path))
-
-
-def _are_mappings(items: Sequence[Value]) -> bool:
-    return all(isinstance(item, dict) for item in items)
 
 
 def _name(item: Value, keys: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_key_texts(item, keys))
-
-
-def _key_texts(item: Value, keys: Sequence[str]) -> Iterator[str]:
-    for key in keys:
-        yield str(item.get(key, "")) if isinstance(item, dict) else ""
+    return tuple(str(item.get(key, "")) if isinstance(item, dict) else "" for key in keys)
 
 
 class MissingTargetError(InputError):
@@ -384,7 +349,14 @@ def apply_patch(repository: ManifestRepository, rule: PatchRule, drafts: list[Ob
                 apply_operations(draft, content)
                 draft.become(identify(draft.fields), before)
         elif content.value is not None:
-            for draft in _targets_of_merge(rule, content, drafts):
+            identity = identify(content.mapping())
+            if not identity.kind or not identity.name:
+                raise content.error("expected kind and metadata.name in a strategic merge patch")
+            if rule.target is not None:
+                targets = select(rule.target, drafts, rule.source)
+            else:
+                targets = [find_one(identity, drafts, content)]
+            for draft in targets:
                 if not _merge(draft, content, rule):
                     drafts.remove(draft)
 
@@ -434,17 +406,8 @@ def parse_inline(source: SourceField) -> tuple[Document, ...]:
     )
 
 
-def _targets_of_merge(rule: PatchRule, content: SourceField, drafts: Sequence[ObjectDraft]) -> list[ObjectDraft]:
-    identity = identify(content.mapping())
-    if not identity.kind or not identity.name:
-        raise content.error("expected kind and metadata.name in a strategic merge patch")
-    if rule.target is not None:
-        return select(rule.target, drafts, rule.source)
-    return [find_one(identity, drafts, content)]
-
-
 def select(selector: Selector, drafts: Sequence[ObjectDraft], source: SourceField) -> list[ObjectDraft]:
-    """The objects that a selector means; where that cannot be told, an obstacle on the object."""
+    """The objects that a selector means; one that it may mean gets an obstacle."""
     chosen: list[ObjectDraft] = []
     for draft in drafts:
         try:
@@ -456,7 +419,7 @@ def select(selector: Selector, drafts: Sequence[ObjectDraft], source: SourceFiel
 
 
 def find_one(identity: ObjectIdentity, drafts: Sequence[ObjectDraft], source: SourceField) -> ObjectDraft:
-    """The one object that is called so now or was before; InputError for none or several."""
+    """The one object that has or had this name; InputError for none or several."""
     wanted = identity.effective
     found = [draft for draft in drafts if draft.is_or_was(wanted)]
     if not found:
@@ -467,7 +430,7 @@ def find_one(identity: ObjectIdentity, drafts: Sequence[ObjectDraft], source: So
 
 
 def missing(source: SourceField, message: str) -> MissingTargetError:
-    """What is wrong when an object is not there."""
+    """The error for an object that is not there."""
     place = source.place
     return MissingTargetError(place.path, place.line, place.field, message)
 
@@ -503,7 +466,7 @@ def _replacements(repository: ManifestRepository, kustomization: Kustomization) 
 
 
 def _leading(text: str) -> Field:
-    """The keys of a field path before the first that selects items, or needs quotes: all below may be filled in."""
+    """The keys of a field path before the first that selects items or needs quotes."""
     parts: list[str] = []
     for part in text.split("."):
         if not part or "[" in part or "]" in part or "*" in part or "\\" in part or part.isdigit():

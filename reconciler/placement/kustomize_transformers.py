@@ -9,7 +9,15 @@ from reconciler.manifests.documents import Value
 from reconciler.manifests.wording import Field, join_words, quote
 from reconciler.placement.kustomization import ImageRule, Kustomization, LabelRule, ReplicaRule
 from reconciler.placement.kustomize_patches import missing
-from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle, OriginKind, SourceField, SourceTrace
+from reconciler.placement.objects import (
+    ObjectDraft,
+    ObjectIdentity,
+    Obstacle,
+    OriginKind,
+    SourceField,
+    SourceTrace,
+    value_at,
+)
 from reconciler.placement.repository import ManifestRepository, resolve
 
 _FOLLOWED: Final = frozenset({"nameReference", "replicas", "images"})
@@ -29,14 +37,8 @@ class FieldRule:
 
     def fits(self, identity: ObjectIdentity) -> bool:
         """Whether an object of that name is meant."""
-        return all(
-            not wanted or wanted == found
-            for wanted, found in (
-                (self.group, identity.group),
-                (self.version, identity.version),
-                (self.kind, identity.kind),
-            )
-        )
+        own = ((self.group, identity.group), (self.version, identity.version), (self.kind, identity.kind))
+        return all(not wanted or wanted == found for wanted, found in own)
 
     def expand(self, value: Value) -> Iterator[Field]:
         """The places of the field in an object: one, or one for each item of a list on the way."""
@@ -88,7 +90,11 @@ def read_configurations(
             for key in source.mapping():
                 unfollowed += () if key in _FOLLOWED | _HARMLESS else _unfollowed(source.below(key))
             whole |= Configuration(
-                name_references=tuple(_references(source)),
+                name_references=tuple(
+                    (reference.text("kind"), _rule(rule))
+                    for reference in source.items("nameReference")
+                    for rule in reference.items("fieldSpecs")
+                ),
                 replicas=tuple(_rule(each) for each in source.items("replicas")),
                 images=tuple(_rule(each) for each in source.items("images")),
             )
@@ -102,12 +108,6 @@ def _unfollowed(source: SourceField) -> Iterator[tuple[SourceField, FieldRule | 
         return
     for index in range(len(value)):
         yield source.below(index), _rule(source.below(index))
-
-
-def _references(source: SourceField) -> Iterator[tuple[str, FieldRule]]:
-    for reference in source.items("nameReference"):
-        for rule in reference.items("fieldSpecs"):
-            yield reference.text("kind"), _rule(rule)
 
 
 def _rule(source: SourceField) -> FieldRule:
@@ -182,8 +182,16 @@ _REPLICA_FIELDS: Final = tuple(FieldRule(path=("spec", "replicas"), kind=kind, c
 _WORKLOADS: Final = ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")
 _TEMPLATED: Final = (*_WORKLOADS, "ReplicationController", "Job")
 _CRON_TEMPLATE: Final = ("spec", "jobTemplate", "spec", "template", "metadata")
-_TERMS: Final = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
-_AFFINITIES: Final = ("podAffinity", "podAntiAffinity")
+_POD: Final = ("spec", "template", "spec")
+_REQUIRED, _PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
+_AFFINITIES: Final = (
+    *((*_POD, "affinity", each, _REQUIRED) for each in ("podAffinity", "podAntiAffinity")),
+    *((*_POD, "affinity", each, _PREFERRED, "podAffinityTerm") for each in ("podAffinity", "podAntiAffinity")),
+    (*_POD, "topologySpreadConstraints"),
+)
 _IMAGE: Final = re.compile(r"(?P<name>[^@]*?)(?P<tag>:[^:/@]*)?(?P<digest>@.*)?", re.DOTALL)
 _SUBJECT_KINDS: Final = ("RoleBinding", "ClusterRoleBinding")
 
@@ -196,17 +204,11 @@ def set_namespace(drafts: Sequence[ObjectDraft], namespace: str) -> None:
             draft.rename(name=namespace)
         elif identity.is_namespaced:
             draft.rename(namespace=namespace)
-        if identity.kind in _SUBJECT_KINDS:
-            _move_subjects(draft, namespace)
-
-
-def _move_subjects(draft: ObjectDraft, namespace: str) -> None:
-    subjects = draft.value_at("subjects")
-    if not isinstance(subjects, list):
-        return
-    for index, subject in enumerate(subjects):
-        if isinstance(subject, dict) and subject.get("kind") == "ServiceAccount" and subject.get("name") == "default":
-            draft.set(("subjects", index, "namespace"), namespace)
+        subjects = draft.value_at("subjects") if identity.kind in _SUBJECT_KINDS else None
+        for index, subject in enumerate(subjects if isinstance(subjects, list) else ()):
+            is_account = isinstance(subject, dict) and subject.get("kind") == "ServiceAccount"
+            if is_account and value_at(subject, ("name",)) == "default":
+                draft.set(("subjects", index, "namespace"), namespace)
 
 
 def affix_names(drafts: Sequence[ObjectDraft], prefix: str, suffix: str) -> None:
@@ -223,23 +225,19 @@ def set_labels(drafts: Sequence[ObjectDraft], rule: LabelRule) -> None:
     labels = {key: source.as_label() for key, source in rule.labels.items()}
     for draft in drafts:
         _set_texts(draft, ("metadata", "labels"), labels, rule.labels)
-        for path in _label_paths(draft, rule):
+        if rule.in_selectors or rule.in_templates:
+            for path in _template_paths(draft.identity, "labels"):
+                _set_texts(draft, path, labels, {})
+        for path in tuple(_selector_paths(draft)) if rule.in_selectors else ():
             _set_texts(draft, path, labels, {})
 
 
 def _set_texts(draft: ObjectDraft, path: Field, texts: Mapping[str, str], sources: Mapping[str, SourceField]) -> None:
-    """Set members of a mapping of texts; only those of the object itself are asked for their places."""
+    """Set members of a mapping of texts; only those of the object itself keep their source."""
     old = draft.value_at(*path)
     draft.set(path, {**(old if isinstance(old, dict) else {}), **texts})
     for key, source in sources.items():
         draft.trace.place((*path, key), SourceTrace((source,)))
-
-
-def _label_paths(draft: ObjectDraft, rule: LabelRule) -> Iterator[Field]:
-    if rule.in_selectors or rule.in_templates:
-        yield from _template_paths(draft.identity, "labels")
-    if rule.in_selectors:
-        yield from _selector_paths(draft)
 
 
 def _template_paths(identity: ObjectIdentity, name: str) -> Iterator[Field]:
@@ -256,41 +254,18 @@ def _selector_paths(draft: ObjectDraft) -> Iterator[Field]:
         yield ("spec", "selector")
     elif kind in _WORKLOADS:
         yield ("spec", "selector", "matchLabels")
-        yield from _affinity_paths(draft)
-        if kind == "StatefulSet":
-            yield from _claim_paths(draft)
+        # Only existing selectors of affinities and topology spreads get the labels.
+        for affinity in _AFFINITIES:
+            for path in _expand(draft.fields, (*affinity, "labelSelector", "matchLabels"), creates=False):
+                if isinstance(draft.value_at(*path), dict):
+                    yield path
+        claims = draft.value_at("spec", "volumeClaimTemplates") if kind == "StatefulSet" else None
+        for index in range(len(claims) if isinstance(claims, list) else 0):
+            yield ("spec", "volumeClaimTemplates", index, "metadata", "labels")
     elif kind in {"Job", "PodDisruptionBudget"} and draft.value_at("spec", "selector", "matchLabels") is not None:
         yield ("spec", "selector", "matchLabels")
     elif kind == "NetworkPolicy" and draft.value_at("spec", "podSelector", "matchLabels") is not None:
         yield ("spec", "podSelector", "matchLabels")
-
-
-def _affinity_paths(draft: ObjectDraft) -> Iterator[Field]:
-    """Selectors that stand in affinities and spreads already: none is made there."""
-    pod: Field = ("spec", "template", "spec")
-    spec = draft.value_at(*pod)
-    if not isinstance(spec, dict):
-        return
-    for affinity in _AFFINITIES if "affinity" in spec else ():
-        for term in _TERMS:
-            terms = (*pod, "affinity", affinity, term)
-            inner: Field = () if term.startswith("required") else ("podAffinityTerm",)
-            yield from _existing(draft, terms, (*inner, "labelSelector", "matchLabels"))
-    if "topologySpreadConstraints" in spec:
-        yield from _existing(draft, (*pod, "topologySpreadConstraints"), ("labelSelector", "matchLabels"))
-
-
-def _existing(draft: ObjectDraft, list_path: Field, inner: Field) -> Iterator[Field]:
-    items = draft.value_at(*list_path)
-    for index in range(len(items) if isinstance(items, list) else 0):
-        if isinstance(draft.value_at(*list_path, index, *inner), dict):
-            yield (*list_path, index, *inner)
-
-
-def _claim_paths(draft: ObjectDraft) -> Iterator[Field]:
-    claims = draft.value_at("spec", "volumeClaimTemplates")
-    for index in range(len(claims) if isinstance(claims, list) else 0):
-        yield ("spec", "volumeClaimTemplates", index, "metadata", "labels")
 
 
 def set_annotations(drafts: Sequence[ObjectDraft], annotations: Mapping[str, SourceField]) -> None:
@@ -377,24 +352,24 @@ def _rename(image: str, rule: ImageRule) -> str:
     return name + (match["tag"] or "") + (match["digest"] or "")
 
 
-_EACH: Final = "[]"
+# Kind and field of the pod; lists on the way are walked through.
 _IN_CONTAINERS: Final = (
-    ("ConfigMap", ("env", _EACH, "valueFrom", "configMapKeyRef", "name")),
-    ("ConfigMap", ("envFrom", _EACH, "configMapRef", "name")),
-    ("Secret", ("env", _EACH, "valueFrom", "secretKeyRef", "name")),
-    ("Secret", ("envFrom", _EACH, "secretRef", "name")),
+    ("ConfigMap", ("env", "valueFrom", "configMapKeyRef", "name")),
+    ("ConfigMap", ("envFrom", "configMapRef", "name")),
+    ("Secret", ("env", "valueFrom", "secretKeyRef", "name")),
+    ("Secret", ("envFrom", "secretRef", "name")),
 )
 _POD_REFERENCES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    ("ConfigMap", ("volumes", _EACH, "configMap", "name")),
-    ("ConfigMap", ("volumes", _EACH, "projected", "sources", _EACH, "configMap", "name")),
-    ("Secret", ("volumes", _EACH, "secret", "secretName")),
-    ("Secret", ("volumes", _EACH, "projected", "sources", _EACH, "secret", "name")),
-    ("Secret", ("imagePullSecrets", _EACH, "name")),
+    ("ConfigMap", ("volumes", "configMap", "name")),
+    ("ConfigMap", ("volumes", "projected", "sources", "configMap", "name")),
+    ("Secret", ("volumes", "secret", "secretName")),
+    ("Secret", ("volumes", "projected", "sources", "secret", "name")),
+    ("Secret", ("imagePullSecrets", "name")),
     ("ServiceAccount", ("serviceAccountName",)),
-    ("PersistentVolumeClaim", ("volumes", _EACH, "persistentVolumeClaim", "claimName")),
+    ("PersistentVolumeClaim", ("volumes", "persistentVolumeClaim", "claimName")),
     ("PriorityClass", ("priorityClassName",)),
-    *((kind, ("containers", _EACH, *path)) for kind, path in _IN_CONTAINERS),
-    *((kind, ("initContainers", _EACH, *path)) for kind, path in _IN_CONTAINERS),
+    *((kind, ("containers", *path)) for kind, path in _IN_CONTAINERS),
+    *((kind, ("initContainers", *path)) for kind, path in _IN_CONTAINERS),
 )
 _POD_SPECS: Final[Mapping[str, Field]] = {
     "Pod": ("spec",),
@@ -418,14 +393,20 @@ def fix_references(drafts: Sequence[ObjectDraft], configuration: Configuration) 
         draft.identity.kind for draft in drafts if any(each.name != draft.identity.name for each in draft.earlier)
     }
     for draft in drafts if renamed else ():
-        for kind, path in (*_references_of_references(draft, renamed), *_configured(draft, configuration)):
-            _follow(draft, path, kind, named)
+        for kind, path in (*_references_in(draft, renamed), *_configured(draft, configuration)):
+            # Of several objects of that name the one is meant that was renamed as its referrer was.
+            written = draft.value_at(*path)
+            near = [each for each in named.get((kind, str(written)), ()) if _is_in_reach(draft, each)]
+            if len(near) > 1:
+                near = [each for each in near if each.affixes == draft.affixes]
+            if len(near) == 1 and near[0].identity.name != written:
+                draft.set(path, near[0].identity.name)
 
 
-def _references_of_references(draft: ObjectDraft, renamed: Set[str]) -> Iterator[tuple[str, Field]]:
+def _references_in(draft: ObjectDraft, renamed: Set[str]) -> Iterator[tuple[str, Field]]:
     identity = draft.identity
     if identity.kind == "HorizontalPodAutoscaler":
-        # Whatever kind it names: Kustomize does not look at it.
+        # Kustomize does not compare the kind that is named.
         for kind in SCALED_KINDS:
             yield kind, ("spec", "scaleTargetRef", "name")
     if identity.kind == "StatefulSet":
@@ -435,7 +416,7 @@ def _references_of_references(draft: ObjectDraft, renamed: Set[str]) -> Iterator
     if pod is None or not isinstance(spec, dict):
         return
     for target_kind, pattern in _POD_REFERENCES:
-        for path in _expand_of_references(spec, pattern) if target_kind in renamed else ():
+        for path in _expand(spec, pattern, creates=False) if target_kind in renamed else ():
             yield target_kind, (*pod, *path)
 
 
@@ -445,30 +426,6 @@ def _configured(draft: ObjectDraft, configuration: Configuration) -> Iterator[tu
             yield from ((kind, path) for path in rule.expand(draft.fields))
 
 
-def _expand_of_references(value: Value, pattern: Sequence[str]) -> Iterator[Field]:
-    if not pattern:
-        yield ()
-    elif pattern[0] == _EACH:
-        for index, item in enumerate(value if isinstance(value, list) else ()):
-            for rest in _expand_of_references(item, pattern[1:]):
-                yield (index, *rest)
-    elif isinstance(value, dict) and pattern[0] in value:
-        for rest in _expand_of_references(value[pattern[0]], pattern[1:]):
-            yield (pattern[0], *rest)
-
-
-def _follow(draft: ObjectDraft, path: Field, kind: str, named: Mapping[tuple[str, str], Sequence[ObjectDraft]]) -> None:
-    """Write the present name of what is meant; of several the one that was renamed as its referrer was."""
-    name = draft.value_at(*path)
-    candidates = [each for each in named.get((kind, str(name)), ()) if _is_near(draft, each)]
-    if len(candidates) > 1:
-        candidates = [each for each in candidates if each.affixes == draft.affixes]
-    if len(candidates) == 1 and candidates[0].identity.name != name:
-        draft.set(path, candidates[0].identity.name)
-
-
-def _is_near(draft: ObjectDraft, target: ObjectDraft) -> bool:
-    """Whether both are in one namespace: a name reaches no further."""
-    return (
-        not target.identity.is_namespaced or target.identity.effective.namespace == draft.identity.effective.namespace
-    )
+def _is_in_reach(draft: ObjectDraft, target: ObjectDraft) -> bool:
+    is_same = target.identity.effective.namespace == draft.identity.effective.namespace
+    return is_same or not target.identity.is_namespaced

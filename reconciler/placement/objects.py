@@ -11,7 +11,7 @@ from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value
 from reconciler.manifests.wording import Field, describe, name_field
 
-# The number of no document: what is read from an object as it was built, or made of a template, has no place to edit.
+# The document number of objects that are read as built or made of a template: they have no place to edit.
 AS_BUILT: Final = -1
 
 Address: TypeAlias = tuple[str, int, Field, Field | None]
@@ -49,7 +49,7 @@ class SourceField:
 
     @property
     def value(self) -> Value:
-        """What stands there; None when nothing does."""
+        """The value there; None when the field is not set."""
         return value_at(self.document.value, self.field)
 
     @property
@@ -60,7 +60,7 @@ class SourceField:
 
     @property
     def exists(self) -> bool:
-        """Whether the field is written, be it null."""
+        """Whether the field is written, even as null."""
         if not self.field:
             return True
         parent, part = value_at(self.document.value, self.field[:-1]), self.field[-1]
@@ -70,13 +70,13 @@ class SourceField:
 
     @property
     def address(self) -> Address:
-        """What tells this place from every other one: file, document, field, and the text that it lies in."""
+        """File, document, field, and the text that it lies in."""
         if self.embedding is None:
             return self.document.path, self.document.index, self.field, None
         return self.document.path, self.embedding.document.index, self.field, self.embedding.field
 
     def below(self, *parts: str | int) -> "SourceField":
-        """A place further down, whether or not something stands there."""
+        """A place further down, whether or not it is written."""
         return SourceField(self.document, (*self.field, *parts), self.kind, self.embedding)
 
     def of_kind(self, kind: OriginKind) -> "SourceField":
@@ -166,7 +166,7 @@ class ValueOrigin:
 
     @property
     def address(self) -> Address:
-        """What tells this place from every other one: file, document, field, and the text that it lies in."""
+        """File, document, field, and the text that it lies in."""
         return self.place.path, self.document, self.field, self.embedding
 
     @property
@@ -185,7 +185,7 @@ class ValueOrigin:
 
 
 def origin_of_source(source: SourceField) -> ValueOrigin:
-    """The link that a source amounts to."""
+    """The source as one link of a chain."""
     holder = source.document if source.embedding is None else source.embedding.document
     place = source.place
     if source.embedding is not None:
@@ -206,15 +206,15 @@ def origin_of_source(source: SourceField) -> ValueOrigin:
 class SourceTrace:
     """Which sources a built object's values come from, the winning one first; sparse.
 
-    A node without sources has its parent's, one step further down. Nodes are made only where something was changed,
-    so that an object that nobody touches costs one node.
+    A node without sources has its parent's, one step further down. Only a change makes nodes: an object that nothing
+    changes has one.
     """
 
     sources: tuple[SourceField, ...] = ()
     members: "dict[str | int, SourceTrace]" = field(default_factory=dict)
 
     def sources_at(self, path: Field) -> tuple[SourceField, ...]:
-        """Every source that says something about a field, the winning one first."""
+        """Every source of a field, the winning one first; not all of them write it."""
         node: SourceTrace = self
         current, depth = self.sources, 0
         for position, part in enumerate(path):
@@ -228,7 +228,7 @@ class SourceTrace:
         return tuple(source.below(*rest) for source in current) if rest else current
 
     def chain(self, path: Field) -> tuple[SourceField, ...]:
-        """The sources at a field that do write it."""
+        """The sources that write a field, the winning one first."""
         return tuple(source for source in self.sources_at(path) if source.exists)
 
     def record(self, path: Field, source: SourceField) -> None:
@@ -301,7 +301,7 @@ def texts_in(value: Value, path: Field = ()) -> Iterator[tuple[Field, str]]:
 
 
 DEFAULT_NAMESPACE: Final = "default"
-# What the built-in schema of Kustomize knows to live outside of namespaces; a kind that it does not know lives inside.
+# Cluster-scoped kinds of Kustomize's built-in schema; it puts unknown kinds into namespaces.
 CLUSTER_SCOPED: Final = frozenset(
     {"APIService", "CSIDriver", "CSINode", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding"}
     | {"ComponentStatus", "CustomResourceDefinition", "FlowSchema", "IngressClass", "MutatingWebhookConfiguration"}
@@ -360,7 +360,7 @@ def _text(value: Value) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """Why something of a built object cannot be told or changed: words, where, and below which field."""
+    """Why a field of a built object, and all below it, cannot be read or changed."""
 
     reason: str
     place: Place | None = None
@@ -370,7 +370,7 @@ class Obstacle:
         return f"{self.reason} ({self.place})" if self.place else self.reason
 
     def covers(self, path: Field) -> bool:
-        """Whether it is in the way of a field: of all below its own, and of all that hold it."""
+        """Whether it concerns a field: one below its own, or one that holds it."""
         shorter = min(len(self.field), len(path))
         return self.field[:shorter] == path[:shorter]
 
@@ -389,7 +389,7 @@ class ObjectDraft:
 
     @classmethod
     def of(cls, source: SourceField) -> "ObjectDraft":
-        """The object that stands at a source."""
+        """The object at a source."""
         fields = source.mapping()
         return cls(fields=fields, source=source, trace=SourceTrace((source,)), identity=identify(fields))
 
@@ -422,7 +422,7 @@ class ObjectDraft:
             self.trace.record(path, source)
 
     def rename(self, *, name: str | None = None, namespace: str | None = None) -> None:
-        """Give it another name or namespace; what it was called is kept for those who still call it so."""
+        """Give it another name or namespace; references may still use the former one."""
         now = self.identity
         name = now.name if name is None else name
         namespace = now.namespace if namespace is None else namespace
@@ -495,11 +495,11 @@ class BuiltObject:
         return value_at(self.fields, path)
 
     def origin_of(self, path: Field) -> tuple[ValueOrigin, ...]:
-        """The chain of places that write a field, the effective one first; empty when nobody does."""
+        """The chain of places that write a field, the effective one first; empty when none does."""
         return tuple(origin_of_source(source) for source in self.trace.chain(path))
 
     def place_of(self, path: Field) -> Place:
-        """Where a field stands: the line of its effective key, or the nearest above it that exists."""
+        """Where a field is written: the line of its effective key, or of the nearest ancestor."""
         sources = self.trace.sources_at(path)
         return sources[0].place if sources else self.place
 
@@ -509,7 +509,7 @@ class BuiltObject:
         return sources[0].address if sources and self.value_at(*path) is not None else None
 
     def obstacle_at(self, path: Field) -> Obstacle | None:
-        """What makes a field unreadable, if anything does."""
+        """The first obstacle of a field, if there is one."""
         return next((obstacle for obstacle in self.obstacles if obstacle.covers(path)), None)
 
     @property
