@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reconciler.config.environment import Environment
     from reconciler.domain.observed import Observed
     from reconciler.domain.reports import Objection, Review
-    from reconciler.forge.registry import Event
+    from reconciler.forge.events import Event
 
 HEADING = "reconciler review"
 Head = Annotated[str, typer.Option("--head", metavar="REF", help="What is reviewed (= the job's change, else HEAD).")]
@@ -42,7 +42,7 @@ def review(
 ) -> int:
     """Say what a change of the fleet would do, without making it."""
     from reconciler.config.environment import read_environment
-    from reconciler.forge.registry import find_event
+    from reconciler.forge.events import find_event
 
     environment = read_environment()
     asked = _objections(fail_on)

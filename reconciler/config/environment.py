@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from reconciler.domain.settings import SecretRef
 from reconciler.errors import ConfigurationError
+from reconciler.forge.registry import FORGES, TOKEN_VARIABLES
 from reconciler.http.addresses import origin_of
 
 DEFAULT_SECRETS_DIRECTORY = "/var/run/secrets/reconciler"
@@ -18,8 +19,6 @@ TRUSTED_ORIGINS = "RECONCILER_TRUSTED_ORIGINS"
 PROMETHEUS_TOKEN = "RECONCILER_PROMETHEUS_TOKEN"  # noqa: S105 - the name of a variable
 FORGE_TOKEN = "RECONCILER_FORGE_TOKEN"  # noqa: S105 - the name of a variable
 PAUSED = "RECONCILER_PAUSED"
-FORGES_OWN_TOKENS: Mapping[str, str] = MappingProxyType({"github": "GITHUB_TOKEN", "gitlab": "GITLAB_TOKEN"})
-"""By the forge's kind: one forge's token is never sent to another."""
 
 _SEPARATOR = re.compile(r"[,\s]+")
 MAX_SECRET_BYTES = 1024 * 1024
@@ -70,20 +69,23 @@ class Environment:
 
         Raises ConfigurationError where there are several of those.
         """
-        if own := self.own_forge_token:
-            return own
-        names = [FORGES_OWN_TOKENS[kind]] if kind in FORGES_OWN_TOKENS else FORGES_OWN_TOKENS.values()
-        given = [name for name in names if self.get(name)]
+        if token := self.own_forge_token:
+            return token
+        own = FORGES[kind].variable if kind in FORGES else ""
+        given = [name for name in ([own] if own else TOKEN_VARIABLES) if self.get(name)]
         if len(given) > 1:
             raise ConfigurationError(f"{' and '.join(given)}: which is for this forge? set {FORGE_TOKEN}")
         return SecretRef(env=given[0]) if given else None
 
-    def gitlab_api(self, host: str) -> str:
-        """The API of the GitLab that this is a job of, when that is on `host`; empty for anything else.
+    def forge_of_job(self, host: str) -> tuple[str, str]:
+        """Kind and API of the forge that this is a CI job of, when that is on `host`; empty for anything else.
 
         The host's name need not say what it is, and the API may be below a path.
         """
-        return self.get("CI_API_V4_URL") if host and self.get("CI_SERVER_HOST").lower() == host else ""
+        for name, kind in FORGES.items():
+            if kind.job_host and host and self.get(kind.job_host).lower() == host and self.get(kind.job_api):
+                return name, self.get(kind.job_api)
+        return "", ""
 
     @property
     def secrets_directory(self) -> str:

@@ -52,7 +52,7 @@ from reconciler.domain.settings import (
 )
 from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import host_and_path
-from reconciler.forge.registry import kind_of
+from reconciler.forge.registry import FORGES, kind_of
 from reconciler.http.addresses import origin_of
 from reconciler.manifests.wording import describe, join_words
 from reconciler.resources.validation import validate
@@ -253,7 +253,6 @@ def _forge(forge: schema.ForgeSection, entry: PlacedValue) -> ForgeSettings:
 
 _SCP_LIKE = re.compile(r"[A-Za-z0-9._-]+@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?!//).+")
 _SSH = re.compile(r"ssh://(?:[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)(?::[0-9]+)?/.*")
-_API_HOSTS = {"github.com": "api.github.com"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,7 +362,8 @@ def origins_of_remote(remote: str) -> frozenset[str]:
     except ValueError:
         return frozenset()
     scheme, _, authority = origin.partition("://")
-    return frozenset({origin, f"{scheme}://{_API_HOSTS.get(authority, authority)}"})
+    apis = (kind.api_hosts[authority] for kind in FORGES.values() if authority in kind.api_hosts)
+    return frozenset({origin, *(f"{scheme}://{host}" for host in apis)})
 
 
 # --- was reconciler/config/loading.py:
@@ -542,8 +542,9 @@ def _fill_gaps(settings: Settings, flags: Flags, environment: Environment) -> Se
 def _fill_forge(forge: ForgeSettings, remote: str, environment: Environment) -> ForgeSettings:
     """What the environment says of the forge of `remote`; a directory without a remote says nothing."""
     by_host = kind_of(remote)
-    if not forge.kind and not forge.url and (url := environment.gitlab_api(host_and_path(remote)[0])):
-        forge, by_host = replace(forge, kind="gitlab", url=url), "gitlab"
+    kind, url = environment.forge_of_job(host_and_path(remote)[0])
+    if kind and not forge.kind and not forge.url:
+        forge, by_host = replace(forge, kind=kind, url=url), kind
     if forge.token is not None or forge.kind == "local":
         return forge
     return replace(forge, token=environment.forge_token(forge.kind if by_host in ("", "local") else by_host))

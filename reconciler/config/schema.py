@@ -50,7 +50,8 @@ from reconciler.config.values import (
 )
 from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.settings import DELIVER, ON_DEMAND, GitSettings, PullRequestSettings, Settings
-from reconciler.manifests.wording import describe
+from reconciler.forge.registry import FORGES
+from reconciler.manifests.wording import describe, join_words
 from reconciler.policy.files import PolicyFile
 from reconciler.resources.validation import describe_unknown, described_fields
 
@@ -526,8 +527,11 @@ class ForgeAuthSection(ConfigSection):
 class ForgeSection(ConfigSection):
     """Where pull requests live."""
 
-    kind: Annotated[str | None, word("github", "gitlab", "local", later=("gitea", "push"))] = None
-    """github, gitlab or local (= by the host of the remote)"""
+    kind: Annotated[
+        str | None,
+        word(*FORGES, later=tuple(each for each in ("gitea", "push") if each not in FORGES)),
+        Field(description=f"{join_words(tuple(FORGES))} (= by the host of the remote)"),
+    ] = None
     url: Annotated[Url | None, Field(repr=False)] = None
     """the URL of the API, like https://gitlab.example.com/api/v4 (= by the host of the remote)"""
     auth: Annotated[ForgeAuthSection, Field(repr=False)] = ForgeAuthSection()

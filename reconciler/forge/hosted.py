@@ -1,15 +1,36 @@
-"""What hosted forges share: requests to a REST API, untrusted answers, refusals."""
+"""What hosted forges share: requests to a REST API, untrusted answers, refusals, and the life of a pull request."""
 
+import contextlib
 import json
+import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Generic, TypeVar
 
 from reconciler.domain.answers import parse_json
+from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
-from reconciler.forge.pull_requests import PullRequest
+from reconciler.forge.pull_requests import (
+    NEUTRAL_IDENTITY,
+    Comment,
+    CommitStatus,
+    ForgeToken,
+    MergeAnswer,
+    MergeState,
+    PipelineSchedule,
+    PullRequest,
+    PullRequestState,
+    RepositoryAddress,
+    Rights,
+    Verdict,
+    check_commit,
+    ours_among,
+    waiting,
+)
+from reconciler.http.addresses import checked_root, sends_in_the_clear
 from reconciler.http.door import Door
 from reconciler.http.messages import (
     MIB,
@@ -21,9 +42,29 @@ from reconciler.http.messages import (
     Limits,
     Request,
     Response,
+    check_sendable,
 )
+from reconciler.http.redaction import Redactor
 
-# --- was reconciler/forge/answers.py:
+logger = logging.getLogger(__name__)
+
+LONGEST_WAIT_S = 60.0
+"""A longer wait that a forge asks for is left to the next run."""
+PATIENT_WAIT_S = 60.0
+"""How long to wait for a forge that limits requests and does not say for how long."""
+LIMITS = Limits(total_s=300.0, body_bytes=64 * MIB, backoff_s=1.0, retry_after_s=LONGEST_WAIT_S, parallel=1)
+PAGE_SIZE = 100
+MAX_PAGES = 500
+MAX_VALUES = 1_000_000
+"""Values of JSON in one answer: a page of a hundred pull requests has some ten thousand."""
+WRITE_PAUSE_S = 1.0
+"""GitHub's advice against its secondary limits, and polite elsewhere."""
+MAX_DIGITS = 15
+SETTLING_WAITS_S = (1.0, 2.0, 4.0)
+"""A branch that was just pushed, a pull request just created, or whether it can be merged takes time to show."""
+TITLE_LIMIT = 255
+
+
 # Values from a forge's JSON, which is not trusted to be what its description says.
 
 
@@ -97,16 +138,6 @@ def _unexpected(expected: str, path: tuple[str, ...]) -> TransientError:
     return TransientError(f"the forge's answer: expected {expected} at {'.'.join(path)}; is this its API?")
 
 
-# --- was reconciler/forge/failures.py:
-# What a refusal of a forge means: by its status and headers, never by its English text.
-
-PATIENT_WAIT_S = 60.0
-"""What is given to a forge that limits without saying for how long."""
-LONGEST_WAIT_S = 60.0
-"""A longer wait is left to the next run."""
-MAX_DIGITS = 15
-
-
 class ForbiddenError(ConfigurationError):
     """Raised for a 403 that is no limit: the token is known, and may not do this."""
 
@@ -116,41 +147,55 @@ class NotFoundError(ConfigurationError):
 
 
 class NotMergeableError(TransientError):
-    """Raised for a 405: a pull request cannot be merged as it stands, or rules of its base forbid it."""
+    """Raised for a 405: a pull request cannot be merged as it is, or rules of its base forbid it."""
 
 
-class Judge(ABC):
-    """Says what to raise for an answer, and whether asking again may help; `token_name` is where the token is from."""
+class ForgeClient(ABC):
+    """One REST API through one token; `token_name` is where the token was read from.
+
+    `root` is the address of the API. Writes are `write_pause_s` apart; no request is sent after `run_ends_s`, in the
+    clock's own seconds.
+    """
 
     forge: str
     """Its name, for people."""
     limit_headers: str
-    """How the names of the headers begin that tell of its limits."""
+    """The beginning of the names of the headers that describe its limits."""
+    advice: Mapping[int, str]
+    """What to do about a status; `{token}` is where the token was read from. A status without advice may pass."""
+    headers: Mapping[str, str] = {}
 
-    def __init__(self, token_name: str, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        root: str,
+        token: str,
+        *,
+        token_name: str,
+        write_pause_s: float = WRITE_PAUSE_S,
+        run_ends_s: float = math.inf,
+        clock: Clock | None = None,
+    ) -> None:
+        check_sendable(token, token_name)
+        self.root = root
         self.token_name = token_name
-        self._now_s = now_s
+        redactor = Redactor((token, f"x-access-token:{token}"))
+        self.credentials = Credentials(headers=self.authorization(token), redactor=redactor)
+        self._write_pause_s = write_pause_s
+        self._wrote_s = float("-inf")
+        self._clock = clock or Clock()
+        advice = {
+            FailureKind.REDIRECTED: "credentials never follow there: name the repository's present address",
+            FailureKind.TOO_LARGE: f"is this {self.forge}'s API?",
+        }
+        self._door = Door(replace(LIMITS, run_ends_s=run_ends_s), self._judge, advice=advice, clock=self._clock)
 
-    def __call__(self, response: Response, place: FailurePlace) -> Failure | None:
-        """What is wrong with an answer; None: it can be used."""
-        if response.is_success:
-            return None
-        content = _json_of(response)
-        said = response.redactor.show(self.messages(content)) or "no message"
-        shown = f"{place.action}: {self.forge} answered {response.status}: {said}"
-        if self.is_limit(response, content):
-            return _limit(shown, self._wait_s(response))
-        if response.status >= 500:
-            return Failure(kind=FailureKind.REJECTED, error=TransientError(shown), wait_s=0.0)
-        return Failure(kind=FailureKind.REJECTED, error=self.refusal(response.status, content, shown))
+    @abstractmethod
+    def authorization(self, token: str) -> Mapping[str, str]:
+        """The headers that carry the token; ConfigurationError for a kind of token that can never do the work."""
 
     @abstractmethod
     def messages(self, content: object) -> str:
         """The forge's own words in an answer that is no success, as they came."""
-
-    @abstractmethod
-    def advice(self, status: int) -> str:
-        """What to do about a status; empty where nobody can."""
 
     def is_limit(self, response: Response, content: object) -> bool:
         """Whether the forge asks to be left alone for a while."""
@@ -158,13 +203,15 @@ class Judge(ABC):
         return response.status == 429
 
     def refusal(self, status: int, content: object, shown: str) -> ConfigurationError | TransientError:
-        """What to raise for an answer that will be the same if it is asked for again."""
+        """The error for an answer that a second request would not change."""
         del content
         if status == 409:
             return RivalRunError(f"{shown} (somebody changed it at the same time)")
         if status == 405:
             return NotMergeableError(shown)
-        advice = self.advice(status)
+        advice = self.advice.get(status, "").format(token=self.token_name)
+        if 300 <= status < 400:
+            advice = "credentials never follow a redirect: name the repository's present address"
         kinds: dict[int, type[ConfigurationError]] = {403: ForbiddenError, 404: NotFoundError}
         return kinds.get(status, ConfigurationError)(f"{shown}; {advice}") if advice else TransientError(shown)
 
@@ -172,85 +219,19 @@ class Judge(ABC):
         """Whether its headers say that nothing is left of a limit."""
         return response.headers.get(f"{self.limit_headers}-Remaining") == "0"
 
-    def _wait_s(self, response: Response) -> float:
-        if response.retry_after_s is not None:
-            return response.retry_after_s
-        reset = response.headers.get(f"{self.limit_headers}-Reset", "")
-        if self.is_spent(response) and reset.isascii() and reset.isdigit() and len(reset) <= MAX_DIGITS:
-            return max(0.0, float(reset) - self._now_s())
-        return PATIENT_WAIT_S
-
-
-def redirect_advice(status: int) -> str:
-    """What to do about a redirect; empty for any other status."""
-    is_redirect = 300 <= status < 400
-    return "credentials never follow a redirect: name the repository's present address" if is_redirect else ""
-
-
-def _limit(shown: str, wait_s: float) -> Failure:
-    error = TransientError(f"{shown} (it asks to wait for {wait_s:.0f} s)")
-    return Failure(kind=FailureKind.REJECTED, error=error, wait_s=wait_s if wait_s <= LONGEST_WAIT_S else None)
-
-
-def _json_of(response: Response) -> object:
-    try:
-        content: object = json.loads(response.content)
-    except (ValueError, RecursionError):
-        return None
-    return content
-
-
-# --- was reconciler/forge/client.py:
-# Requests to a forge's REST API, one after the other.
-
-LIMITS = Limits(total_s=300.0, body_bytes=64 * MIB, backoff_s=1.0, retry_after_s=LONGEST_WAIT_S, parallel=1)
-PAGE_SIZE = 100
-MAX_PAGES = 500
-MAX_VALUES = 1_000_000
-"""Values of JSON in one answer: a page of a hundred pull requests has some ten thousand."""
-WRITE_PAUSE_S = 1.0
-"""GitHub's advice against its secondary limits, and polite elsewhere."""
-
-
-class ForgeClient:
-    """One API through one credential.
-
-    `root` is its REST root; `judge` knows what its answers mean, and the forge's name. Between two writes lie
-    `write_pause_s`; nothing is asked after `run_ends_s`, in the clock's own seconds.
-    """
-
-    def __init__(
-        self,
-        root: str,
-        credentials: Credentials,
-        judge: Judge,
-        *,
-        headers: Mapping[str, str],
-        write_pause_s: float = WRITE_PAUSE_S,
-        run_ends_s: float = math.inf,
-        clock: Clock,
-    ) -> None:
-        self.root = root
-        self.credentials = credentials
-        self._judge = judge
-        self._headers = headers
-        self._write_pause_s = write_pause_s
-        self._wrote_s = float("-inf")
-        self._clock = clock
-        advice = {
-            FailureKind.REDIRECTED: "credentials never follow there: name the repository's present address",
-            FailureKind.TOO_LARGE: self._is_this_it,
-        }
-        self._door = Door(replace(LIMITS, run_ends_s=run_ends_s), judge, advice=advice, clock=clock)
+    def is_last(self, page: list[object], response: Response) -> bool:
+        """Whether no page of a list comes after this one."""
+        del response
+        return len(page) < PAGE_SIZE
 
     def get(self, path: str, *, action: str, query: Mapping[str, str | int] | None = None) -> object:
-        """What `path` holds, as JSON; `action` says in errors what it is asked for."""
+        """What `path` holds, as JSON; errors name the `action`."""
         return self.ask("GET", f"{self.root}{path}", action=action, query=query)
 
-    def pages(self, path: str, *, action: str, query: Mapping[str, str | int]) -> Iterator[list[object]]:
+    def pages(self, path: str, *, action: str, query: Mapping[str, str | int] | None = None) -> Iterator[list[object]]:
         """The pages of a list, by number: no address that the server names is ever followed."""
         for number in range(1, MAX_PAGES + 1):
-            numbered = {**query, "per_page": PAGE_SIZE, "page": number}
+            numbered = {**(query or {}), "per_page": PAGE_SIZE, "page": number}
             response = self._send("GET", f"{self.root}{path}", action=action, query=numbered)
             page = self._parse(response, action)
             if not isinstance(page, list):
@@ -260,21 +241,13 @@ class ForgeClient:
                 return
         raise TransientError(f"{action}: more than {MAX_PAGES * PAGE_SIZE} entries")
 
-    def is_last(self, page: list[object], response: Response) -> bool:
-        """Whether no page of a list comes after this one."""
-        del response
-        return len(page) < PAGE_SIZE
-
-    def post(self, path: str, body: Mapping[str, object], *, action: str) -> object:
-        """Create something."""
-        return self.write("POST", path, body, action=action)
-
-    def patch(self, path: str, body: Mapping[str, object], *, action: str) -> object:
-        """Change something."""
-        return self.write("PATCH", path, body, action=action)
+    def entries(self, path: str, *, action: str, query: Mapping[str, str | int] | None = None) -> Iterator[object]:
+        """The entries of all pages of a list; a page is read when its first entry is needed."""
+        for page in self.pages(path, action=action, query=query):
+            yield from page
 
     def write(self, method: str, path: str, body: Mapping[str, object] | None, *, action: str) -> object:
-        """Write something, and not at once after the last."""
+        """Send a write, and not at once after the last."""
         pause_s = self._wrote_s + self._write_pause_s - self._clock.monotonic()
         if pause_s > 0:
             self._clock.sleep(pause_s)
@@ -282,14 +255,6 @@ class ForgeClient:
             return self.ask(method, f"{self.root}{path}", action=action, body=body, is_write=True)
         finally:
             self._wrote_s = self._clock.monotonic()
-
-    def delete(self, path: str, *, action: str) -> object:
-        """Take something away."""
-        return self.write("DELETE", path, None, action=action)
-
-    def put(self, path: str, body: Mapping[str, object], *, action: str) -> object:
-        """Change something, or do what the path stands for."""
-        return self.write("PUT", path, body, action=action)
 
     def ask(
         self,
@@ -302,11 +267,10 @@ class ForgeClient:
         is_write: bool = False,
     ) -> object:
         """The answer to any request, as JSON; None where it is empty."""
-        response = self._send(method, url, action=action, query=query, body=body, is_write=is_write)
-        return self._parse(response, action)
+        return self._parse(self._send(method, url, action=action, query=query, body=body, is_write=is_write), action)
 
     def wait(self, seconds: float) -> None:
-        """Give the forge time until everybody there sees what was just written."""
+        """Give the forge time until what was just written is visible everywhere."""
         self._clock.sleep(seconds)
 
     def _send(
@@ -325,7 +289,7 @@ class ForgeClient:
             action=action,
             query=query or {},
             json=body,
-            headers=self._headers,
+            headers=self.headers,
             is_write=is_write,
         )
         answer = self._door.ask(request, lambda: self.credentials)
@@ -337,40 +301,385 @@ class ForgeClient:
         try:
             return parse_json(response.content, most_values=MAX_VALUES) if response.content.strip() else None
         except ValueError:
-            raise TransientError(f"{action}: the answer is not JSON; {self._is_this_it}") from None
+            raise TransientError(f"{action}: the answer is not JSON; is this {self.forge}'s API?") from None
 
-    @property
-    def _is_this_it(self) -> str:
-        return f"is this {self._judge.forge}'s API?"
-
-
-# --- was reconciler/forge/creating.py:
-# Opening a pull request once, although a forge may lose an answer, or not see yet what was just pushed.
-
-SETTLING_WAITS_S = (1.0, 2.0, 4.0)
-"""A branch that was just pushed, or a pull request just created, is not visible everywhere at once."""
-
-
-def create_once(
-    create: Callable[[], PullRequest],
-    find_open: Callable[[], PullRequest | None],
-    *,
-    refusals: tuple[type[ReconcilerError], ...],
-    may_settle: Callable[[ReconcilerError], bool],
-    wait: Callable[[float], None],
-) -> PullRequest:
-    """What `create` opens, or what is open already: a create whose answer was lost is found again.
-
-    One of `refusals` is looked behind, and what `may_settle` by itself is tried again; what stays is raised.
-    """
-    waits_s = iter(SETTLING_WAITS_S)
-    while True:
+    def _judge(self, response: Response, place: FailurePlace) -> Failure | None:
+        """What is wrong with an answer, by its status and headers, never by its English text; None: it can be used."""
+        if response.is_success:
+            return None
         try:
-            return create()
-        except refusals as refusal:
-            if found := find_open():
-                return found
-            wait_s = next(waits_s, None)
-            if wait_s is None or not may_settle(refusal):
-                raise
-            wait(wait_s)
+            content: object = json.loads(response.content)
+        except (ValueError, RecursionError):
+            content = None
+        words = response.redactor.show(self.messages(content)) or "no message"
+        shown = f"{place.action}: {self.forge} answered {response.status}: {words}"
+        if self.is_limit(response, content):
+            wait_s = self._wait_s(response)
+            error = TransientError(f"{shown} (it asks to wait for {wait_s:.0f} s)")
+            patience_s = wait_s if wait_s <= LONGEST_WAIT_S else None
+            return Failure(kind=FailureKind.REJECTED, error=error, wait_s=patience_s)
+        if response.status >= 500:
+            return Failure(kind=FailureKind.REJECTED, error=TransientError(shown), wait_s=0.0)
+        return Failure(kind=FailureKind.REJECTED, error=self.refusal(response.status, content, shown))
+
+    def _wait_s(self, response: Response) -> float:
+        if response.retry_after_s is not None:
+            return response.retry_after_s
+        reset = response.headers.get(f"{self.limit_headers}-Reset", "")
+        if self.is_spent(response) and reset.isascii() and reset.isdigit() and len(reset) <= MAX_DIGITS:
+            return max(0.0, float(reset) - self._clock.now_s())
+        return PATIENT_WAIT_S
+
+
+Client = TypeVar("Client", bound=ForgeClient)
+
+
+class HostedForge(ABC, Generic[Client]):
+    """One repository on a hosted forge, through a token; `Forge` describes the methods.
+
+    A forge fills in names of fields and paths, and what it alone can do.
+    """
+
+    name: str
+    body_limit: int
+    draws_mermaid = True
+
+    noun = "repository"
+    pulls = "pulls"
+    head_ref_folder: str
+    full_name_field = "full_name"
+    login_field = "login"
+    email_separator = "+"
+    body_field = "body"
+    update_method = "PATCH"
+    closing: Mapping[str, object] = {"state": "closed"}
+    create_refusals: tuple[type[ReconcilerError], ...]
+    """What a create is refused with where the pull request may be open already, or the branch not visible yet."""
+    comment_author = "user"
+    comment_query: Mapping[str, str] = {}
+    status_author = "creator"
+    status_limit = 140
+    """Characters of a commit status."""
+    status_failure = "failure"
+
+    def __init__(self, address: RepositoryAddress, client: Client) -> None:
+        self._address = address
+        self._client = client
+        self._own_id = 0
+
+    @abstractmethod
+    def _path(self, rest: str = "") -> str:
+        """The path of the repository in the API, followed by `rest`."""
+
+    @abstractmethod
+    def _web(self, page: str) -> str:
+        """The address of a page of the repository."""
+
+    @abstractmethod
+    def _shown(self, answer: object) -> PullRequest:
+        """The pull request in an answer; TransientError when a field is missing or wrong."""
+
+    @abstractmethod
+    def _is_from_here(self, answer: object) -> bool:
+        """Whether a pull request's head branch is in the repository itself; a deleted fork is not."""
+
+    @abstractmethod
+    def _open(self, base: str) -> Iterator[object]:
+        """The open ones to `base`, the oldest first: one that is opened meanwhile moves nothing to another page."""
+
+    @abstractmethod
+    def _closed_since(self, base: str, since_s: float) -> Iterator[object]:
+        """The closed ones to `base`; a pull request is never touched before it is closed."""
+
+    @abstractmethod
+    def _find_open(self, head: str, base: str) -> PullRequest | None:
+        """The open one from `head`."""
+
+    @abstractmethod
+    def _propose(self, wanted: PullRequest, reviewers: tuple[str, ...]) -> object:
+        """Open a pull request once; raises one of `create_refusals`."""
+
+    @abstractmethod
+    def _may_settle(self, refusal: ReconcilerError) -> bool:
+        """Whether a refused create may succeed a moment later."""
+
+    @abstractmethod
+    def _create_error(self, refusal: ReconcilerError, base: str) -> ReconcilerError | None:
+        """What to raise for a refused create; None: the head holds nothing that the base lacks."""
+
+    @abstractmethod
+    def _attach(
+        self, shown: PullRequest, labels: tuple[str, ...], reviewers: tuple[str, ...], unlabel: tuple[str, ...] = ()
+    ) -> PullRequest:
+        """Add labels and ask for reviews, take away `unlabel`; what is refused is a warning."""
+
+    @abstractmethod
+    def _look(self, number: int) -> object:
+        """The pull request, once the forge knows whether it can be merged."""
+
+    @abstractmethod
+    def _merge(self, answer: object, found: PullRequest, method: str) -> MergeAnswer:
+        """Merge an open one whose head is as expected, or schedule that; see `Forge.merge`."""
+
+    @abstractmethod
+    def _unschedule(self, answer: object, number: int) -> None:
+        """Take back that the forge is to merge it."""
+
+    @abstractmethod
+    def _comments(self, number: int) -> str:
+        """The path of the comments on a pull request."""
+
+    @abstractmethod
+    def _comment(self, number: int, key: str) -> str:
+        """The path of one comment."""
+
+    @abstractmethod
+    def _shown_status(self, commit: str, context: str) -> Mapping[str, object] | None:
+        """The newest status of a commit under that name."""
+
+    @abstractmethod
+    def rights(self, *, base: str, head: str) -> Rights:
+        """See `Forge`."""
+
+    def _title_to_send(self, title: str, *, is_draft: bool) -> str:
+        del is_draft
+        return title[:TITLE_LIMIT]
+
+    def _full_title(self, shown: PullRequest) -> str:
+        return shown.title
+
+    def _text_to_send(self, text: str) -> str:
+        return text
+
+    def _is_kept_as(self, text: str, kept: str) -> bool:
+        """Whether the forge, given `text`, shows `kept`."""
+        return text == kept
+
+    def _email_of(self, user: object, login: str) -> str:
+        return f"{number_of(user, 'id')}{self.email_separator}{login}@users.noreply.{self._address.host}"
+
+    def _check_usable(self, repository: object, action: str) -> None:
+        """Raise what else keeps pull requests from being opened there."""
+
+    def _user_id(self) -> int:
+        """The number of the user behind the token."""
+        return number_of(self._client.get("/user", action="ask whose token this is"), "id")
+
+    def _is_comment(self, answer: object) -> bool:
+        del answer
+        return True
+
+    def _post_status(self, commit: str, form: Mapping[str, object]) -> None:
+        action = f"set the status of {commit[:7]}"
+        self._client.write("POST", self._path(f"statuses/{commit}"), form, action=action)
+
+    def _status_form(self, status: CommitStatus) -> dict[str, str]:
+        state = self.status_failure if status.verdict is Verdict.FAILURE else "success"
+        return {"state": state, "description": status.words[: self.status_limit], "context": status.context}
+
+    def check_access(self) -> None:
+        """See `Forge`."""
+        action = f"look for {self._address}"
+        repository = self._client.get(self._path(), action=action)
+        found = text_of(repository, self.full_name_field)
+        if found.lower() != self._address.full_name.lower():
+            raise ConfigurationError(f"{action}: the {self.noun} is now {found or 'another one'}: name it so")
+        if flag_of(repository, "archived"):
+            raise ConfigurationError(f"{action}: the {self.noun} is archived, which makes it read-only")
+        self._check_usable(repository, action)
+
+    def schedules(self) -> tuple[PipelineSchedule, ...] | None:
+        """See `Forge`: files of the repository say it."""
+        return None
+
+    def commit_address(self, commit: str) -> str:
+        """See `Forge`."""
+        return self._web(f"commit/{commit}")
+
+    def files_address(self, commit: str) -> str:
+        """See `Forge`."""
+        return self._web(f"blob/{commit}/")
+
+    def author(self) -> Identity:
+        """The token's user with an address that its commits are known by; neutral for a token without a user."""
+        try:
+            user = self._client.get("/user", action="ask whose token this is")
+        except ForbiddenError as error:
+            logger.debug("commits get a neutral author: %s", error)
+            return NEUTRAL_IDENTITY
+        login = text_of(user, self.login_field)
+        if not login:
+            return NEUTRAL_IDENTITY
+        return Identity(name=text_of(user, "name") or login, email=self._email_of(user, login))
+
+    def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
+        """See `Forge`."""
+        # Open ones first: one that is closed in between is then seen twice, and the later answer counts.
+        answers = (*self._open(base), *self._closed_since(base, closed_since_s))
+        shown = (self._shown(answer) for answer in answers if self._is_from_here(answer))
+        return ours_among(shown, head_prefix=head_prefix, base=base, closed_since_s=closed_since_s)
+
+    def list_open(self, *, base: str) -> tuple[PullRequest, ...]:
+        """See `Forge`."""
+        found = {each.number: each for each in map(self._shown, self._open(base))}
+        return tuple(found[number] for number in sorted(found) if found[number].is_open)
+
+    def head_ref(self, pull_request: PullRequest) -> str:
+        """See `Forge`; the forge keeps it up to date for every pull request."""
+        return f"refs/{self.head_ref_folder}/{pull_request.number}/head"
+
+    def create(
+        self,
+        *,
+        head: str,
+        base: str,
+        title: str,
+        body: str,
+        draft: bool = False,
+        labels: tuple[str, ...] = (),
+        reviewers: tuple[str, ...] = (),
+    ) -> PullRequest | None:
+        """See `Forge`. A create whose answer was lost is found again by its head branch."""
+        wanted = PullRequest(
+            number=0,
+            state=PullRequestState.OPEN,
+            head_branch=head,
+            base_branch=base,
+            title=self._title_to_send(title, is_draft=draft),
+            body=self._text_to_send(body),
+            labels=labels,
+            is_draft=draft,
+        )
+        waits_s = iter(SETTLING_WAITS_S)
+        while True:
+            try:
+                created = self._shown(self._propose(wanted, reviewers))
+            except self.create_refusals as refusal:
+                found = self._find_open(head, base)
+                if found is None:
+                    wait_s = next(waits_s, None)
+                    if wait_s is not None and self._may_settle(refusal):
+                        self._client.wait(wait_s)
+                        continue
+                    error = self._create_error(refusal, base)
+                    if error is None:
+                        return None
+                    raise error from None
+                created = found
+            return self._attach(created, labels, reviewers)
+
+    def update(
+        self,
+        number: int,
+        *,
+        title: str | None = None,
+        body: str | None = None,
+        close: bool = False,
+        labels: tuple[str, ...] = (),
+        unlabel: tuple[str, ...] = (),
+        reviewers: tuple[str, ...] = (),
+    ) -> PullRequest:
+        """See `Forge`. Text and closing are one request: nobody sees one without the other."""
+        action, path = f"update pull request {number}", self._path(f"{self.pulls}/{number}")
+        current = self._shown(self._client.get(path, action=action))
+        if not current.is_open:
+            logger.info("pull request %d is %s, left as it is", number, current.state.value)
+            return current
+        form: dict[str, object] = {}
+        if title is not None:
+            title = self._title_to_send(title, is_draft=current.is_draft)
+            form |= {"title": title} if title != self._full_title(current) else {}
+        if body is not None and not self._is_kept_as(body, current.body):
+            form[self.body_field] = self._text_to_send(body)
+        if close:
+            form |= self.closing
+        updated = self._shown(self._client.write(self.update_method, path, form, action=action)) if form else current
+        return self._attach(updated, labels, reviewers, unlabel)
+
+    def amend_merged(self, number: int, *, body: str) -> None:
+        """See `Forge`."""
+        action, path = f"update pull request {number}", self._path(f"{self.pulls}/{number}")
+        current = self._shown(self._client.get(path, action=action))
+        if current.state is PullRequestState.MERGED and not self._is_kept_as(body, current.body):
+            form = {self.body_field: self._text_to_send(body)}
+            self._client.write(self.update_method, path, form, action=action)
+
+    def note_merge(self, number: int) -> None:
+        """See `Forge`: a hosted forge marks it a moment after the push."""
+
+    def merge(self, number: int, *, head_commit: str, method: str = "") -> MergeAnswer:
+        """See `Forge`. Only the commit that was looked at is merged."""
+        answer = self._look(number)
+        found = self._shown(answer)
+        if not found.is_open:
+            is_merged = found.state is PullRequestState.MERGED
+            return MergeAnswer(state=MergeState.MERGED) if is_merged else waiting("a person closed it")
+        if found.head_commit != head_commit:
+            raise RivalRunError(f"merge pull request {number}: somebody pushed to it meanwhile; left alone")
+        return self._merge(answer, found, method)
+
+    def unschedule(self, number: int) -> None:
+        """See `Forge`."""
+        path = self._path(f"{self.pulls}/{number}")
+        answer = self._client.get(path, action=f"look at pull request {number}")
+        found = self._shown(answer)
+        if found.is_open and found.is_scheduled:
+            self._unschedule(answer, number)
+
+    def own_comments(self, number: int) -> tuple[Comment, ...]:
+        """See `Forge`."""
+        action = f"read the comments on pull request {number}"
+        listed = self._client.entries(self._comments(number), action=action, query=self.comment_query)
+        found = {number_of(each, "id"): each for each in listed if self._is_by_us(each, self.comment_author)}
+        return tuple(
+            Comment(key=str(key), body=text_of(found[key], "body"))
+            for key in sorted(found)
+            if self._is_comment(found[key])
+        )
+
+    def write_comment(self, number: int, body: str) -> None:
+        """See `Forge`."""
+        form = {"body": self._text_to_send(body)}
+        self._client.write("POST", self._comments(number), form, action=f"comment on pull request {number}")
+
+    def edit_comment(self, number: int, key: str, body: str) -> None:
+        """See `Forge`."""
+        form = {"body": self._text_to_send(body)}
+        with contextlib.suppress(NotFoundError):
+            self._client.write(self.update_method, self._comment(number, key), form, action="edit a comment")
+
+    def delete_comment(self, number: int, key: str) -> None:
+        """See `Forge`."""
+        with contextlib.suppress(NotFoundError):
+            self._client.write("DELETE", self._comment(number, key), None, action="delete a comment")
+
+    def set_status(self, commit: str, status: CommitStatus) -> None:
+        """See `Forge`; a hosted forge has no neutral status."""
+        check_commit(commit)
+        form = self._status_form(status)
+        shown = self._shown_status(commit, status.context)
+        is_same = shown is not None and all(text_of(shown, name) == text for name, text in form.items())
+        if not is_same or not self._is_by_us(shown, self.status_author):
+            self._post_status(commit, form)
+
+    def _is_by_us(self, answer: object, role: str) -> bool:
+        author = number_or_none(answer, role, "id")
+        if author is None:
+            return False
+        self._own_id = self._own_id or self._user_id()
+        return author == self._own_id
+
+
+def needed_token(token: ForgeToken | None, address: RepositoryAddress, variable: str) -> ForgeToken:
+    """The token; ConfigurationError without one."""
+    if token is None or not token.text.strip():
+        raise ConfigurationError(f"{address}: pull requests need a token: set RECONCILER_FORGE_TOKEN or {variable}")
+    return token
+
+
+def checked_api_url(url: str) -> str:
+    """`url` when a token may be sent there; ConfigurationError otherwise."""
+    root = checked_root(url, "forge.url")
+    if sends_in_the_clear(root):
+        raise ConfigurationError(f"forge.url: {root} would send the token in the clear; use https://")
+    return root

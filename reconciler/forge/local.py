@@ -14,12 +14,13 @@ from pathlib import Path
 
 import yaml
 
-from reconciler.domain.settings import Identity
+from reconciler.domain.settings import ForgeSettings, Identity
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.pull_requests import (
     NEUTRAL_IDENTITY,
     Comment,
     CommitStatus,
+    ForgeToken,
     MergeAnswer,
     MergeState,
     PullRequest,
@@ -29,10 +30,9 @@ from reconciler.forge.pull_requests import (
     ours_among,
     waiting,
 )
+from reconciler.forge.registry import directory_of
 from reconciler.http.messages import Clock
-
-# --- was reconciler/forge/local/files.py:
-# The text of one local pull request: YAML front matter, then the body. People edit it, so it is read with care.
+from reconciler.http.redaction import Redactor
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_FRONT_MATTER_LENGTH = 16_000
@@ -159,9 +159,6 @@ def _text(fields: dict[str, object], name: str, path: Path) -> str:
     return value
 
 
-# --- was reconciler/forge/local/writing.py:
-# Files of the local forge: written whole beside their place, then moved or linked there in one step.
-
 MAX_NUMBER_TRIES = 1000
 FILE_MODE = 0o644  # a temporary file is its owner's alone, and people are to read this one
 
@@ -216,66 +213,14 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-# --- was reconciler/forge/local/reviews.py:
-# Comments and commit statuses of the local forge: files of text beside its pull requests.
-
 COMMENTS = Path("reconciler", "comments")
 STATUSES = Path("reconciler", "statuses")
 FILE_NAME = re.compile(r"([1-9][0-9]{0,8})\.md")
 
 
-class LocalReviews:
-    """What reviews leave in a bare repository; `directory` is its git directory.
-
-    A comment is `reconciler/comments/NUMBER/KEY.md`, the status of a commit `reconciler/statuses/COMMIT`.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def own_comments(self, number: int) -> tuple[Comment, ...]:
-        """All there are: who may write to the directory is one."""
-        folder = self._folder(number)
-        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        keys = sorted(int(match[1]) for name in names if (match := FILE_NAME.fullmatch(name)))
-        return tuple(
-            Comment(key=str(key), body=(folder / f"{key}.md").read_text(encoding="utf-8", errors="replace"))
-            for key in keys
-        )
-
-    def write_comment(self, number: int, body: str) -> None:
-        """Add one."""
-        claim_number(self._folder(number), 1, lambda _number: _bytes(body))
-
-    def edit_comment(self, number: int, key: str, body: str) -> None:
-        """Replace its text, if it is still there."""
-        path = self._folder(number) / f"{int(key)}.md"
-        if path.exists():
-            replace_file(path, _bytes(body))
-
-    def delete_comment(self, number: int, key: str) -> None:
-        """Delete it, if it is still there."""
-        (self._folder(number) / f"{int(key)}.md").unlink(missing_ok=True)
-
-    def set_status(self, commit: str, status: CommitStatus) -> None:
-        """Write it down, unless it stands there."""
-        check_commit(commit)
-        path = self._directory / STATUSES / commit
-        content = _bytes(f"{status.context}: {status.verdict}\n{one_line(status.words)}\n")
-        if not path.exists() or path.read_bytes() != content:
-            replace_file(path, content)
-
-    def _folder(self, number: int) -> Path:
-        return self._directory / COMMENTS / str(number)
-
-
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
-
-# --- was reconciler/forge/local/pull_requests.py:
-# Pull requests as files in a bare repository on this machine: for trying out, and for demonstrations. Pull request N
-# is `reconciler/pulls/N.md` inside the git directory. A person closes or merges one by editing `state`.
 
 logger = logging.getLogger(__name__)
 
@@ -283,7 +228,11 @@ FOLDER = Path("reconciler", "pulls")
 
 
 class Local:
-    """The pull requests of one bare repository; `directory` is its git directory."""
+    """The pull requests of one bare repository; `directory` is its git directory.
+
+    Pull request N is `reconciler/pulls/N.md`; a person closes or merges one by editing `state`. A comment is
+    `reconciler/comments/NUMBER/KEY.md`, the status of a commit `reconciler/statuses/COMMIT`.
+    """
 
     name = "local"
     body_limit = 250_000
@@ -293,7 +242,6 @@ class Local:
         self._directory = directory
         self._clock = clock or Clock()
         self._folder = directory / FOLDER
-        self.reviews = LocalReviews(directory)
 
     def check_access(self) -> None:
         """See that this is a bare repository that may be written to."""
@@ -428,6 +376,41 @@ class Local:
         """See `Forge`; nothing is ever scheduled here."""
         del number
 
+    def own_comments(self, number: int) -> tuple[Comment, ...]:
+        """All there are: who may write to the directory is one."""
+        folder = self._comments(number)
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        keys = sorted(int(match[1]) for name in names if (match := FILE_NAME.fullmatch(name)))
+        return tuple(
+            Comment(key=str(key), body=(folder / f"{key}.md").read_text(encoding="utf-8", errors="replace"))
+            for key in keys
+        )
+
+    def write_comment(self, number: int, body: str) -> None:
+        """Add one."""
+        claim_number(self._comments(number), 1, lambda _number: _bytes(body))
+
+    def edit_comment(self, number: int, key: str, body: str) -> None:
+        """Replace its text, if it is still there."""
+        path = self._comments(number) / f"{int(key)}.md"
+        if path.exists():
+            replace_file(path, _bytes(body))
+
+    def delete_comment(self, number: int, key: str) -> None:
+        """Delete it, if it is still there."""
+        (self._comments(number) / f"{int(key)}.md").unlink(missing_ok=True)
+
+    def set_status(self, commit: str, status: CommitStatus) -> None:
+        """Write it down, unless it stands there."""
+        check_commit(commit)
+        path = self._directory / STATUSES / commit
+        content = _bytes(f"{status.context}: {status.verdict}\n{one_line(status.words)}\n")
+        if not path.exists() or path.read_bytes() != content:
+            replace_file(path, content)
+
+    def _comments(self, number: int) -> Path:
+        return self._directory / COMMENTS / str(number)
+
     def _rewrite(self, pull_request: PullRequest) -> PullRequest:
         path = self._path(pull_request.number)
         replace_file(path, render_pull_request(pull_request))
@@ -471,3 +454,14 @@ def _read_file(path: Path) -> tuple[bytes, float]:
         if status.st_size > MAX_FILE_BYTES:
             raise ConfigurationError(f"{path}: expected at most {MAX_FILE_BYTES} bytes, found {status.st_size}")
         return file.read(MAX_FILE_BYTES), status.st_mtime
+
+
+def open_forge(remote: str, settings: ForgeSettings, token: ForgeToken | None, run_ends_s: float) -> Local:
+    """The forge of a directory; ConfigurationError for any other remote."""
+    del settings, token, run_ends_s  # a directory needs none of them
+    directory = directory_of(remote)
+    if directory is None:
+        raise ConfigurationError(
+            f"{Redactor().show(remote)}: forge.kind local works only with a bare repository on this machine"
+        )
+    return Local(directory)

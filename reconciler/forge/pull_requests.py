@@ -9,8 +9,17 @@ from urllib.parse import urlsplit
 
 from reconciler.domain.settings import Identity
 
-# --- was reconciler/forge/merging.py:
-# Merging: what became of an order to merge a pull request, which a forge obeys only as far as its rules allow.
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")  # an underscore stands in managed users of an enterprise
+NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+GROUP_OR_PROJECT = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}")  # on GitLab a part `-` begins what is no name
+MAX_GROUPS = 20
+SCP_LIKE = re.compile(r"(?:[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^:]+)")
+
+SCHEMES = frozenset({"https", "http", "ssh"})
+NEUTRAL_IDENTITY = Identity(name="Reconciler", email="reconciler@noreply.invalid")
+"""Who commits are by when nobody else is known. `.invalid` can never be somebody's account."""
 
 
 class MergeState(StrEnum):
@@ -33,12 +42,6 @@ class MergeAnswer:
 def waiting(words: str) -> MergeAnswer:
     """The answer that nothing was merged, and why."""
     return MergeAnswer(state=MergeState.WAITING, words=words)
-
-
-# --- was reconciler/forge/reviews.py:
-# What a review leaves on a forge: a comment under a pull request, and a word on the commit that was reviewed.
-
-COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,37 +73,6 @@ def check_commit(commit: str) -> None:
     """ValueError for what is no commit: it becomes part of a path."""
     if not COMMIT.fullmatch(commit):
         raise ValueError(f"expected a commit, found {commit[:80]!r}")
-
-
-class Reviews(Protocol):
-    """What reviews leave on a forge: comments, of which only our own are ever read, and commit statuses.
-
-    Errors are those of `Forge`.
-    """
-
-    def own_comments(self, number: int) -> tuple[Comment, ...]:
-        """The comments under a pull request that were written with our credential, the oldest first."""
-        ...
-
-    def write_comment(self, number: int, body: str) -> None:
-        """Add a comment. Where the answer is lost it may be there all the same, or twice."""
-        ...
-
-    def edit_comment(self, number: int, key: str, body: str) -> None:
-        """Replace the text of a comment; nothing where it is gone."""
-        ...
-
-    def delete_comment(self, number: int, key: str) -> None:
-        """Delete a comment; nothing where it is gone."""
-        ...
-
-    def set_status(self, commit: str, status: CommitStatus) -> None:
-        """Show a status on a commit, a fork's too; nothing is sent where it is shown already."""
-        ...
-
-
-# --- was reconciler/forge/rights.py:
-# Rights: what our credential may do on a forge, and what its rules forbid to whoever has it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +111,6 @@ class Rights:
     cures: Cures = field(default_factory=Cures, compare=False)
 
 
-# --- was reconciler/forge/schedules.py:
-# What a forge starts at times by itself, where it keeps that outside of the repository.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSchedule:
     """A cron expression at which the pipeline of a branch is started; `name` is a person's words for it."""
@@ -153,19 +121,15 @@ class PipelineSchedule:
     is_active: bool
 
 
-# --- was reconciler/forge/pull_requests.py:
-# Pull requests, the repositories that they are in, and what every forge can do with them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgeToken:
+    """A credential for an API, and in words where it was read from; its text shows in no repr."""
 
-HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
-OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")  # an underscore stands in managed users of an enterprise
-NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-GROUP_OR_PROJECT = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}")  # on GitLab a part `-` begins what is no name
-MAX_GROUPS = 20
-SCP_LIKE = re.compile(r"(?:[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^:]+)")
+    text: str
+    source: str = "the forge's token"
 
-SCHEMES = frozenset({"https", "http", "ssh"})
-NEUTRAL_IDENTITY = Identity(name="Reconciler", email="reconciler@noreply.invalid")
-"""Who commits are by when nobody else is known. `.invalid` can never be somebody's account."""
+    def __repr__(self) -> str:
+        return f"ForgeToken(source={self.source!r})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +155,7 @@ class RepositoryAddress:
 def parse_remote(url: str) -> RepositoryAddress | None:
     """The address in an https, ssh or scp-like URL; None when it is none (a path, or more or less than OWNER/NAME)."""
     host, path = host_and_path(url)
-    parts = _parts(path)
+    parts = path.strip("/").removesuffix(".git").split("/")
     if len(parts) != 2 or not HOST.fullmatch(host):
         return None
     owner, name = parts
@@ -210,7 +174,7 @@ def parse_nested_remote(url: str, *, below: str = "") -> RepositoryAddress | Non
         if not path.startswith(f"{below}/"):
             return None
         path = path.removeprefix(below)
-    parts = _parts(path)
+    parts = path.strip("/").removesuffix(".git").split("/")
     names = all(GROUP_OR_PROJECT.fullmatch(part) and part not in {".", ".."} for part in parts)
     if not 2 <= len(parts) <= MAX_GROUPS + 1 or not names or not HOST.fullmatch(host):
         return None
@@ -230,10 +194,6 @@ def host_and_path(url: str) -> tuple[str, str]:
         return (host.lower(), parts.path) if plain else ("", "")
     match = SCP_LIKE.fullmatch(url)
     return (match["host"].lower(), match["path"]) if match else ("", "")
-
-
-def _parts(path: str) -> list[str]:
-    return path.strip("/").removesuffix(".git").split("/")
 
 
 class PullRequestState(StrEnum):
@@ -300,11 +260,6 @@ class Forge(Protocol):
     """Characters that fit into a body."""
     draws_mermaid: bool
     """Whether it draws a chart that a body holds as text; else people see characters."""
-
-    @property
-    def reviews(self) -> Reviews:
-        """Where reviews leave their words."""
-        ...
 
     def check_access(self) -> None:
         """Raise what is wrong with the credential or the repository, before anything is pushed."""
@@ -402,4 +357,24 @@ class Forge(Protocol):
 
     def unschedule(self, number: int) -> None:
         """Take back that the forge is to merge it; nothing where it is not, or where somebody else told it to."""
+        ...
+
+    def own_comments(self, number: int) -> tuple[Comment, ...]:
+        """The comments under a pull request that were written with our credential, the oldest first."""
+        ...
+
+    def write_comment(self, number: int, body: str) -> None:
+        """Add a comment. Where the answer is lost it may be there all the same, or twice."""
+        ...
+
+    def edit_comment(self, number: int, key: str, body: str) -> None:
+        """Replace the text of a comment; nothing where it is gone."""
+        ...
+
+    def delete_comment(self, number: int, key: str) -> None:
+        """Delete a comment; nothing where it is gone."""
+        ...
+
+    def set_status(self, commit: str, status: CommitStatus) -> None:
+        """Show a status on a commit, a fork's too; nothing is sent where it is shown already."""
         ...

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
 
-from reconciler.config.environment import SECRETS_DIRECTORY, TRUSTED_ORIGINS, Environment, Flags
+from reconciler.config.environment import FORGE_TOKEN, SECRETS_DIRECTORY, TRUSTED_ORIGINS, Environment, Flags
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import LoadedSettings, Sources, load
 from reconciler.decision.review import ReviewedBase, review, unreviewed
@@ -17,13 +17,15 @@ from reconciler.domain.recording import Recording
 from reconciler.domain.reports import HeadView, Objection, Review, Reviewed
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
+from reconciler.forge.events import Event
 from reconciler.forge.marker import MAX_NAMES, ReviewMarker, is_marked, read_review_marker, write_review_marker
 from reconciler.forge.pull_requests import Comment, CommitStatus, Forge, PullRequest, Verdict
-from reconciler.forge.registry import Event
+from reconciler.forge.registry import TOKEN_VARIABLES
 from reconciler.git.clone import Clone
 from reconciler.git.repository import EntryKind, Repository, TreeEntry, is_object_id, open_directory
 from reconciler.git.tree_merge import Merged, merge_into
 from reconciler.http.messages import Clock
+from reconciler.manifests.wording import join_words
 from reconciler.pipeline.observe import MAX_READ_BYTES, is_manifest, observe, read_files
 from reconciler.pipeline.recording import fingerprint
 from reconciler.pipeline.run import paused_collector
@@ -53,9 +55,9 @@ class Desk:
 
     def find(self, number: int) -> Comment | None:
         """Our comment under a pull request: the oldest, should there be several; the others are deleted."""
-        found = [each for each in self.forge.reviews.own_comments(number) if is_marked(each.body)]
+        found = [each for each in self.forge.own_comments(number) if is_marked(each.body)]
         for surplus in found[1:]:
-            self.forge.reviews.delete_comment(number, surplus.key)
+            self.forge.delete_comment(number, surplus.key)
         return found[0] if found else None
 
     def tell(self, number: int, review: Review, base: ReviewedBase) -> None:
@@ -69,10 +71,10 @@ class Desk:
         present = self.find(number)
         said = read_review_marker(present.body) if present is not None else None
         if present is None and not is_silent(review):
-            self.forge.reviews.write_comment(number, self._body(review, marker))
+            self.forge.write_comment(number, self._body(review, marker))
             self.find(number)  # a rival, or a request that was sent twice, may have written one too
         elif present is not None and (said is None or not said.says(marker)):
-            self.forge.reviews.edit_comment(number, present.key, self._body(review, marker))
+            self.forge.edit_comment(number, present.key, self._body(review, marker))
         if refusal is not None:
             raise refusal
 
@@ -86,7 +88,7 @@ class Desk:
     def set_status(self, review: Review) -> None:
         """Say on the head whether it may pass."""
         status = CommitStatus(verdict=verdict_of(review, self.fail_on), words=review_summary(review))
-        self.forge.reviews.set_status(review.head, status)
+        self.forge.set_status(review.head, status)
 
     def _body(self, review: Review, marker: ReviewMarker) -> str:
         written = write_review_marker(marker)
@@ -100,9 +102,7 @@ def open_desk(session: Session, fail_on: frozenset[Objection]) -> Desk | None:
         logger.warning("nothing is written to pull requests: paused by %s", session.paused)
         return None
     if session.doors.forge is None:
-        raise ConfigurationError(
-            "comments need a forge's token: set RECONCILER_FORGE_TOKEN, GITHUB_TOKEN or GITLAB_TOKEN"
-        )
+        raise ConfigurationError(f"comments need a forge's token: set {join_words((FORGE_TOKEN, *TOKEN_VARIABLES))}")
     return Desk(forge=session.doors.forge, renderer=session.doors.renderer, fail_on=fail_on)
 
 

@@ -15,8 +15,8 @@ from reconciler.domain.answers import Answer, Query, no_prometheus
 from reconciler.domain.identity import Finding
 from reconciler.domain.settings import Assumption, ClusterSettings, GaugeSettings, Identity, SecretRef, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
-from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge
-from reconciler.forge.registry import ForgeToken, forge_for, kind_of
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, ForgeToken
+from reconciler.forge.registry import forge_for, kind_of
 from reconciler.git.clone import Clone, clone_base
 from reconciler.git.command import GitToken, open_remote, without_user
 from reconciler.git.repository import Repository, is_bare, open_directory, origin_url

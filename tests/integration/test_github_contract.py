@@ -7,8 +7,8 @@ import pytest
 
 from reconciler.domain.settings import ForgeSettings
 from reconciler.forge.github import GitHub, GitHubClient
-from reconciler.forge.pull_requests import RepositoryAddress
-from reconciler.forge.registry import ForgeToken, forge_for
+from reconciler.forge.pull_requests import ForgeToken, RepositoryAddress
+from reconciler.forge.registry import forge_for
 from tests.servers.contract import Exchange
 from tests.servers.github import GitHubServer, serve_github
 from tests.servers.github_contract import find_description, load_contract

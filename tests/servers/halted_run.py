@@ -24,8 +24,8 @@ from typing import Any
 import reconciler.cli.review
 import reconciler.cli.run
 from reconciler.cli.main import invoke
-from reconciler.forge.github import GitHub, GitHubReviews
-from reconciler.forge.gitlab import GitLab, GitLabReviews
+from reconciler.forge.github import GitHub
+from reconciler.forge.gitlab import GitLab
 from reconciler.forge.local import Local
 from reconciler.git.clone import Clone
 from reconciler.http.messages import Clock
@@ -73,8 +73,8 @@ def halt_at(step: str) -> None:
         kill_after(Clone, methods[step])
     told = {"comment": "write_comment", "edit": "edit_comment", "tidy": "delete_comment", "status": "set_status"}
     if step in told:
-        for reviews in (GitHubReviews, GitLabReviews):
-            kill_after(reviews, told[step])
+        for hosted in (GitHub, GitLab):
+            kill_after(hosted, told[step])
     for forge in (GitHub, GitLab, Local):
         if step == "create":
             kill_after(forge, "create")

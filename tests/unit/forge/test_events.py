@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import ConfigurationError
-from reconciler.forge.registry import Event, find_event
+from reconciler.forge.events import Event, find_event
 
 HEAD = "a" * 40
 

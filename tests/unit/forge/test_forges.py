@@ -195,11 +195,11 @@ def test_a_body_that_looks_like_something_else_stays_a_body(stage: Any, text: st
 
 
 def bodies(stage: Any, number: int) -> list[str]:
-    return [comment.body for comment in stage.forge.reviews.own_comments(number)]
+    return [comment.body for comment in stage.forge.own_comments(number)]
 
 
 def test_a_comment_of_ours_is_found_edited_and_deleted(stage: Any) -> None:
-    number, reviews = propose(stage).number, stage.forge.reviews
+    number, reviews = propose(stage).number, stage.forge
     assert bodies(stage, number) == []
     reviews.write_comment(number, "First: → **5**")
     reviews.write_comment(number, "Second")
@@ -210,7 +210,7 @@ def test_a_comment_of_ours_is_found_edited_and_deleted(stage: Any) -> None:
 
 
 def test_a_comment_that_is_gone_is_left_alone(stage: Any) -> None:
-    number, reviews = propose(stage).number, stage.forge.reviews
+    number, reviews = propose(stage).number, stage.forge
     reviews.write_comment(number, "Words")
     (comment,) = reviews.own_comments(number)
     reviews.delete_comment(number, comment.key)
@@ -232,15 +232,15 @@ def test_all_open_ones_are_listed_with_where_git_has_their_heads(stage: Any) -> 
 def test_a_status_that_is_shown_already_is_not_set_again(stage: Any) -> None:
     commit = stage.push("person/feature")
     status = CommitStatus(verdict=Verdict.FAILURE, words="1 misses a target")
-    stage.forge.reviews.set_status(commit, status)
+    stage.forge.set_status(commit, status)
     before = stage.trace()
-    stage.forge.reviews.set_status(commit, status)
+    stage.forge.set_status(commit, status)
     assert stage.trace() == before
 
 
 def test_a_status_is_set_on_a_commit_alone(stage: Any) -> None:
     with pytest.raises(ValueError, match="expected a commit"):
-        stage.forge.reviews.set_status("../../x", CommitStatus(verdict=Verdict.SUCCESS, words=""))
+        stage.forge.set_status("../../x", CommitStatus(verdict=Verdict.SUCCESS, words=""))
 
 
 def test_an_order_to_merge_is_obeyed_or_left_to_git(stage: Any) -> None:

@@ -499,7 +499,7 @@ def test_a_comment_of_somebody_else_is_never_taken_for_ours(github: Any) -> None
     github.push(HEAD)
     number = create(github.open()).number
     theirs = github.server.comment("acme/fleet", number, "<!-- reconciler-review: {} -->")
-    reviews = github.open().reviews
+    reviews = github.open()
     assert reviews.own_comments(number) == ()
     reviews.write_comment(number, "Ours")
     assert [comment.body for comment in reviews.own_comments(number)] == ["Ours"]
@@ -511,7 +511,7 @@ def test_our_comment_is_found_behind_a_hundred_of_others(github: Any) -> None:
     number = create(github.open()).number
     for index in range(120):
         github.server.comment("acme/fleet", number, f"Comment {index}")
-    reviews = github.open().reviews
+    reviews = github.open()
     reviews.write_comment(number, "Ours")
     assert [comment.body for comment in reviews.own_comments(number)] == ["Ours"]
 
@@ -528,11 +528,11 @@ def test_pull_requests_of_forks_are_listed_as_such(github: Any) -> None:
 def test_a_status_that_somebody_else_set_under_our_name_is_set_again(github: Any) -> None:
     commit = github.push(HEAD)
     status = CommitStatus(verdict=Verdict.SUCCESS, words="x" * 200)
-    github.open().reviews.set_status(commit, status)
+    github.open().set_status(commit, status)
     statuses = github.server.repositories["acme/fleet"].statuses[commit]
     assert len(statuses[0]["description"]) == 140
     statuses[0]["creator"]["id"] = 666
-    github.open().reviews.set_status(commit, status)
+    github.open().set_status(commit, status)
     assert len(statuses) == 2
 
 

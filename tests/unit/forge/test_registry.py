@@ -9,10 +9,11 @@ from reconciler.errors import ConfigurationError
 from reconciler.forge.github import api_url
 from reconciler.forge.gitlab import GitLab
 from reconciler.forge.gitlab import api_url as gitlab_api_url
-from reconciler.forge.pull_requests import RepositoryAddress, parse_nested_remote, parse_remote
-from reconciler.forge.registry import ForgeToken, forge_for, kind_of
+from reconciler.forge.pull_requests import ForgeToken, RepositoryAddress, parse_nested_remote, parse_remote
+from reconciler.forge.registry import FORGES, forge_for, kind_of
 
 TOKEN = ForgeToken(text="ghp_canary", source="environment variable GITHUB_TOKEN")
+KNOWN = ", ".join(sorted(FORGES))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_a_directory_is_local_and_needs_no_token(bare_repository: Path, prefix: 
 
 
 def test_an_unknown_host_asks_for_forge_kind() -> None:
-    with pytest.raises(ConfigurationError, match=r"git\.example\.com: .* set forge\.kind \(github, gitlab, local\)"):
+    with pytest.raises(ConfigurationError, match=rf"git\.example\.com: .* set forge\.kind \({KNOWN}\)"):
         forge_for("https://git.example.com/acme/fleet", ForgeSettings(), TOKEN)
     assert forge_for("https://git.example.com/acme/fleet", ForgeSettings(kind="github"), TOKEN).name == "github"
 
@@ -81,7 +82,7 @@ def test_an_unknown_host_asks_for_forge_kind() -> None:
     [
         ("https://github.com/acme/fleet", ForgeSettings(), None, "RECONCILER_FORGE_TOKEN"),
         ("https://github.com/acme/fleet", ForgeSettings(), ForgeToken(text=" \n"), "GITHUB_TOKEN"),
-        ("https://github.com/acme/fleet", ForgeSettings(kind="svn"), TOKEN, "expected one of github, gitlab, local"),
+        ("https://github.com/acme/fleet", ForgeSettings(kind="svn"), TOKEN, f"expected one of {KNOWN}"),
         ("https://github.com/acme", ForgeSettings(kind="github"), TOKEN, "https://HOST/OWNER/NAME"),
         ("https://github.com/acme/fleet", ForgeSettings(kind="local"), TOKEN, "bare repository on this machine"),
         ("https://u:s3cret@example.com/a", ForgeSettings(), TOKEN, "forge.kind"),
@@ -219,9 +220,9 @@ def test_gitlab_opens_by_its_host_by_kind_and_by_url() -> None:
         ("http://gitlab.com/a/b", ForgeSettings(), TOKEN, "send the token in the clear"),
         (
             "https://git.com/a/b",
-            ForgeSettings(kind="gitea"),
+            ForgeSettings(kind="cvs"),
             TOKEN,
-            "of github, gitlab, local, found 'gitea'",
+            f"of {KNOWN}, found 'cvs'",
         ),
     ],
 )
