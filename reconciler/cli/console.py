@@ -1,4 +1,4 @@
-"""What people see: text on stdout, logs and progress on stderr, colour only where it is welcome."""
+"""The console: text on stdout, logs and progress on stderr, colour where it is wanted."""
 
 import json
 import logging
@@ -8,13 +8,13 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from reconciler.cli.options import Common
     from reconciler.config.environment import Environment
     from reconciler.pipeline.session import Progress
 
+ColorChoice = Literal["auto", "always", "never"]
 PIPE_WIDTH = 0
 RUN_ID_BYTES = 6
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -49,7 +49,7 @@ _IN_ASCII = str.maketrans(
 def reserve_stdout() -> None:
     """Keep stdout for data: what libraries print below Python goes to stderr.
 
-    HiGHS has a line that it prints however silent it was told to be; in the middle of JSON it would break the reader.
+    HiGHS prints one line even when its output is switched off; within JSON it would break the reader.
     """
     try:
         stdout, stderr = sys.stdout.fileno(), sys.stderr.fileno()
@@ -63,7 +63,7 @@ def reserve_stdout() -> None:
 
 
 def write(text: str) -> None:
-    """Data to stdout; what its encoding cannot say is said in ASCII."""
+    """Write data to stdout, in ASCII where its encoding cannot represent a character."""
     sys.stdout.write(spelled(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "utf-8"))
     sys.stdout.flush()
 
@@ -95,7 +95,7 @@ def complain(message: str) -> None:
 
 
 def note(message: str) -> None:
-    """Something that a person asked to be told beside the data, on stderr."""
+    """Print a message for a person on stderr."""
     sys.stderr.write(f"{message}\n")
 
 
@@ -108,28 +108,28 @@ def width() -> int:
     return shutil.get_terminal_size().columns
 
 
-def is_colored(common: "Common", environment: "Environment") -> bool:
+def is_colored(color: ColorChoice, environment: "Environment") -> bool:
     """Whether stdout gets colour: the flag, then NO_COLOR and FORCE_COLOR, then whether it is a terminal."""
-    if common.color != "auto":
-        return common.color == "always"
-    asked = environment.wants_color
-    return sys.stdout.isatty() if asked is None else asked
+    if color != "auto":
+        return color == "always"
+    wanted = environment.wants_color
+    return sys.stdout.isatty() if wanted is None else wanted
 
 
-def painted(common: "Common", text: str) -> str:
+def painted(color: ColorChoice, text: str) -> str:
     """The text with ANSI colours where they are welcome."""
     from reconciler.config.environment import read_environment
 
-    if is_colored(common, read_environment()):
+    if is_colored(color, read_environment()):
         for pattern, style in _STYLES:
             text = pattern.sub(f"\x1b[{_CODES[style]}m\\g<0>\x1b[0m", text)
     return text
 
 
 @contextmanager
-def progress(common: "Common") -> Iterator["Progress"]:
+def progress(*, quiet: bool) -> Iterator["Progress"]:
     """A progress bar on stderr where a person watches; nothing anywhere else."""
-    if common.quiet or not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty():
         from reconciler.pipeline.session import no_progress
 
         yield no_progress

@@ -9,19 +9,19 @@ from reconciler.cli.options import READING, Common, with_common
 
 Directory = Annotated[
     Path | None,
-    typer.Option("--directory", metavar="DIR", help="New, empty, or that of an earlier demo; else a temporary one."),
+    typer.Option("--directory", metavar="DIR", help="New, empty, or from an earlier demo. Default: a temporary one."),
 ]
 
 
 @with_common(outputs=("text",), without=(*READING, "output"))
 def demo(common: Common, *, directory: Directory = None) -> int:
-    """Plan and propose for a sample repository, without a network."""
+    """Plan and propose changes for a sample repository."""
     from reconciler.cli.console import painted, progress, width, write
     from reconciler.cli.run import exit_of_run
     from reconciler.cli.sample import demo_text, run_demo
 
-    with progress(common) as step:
+    with progress(quiet=common.quiet) as step:
         shown = run_demo(directory, step)
     if not common.quiet:
-        write(painted(common, demo_text(shown, width=width())))
+        write(painted(common.color, demo_text(shown, width=width())))
     return exit_of_run(shown.result)

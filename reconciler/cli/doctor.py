@@ -7,17 +7,17 @@ from reconciler.cli.options import Common, with_common
 
 @with_common(outputs=("text", "json"))
 def doctor(common: Common) -> int:
-    """Check rights, metrics and every variant, and say what to do."""
+    """Check permissions, metrics and variants; suggest fixes."""
     from reconciler.cli.console import painted, progress, width, write, write_json
     from reconciler.cli.exits import exit_of_checks
     from reconciler.config.environment import read_environment
     from reconciler.pipeline.doctor import examine
     from reconciler.report.findings import checkup_json, checkup_text
 
-    with progress(common) as step:
+    with progress(quiet=common.quiet) as step:
         checks = tuple(examine(common.flags, read_environment(), lambda: time.time(), step))
     if common.output == "json":
         write_json(checkup_json(checks))
     elif not common.quiet:
-        write(painted(common, checkup_text(checks, width=width())))
+        write(painted(common.color, checkup_text(checks, width=width())))
     return exit_of_checks(checks)

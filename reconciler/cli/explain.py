@@ -7,15 +7,13 @@ import typer
 
 from reconciler.cli.options import Common, with_common
 
-Resource = Annotated[
-    str, typer.Argument(metavar="RESOURCE", help="[CLUSTER/]NAMESPACE/NAME as every output prints it.")
-]
-Replay = Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="Explain a recording.")]
+Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="[CLUSTER/]NAMESPACE/NAME, as all outputs print it.")]
+Replay = Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="Explain from a recording.")]
 
 
 @with_common(outputs=("text", "json"))
 def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int:
-    """Show every value, query, figure and step behind one variant."""
+    """Explain one variant: every value, query, figure and step."""
     from reconciler.cli.console import painted, width, write, write_json
     from reconciler.cli.plan import prepare_plan
     from reconciler.cli.setting_rows import find_decision, setting_rows
@@ -42,5 +40,5 @@ def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int
         text = explain_text(
             decision, rows, chain, label=label, fleet=shown, put_back=put_back, width=width(), is_full=is_full
         )
-        write(painted(common, text))
+        write(painted(common.color, text))
     return 0

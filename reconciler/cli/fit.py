@@ -18,18 +18,18 @@ LEAST_S, MOST_S = SECONDS["h"], 400 * SECONDS["d"]
 
 Models = Annotated[
     list[str] | None,
-    typer.Argument(metavar="MODEL", help="Ids of models, or globs; else all that a variant serves."),
+    typer.Argument(metavar="MODEL", help="Model ids or globs. Default: all models that are served."),
 ]
-Since = Annotated[str, typer.Option("--since", metavar="AGE", help="How far back to look: 36h, 7d.")]
+Since = Annotated[str, typer.Option("--since", metavar="AGE", help="How far back to look, such as 36h or 7d.")]
 Write = Annotated[
     str | None,
-    typer.Option("--write", metavar="FILE", help="Keep the profiles in this file of the repository's directory."),
+    typer.Option("--write", metavar="FILE", help="Write the profiles to this file in the repository."),
 ]
 
 
 @with_common(outputs=OUTPUTS)
 def fit(common: Common, models: Models = None, *, since: Since = "7d", write: Write = None) -> int:
-    """Learn performance profiles of models from history.
+    """Learn performance profiles of models from metrics history.
 
     What replicas reported to Prometheus tells how fast a model runs on an accelerator; where it tells too little,
     there is a reason instead of a profile.
@@ -45,7 +45,7 @@ def fit(common: Common, models: Models = None, *, since: Since = "7d", write: Wr
     request = FitRequest(since_s=read_age(since), models=tuple(models or ()))
     file = None if write is None else find_profiles_file(common.repo, write)
     with (
-        progress(common) as step,
+        progress(quiet=common.quiet) as step,
         open_session(common.flags, read_environment(), writes=False, with_forge=False, progress=step) as session,
     ):
         fitting = fit_now(session.doors, session.settings, time.time(), request, session.repository)
@@ -75,7 +75,7 @@ def present_fit(common: Common, fitting: "Fitting", kept: "KeptProfiles | None",
     elif common.output == "yaml":
         write(render_learned(fitting.learned) if kept is None else kept.text)
     else:
-        write(painted(common, fit_text(fitting, kept, is_extended=is_extended, width=width())))
+        write(painted(common.color, fit_text(fitting, kept, is_extended=is_extended, width=width())))
 
 
 def exit_of_fit(fitting: "Fitting") -> "Exit":

@@ -11,12 +11,12 @@ from reconciler.cli.options import Common, with_common
 if TYPE_CHECKING:
     from reconciler.pipeline.init import InitResult
 
-GitHubAction = Annotated[bool, typer.Option("--github-action", help="Add the workflow that runs it on GitHub.")]
-GitLabCi = Annotated[bool, typer.Option("--gitlab-ci", help="Add the pipeline that runs it on GitLab.")]
-CronJob = Annotated[bool, typer.Option("--cronjob", help="Add the manifests of a CronJob.")]
-ArgoCd = Annotated[bool, typer.Option("--argocd", help="With --cronjob: and the Application that keeps it.")]
-Flux = Annotated[bool, typer.Option("--flux", help="With --cronjob: and the Flux Kustomization that keeps it.")]
-Check = Annotated[bool, typer.Option("--check", help="Say what would change, write nothing, exit 2 if anything would.")]
+GitHubAction = Annotated[bool, typer.Option("--github-action", help="Add a GitHub Actions workflow that runs the job.")]
+GitLabCi = Annotated[bool, typer.Option("--gitlab-ci", help="Add a GitLab pipeline that runs the job.")]
+CronJob = Annotated[bool, typer.Option("--cronjob", help="Add the manifests of a CronJob that runs the job.")]
+ArgoCd = Annotated[bool, typer.Option("--argocd", help="With --cronjob: add an Argo CD Application for it.")]
+Flux = Annotated[bool, typer.Option("--flux", help="With --cronjob: add a Flux Kustomization for it.")]
+Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit with 2 if a file would change.")]
 
 NAMED = 5
 
@@ -32,7 +32,7 @@ def init(
     flux: Flux = False,
     check: Check = False,
 ) -> int:
-    """Write reconciler.yaml as inferred, and files to run the job.
+    """Write a reconciler.yaml, and files that run the job.
 
     What a person has changed is never overwritten.
     """
@@ -47,13 +47,13 @@ def init(
     request = InitRequest(
         flags=common.flags, environment=read_environment(), wishes=wishes, now_s=time.time(), checks=check
     )
-    with progress(common) as step:
+    with progress(quiet=common.quiet) as step:
         result = init_now(request, step)
     plan = result.prepared.plan
     if not common.quiet:
         write("\n".join(_lines(result, is_check=check)))
         if not check:
-            write("\n" + painted(common, plan_text(plan, width=width())))
+            write("\n" + painted(common.color, plan_text(plan, width=width())))
             write("\n".join(("", *_next_lines(result))))
     if check:
         return Exit.CHANGES if result.changes else Exit.FINISHED

@@ -40,12 +40,12 @@ COLLECTED_AFTER = 100_000
 
 app = typer.Typer(
     name="reconciler",
-    help="Sizes LLM inference on Kubernetes from Git and Prometheus, and proposes it as pull requests.",
+    help="Right-size LLM inference on Kubernetes from Git and Prometheus, by pull request.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    epilog="reconciler COMMAND --help shows its options, examples and exit codes.",
+    epilog="Run reconciler COMMAND --help for options, examples and exit codes.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": HELP_WIDTH},
 )
 EXAMPLES: Mapping[Callable[..., int], Sequence[str]] = {
@@ -63,11 +63,11 @@ EXAMPLES: Mapping[Callable[..., int], Sequence[str]] = {
 }
 CODES = """\b
 Exit codes:
-  0  finished; what is held is told and no error
-  2  finished with changes (--detailed-exitcode, init --check)
-  3  finished, but an input must be fixed
-  4  Prometheus, git or the forge failed: the next run may succeed
-  5  command line, configuration or credentials are wrong"""
+  0  finished; held variants are reported, that is not an error
+  2  finished, and there are changes (--detailed-exitcode, init --check)
+  3  finished, but an input needs fixing
+  4  Prometheus, git or the forge failed; the next run may succeed
+  5  the command line, configuration or credentials are wrong"""
 
 
 class PlainCommand(TyperCommand):
@@ -87,7 +87,7 @@ for command, examples in EXAMPLES.items():
 
 @app.callback(invoke_without_command=True)
 def about(*, version: bool = typer.Option(False, "--version", help="Print the version.")) -> int:
-    """Sizes LLM inference on Kubernetes from Git and Prometheus, and proposes it as pull requests."""
+    """Right-size LLM inference on Kubernetes from Git and Prometheus, by pull request."""
     if version:
         from reconciler import __version__
         from reconciler.cli.console import write

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from reconciler.cli.console import set_up_logging
+from reconciler.cli.console import ColorChoice, set_up_logging
 
 if TYPE_CHECKING:
     from reconciler.config.environment import Flags
 
-ColorChoice = Literal["auto", "always", "never"]
 LogFormat = Literal["text", "json"]
 Command = Callable[..., int]
 
@@ -90,23 +89,35 @@ def _common_parameters(outputs: str, default_output: str, hidden: tuple[str, ...
     _parameter = functools.partial(_option_of, hidden=hidden)
     return (
         _parameter("repo", str, ".", metavar="URL|DIR", text="The repository."),
-        _parameter("config", list[Path], [], metavar="FILE", text="Read after the repository's own. Repeatable."),
-        _parameter("base", str, "", metavar="REF", text="What is read: HEAD of a directory, git.baseBranch of a URL."),
+        _parameter(
+            "config",
+            list[Path],
+            [],
+            metavar="FILE",
+            text="Read after the repository's own. Repeatable.",
+        ),
+        _parameter("base", str, "", metavar="REF", text="The commit to read (HEAD, or git.baseBranch of a URL)."),
         _parameter("cluster", list[str], [], metavar="NAME", text="Only this cluster. Repeatable."),
-        _parameter("prometheus", str, "", metavar="URL", text="Of one cluster; token: RECONCILER_PROMETHEUS_TOKEN."),
-        _parameter("output", str, default_output, "-o", metavar=outputs, text="The format of what is printed."),
-        _parameter("color", ColorChoice, "auto", text="Colour of text."),
+        _parameter(
+            "prometheus",
+            str,
+            "",
+            metavar="URL",
+            text="For one cluster; token: RECONCILER_PROMETHEUS_TOKEN.",
+        ),
+        _parameter("output", str, default_output, "-o", metavar=outputs, text="Output format."),
+        _parameter("color", ColorChoice, "auto", text="Whether text is coloured."),
         _parameter(
             "quiet",
             bool,
             False,
             "-q",
-            text="Errors alone: neither text nor progress; data of --output is still printed.",
+            text="Only print errors; data of --output is still printed.",
         ),
         _parameter(
-            "verbose", int, 0, "-v", text="Say what is read, asked and decided; -vv: each request.", is_counted=True
+            "verbose", int, 0, "-v", text="Log what is read, queried and decided; -vv: each request.", is_counted=True
         ),
-        _parameter("log_format", LogFormat, "text", text="The format of what is said on stderr."),
+        _parameter("log_format", LogFormat, "text", text="Format of the logs on stderr."),
     )
 
 

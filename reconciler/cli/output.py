@@ -107,7 +107,7 @@ def present_findings(common: Common, checked: CheckedFiles) -> None:
             # nothing.
             append_to(STEP_SUMMARY, "\n".join(markdown_lines(_in_work_tree(checked), summary)) + "\n")
         case _:
-            write(painted(common, findings_text(_as_typed(checked), summary, width=width())))
+            write(painted(common.color, findings_text(_as_typed(checked), summary, width=width())))
 
 
 def _as_typed(checked: CheckedFiles) -> tuple[Finding, ...]:
@@ -151,7 +151,7 @@ def present_plan(common: Common, prepared: Prepared) -> None:
     elif common.output == "diff":
         write("".join(diff_lines(prepared)))
     elif not common.quiet:
-        write(painted(common, plan_text(plan, width=width())))
+        write(painted(common.color, plan_text(plan, width=width())))
 
 
 def present_run(common: Common, result: "RunResult") -> None:
@@ -175,7 +175,7 @@ def _print_run(common: Common, result: "RunResult") -> None:
     if common.quiet:
         return
     plan = result.prepared.plan
-    write(painted(common, plan_text(plan, width=width(), is_last=False)))
+    write(painted(common.color, plan_text(plan, width=width(), is_last=False)))
     lines = [line for each in result.published for line in published_lines(each)]
     last = nothing_decided(plan)
     if result.paused:

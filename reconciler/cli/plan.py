@@ -16,16 +16,16 @@ logger = logging.getLogger(__name__)
 
 OUTPUTS = ("text", "json", "yaml", "markdown", "diff")
 
-Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Keep what was observed.")]
+Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Save what was observed to this file.")]
 Replay = Annotated[
-    Path | None, typer.Option("--replay", metavar="FILE", help="Decide from a recording: no network, no repository.")
+    Path | None, typer.Option("--replay", metavar="FILE", help="Plan from a recording, without network or repository.")
 ]
-Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit 2 when there are changes.")]
+Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit with 2 when there are changes.")]
 
 
 Prove = Annotated[
     bool,
-    typer.Option("--prove", help="Render before and after by kustomize or kubectl, which fetch remote bases."),
+    typer.Option("--prove", help="Verify the edits with kustomize or kubectl (fetches remote bases)."),
 ]
 
 
@@ -38,7 +38,7 @@ def plan(
     prove: Prove = False,
     detailed_exitcode: Detailed = False,
 ) -> int:
-    """Show what run would change, and why."""
+    """Show what run would change, and why. Writes nothing."""
     from reconciler.cli.exits import exit_of_plan
     from reconciler.cli.output import present_plan, tell_workflow
 
@@ -69,7 +69,7 @@ def prepare_plan(
     from reconciler.pipeline.work_tree import uncommitted
 
     with (
-        progress(common) as step,
+        progress(quiet=common.quiet) as step,
         open_session(common.flags, read_environment(), writes=False, progress=step) as session,
     ):
         prepared = plan_now(session.doors, session.settings, time.time(), repository=session.repository, record=record)

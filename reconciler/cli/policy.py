@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CASES = Path(".reconciler/policy-tests.yaml")
 Action = Annotated[
     Literal["test", "explain", "simulate"],
-    typer.Argument(metavar="test|explain|simulate", show_default=False, help="What to do with the rules."),
+    typer.Argument(metavar="test|explain|simulate", show_default=False, help="The action."),
 ]
 Subjects = Annotated[
     list[str] | None,
@@ -24,12 +24,12 @@ Subjects = Annotated[
 ]
 
 
-Replay = Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="Explain a recording.")]
+Replay = Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="Explain from a recording.")]
 
 
 @with_common(outputs=("text", "json"))
 def policy(common: Common, action: Action, arguments: Subjects = None, *, replay: Replay = None) -> int:
-    """Test rules, explain one verdict, or simulate on recordings."""
+    """Test rules, explain one verdict, or try rules on recordings."""
     from reconciler.cli.console import write, write_json
     from reconciler.cli.exits import Exit
 

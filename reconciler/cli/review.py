@@ -17,16 +17,20 @@ if TYPE_CHECKING:
     from reconciler.forge.events import Event
 
 HEADING = "reconciler review"
-Head = Annotated[str, typer.Option("--head", metavar="REF", help="What is reviewed (= the job's change, else HEAD).")]
-Open = Annotated[bool, typer.Option("--open", help="Review all open pull requests, forks' too, and comment on each.")]
-Comment = Annotated[bool, typer.Option("--comment", help="Comment on the job's pull request, and set its status.")]
+Head = Annotated[
+    str, typer.Option("--head", metavar="REF", help="The commit to review (default: the job's change, else HEAD).")
+]
+Open = Annotated[bool, typer.Option("--open", help="Review and comment on all open pull requests, including forks.")]
+Comment = Annotated[bool, typer.Option("--comment", help="Comment on the job's pull request and set its status.")]
 Replay = Annotated[
     Path | None,
-    typer.Option("--replay", metavar="FILE", help="The base as it was recorded; heads still come from --repo."),
+    typer.Option("--replay", metavar="FILE", help="Take the base from a recording; heads still come from --repo."),
 ]
 FailOn = Annotated[
     list[str] | None,
-    typer.Option("--fail-on", metavar="refuse|hold|slo", help="Exit 3 for such a remark (= refuse). Repeatable."),
+    typer.Option(
+        "--fail-on", metavar="refuse|hold|slo", help="Exit with 3 on such a remark (default: refuse). Repeatable."
+    ),
 ]
 
 
@@ -40,7 +44,7 @@ def review(
     replay: Replay = None,
     fail_on: FailOn = None,
 ) -> int:
-    """Say what a change of the fleet would do, without making it."""
+    """Show what merging someone else's change would do."""
     from reconciler.config.environment import read_environment
     from reconciler.forge.events import find_event
 
@@ -91,7 +95,7 @@ def _review_one(
     named = head or (event.head_in(is_directory=is_directory) if event is not None else "HEAD")
     flags = replace(common.flags, base=base)
     with (
-        progress(common) as step,
+        progress(quiet=common.quiet) as step,
         open_session(flags, environment, writes=False, with_forge=comment, progress=step) as session,
     ):
         reviewer = open_reviewer(session, flags, environment, time.time(), recording)
@@ -121,7 +125,7 @@ def _review_open(
     if common.output not in ("text", "json"):
         raise typer.BadParameter(f"--open prints text or json, not {common.output}", param_hint="--output")
     with (
-        progress(common) as step,
+        progress(quiet=common.quiet) as step,
         open_session(common.flags, environment, writes=True, progress=step) as session,
     ):
         desk, only = open_desk(session, asked), event.only if event is not None else ""
@@ -169,4 +173,4 @@ def _present(common: Common, found: "Review") -> None:
         case "markdown":
             write("\n".join(markdown_lines(findings, summary, HEADING)))
         case _:
-            write(painted(common, findings_text(findings, summary, width=width())))
+            write(painted(common.color, findings_text(findings, summary, width=width())))

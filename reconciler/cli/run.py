@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from reconciler.pipeline.run import RunResult
 
 OUTPUTS = ("text", "json")
-Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Keep what was observed.")]
-FailWhenHeld = Annotated[bool, typer.Option("--fail-when-held", help="Exit 3 when every variant is held.")]
+Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Save what was observed to this file.")]
+FailWhenHeld = Annotated[bool, typer.Option("--fail-when-held", help="Exit with 3 when every variant is held.")]
 
 
 @with_common(outputs=OUTPUTS)
 def run(common: Common, *, record: Record = None, fail_when_held: FailWhenHeld = False) -> int:
-    """Propose the plan as pull requests."""
+    """Open or update pull requests with the plan."""
     from reconciler.cli.console import progress
     from reconciler.cli.exits import exit_for
     from reconciler.cli.output import present_run
@@ -30,7 +30,7 @@ def run(common: Common, *, record: Record = None, fail_when_held: FailWhenHeld =
     from reconciler.pipeline.session import open_session
 
     with (
-        progress(common) as step,
+        progress(quiet=common.quiet) as step,
         open_session(common.flags, read_environment(), writes=True, progress=step) as session,
     ):
         try:

@@ -8,7 +8,7 @@ from reconciler.cli.options import READING, Common, with_common
 
 What = Annotated[
     Literal["configuration", "policy"],
-    typer.Argument(metavar="[configuration|policy]", show_default=False, help="What the schema is of."),
+    typer.Argument(metavar="[configuration|policy]", show_default=False, help="The kind of file."),
 ]
 ACTS_ON_NOTHING = (*READING, "output", "color", "quiet", "verbose", "log_format")
 

@@ -9,14 +9,14 @@ from reconciler.cli.options import Common, with_common
 
 Paths = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="PATH", help="Files or directories on disk, uncommitted; else the base commit."),
+    typer.Argument(metavar="PATH", help="Files or directories on disk. Default: the base commit."),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Warnings fail too.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")]
 
 
 @with_common(outputs=("text", "json", "github", "sarif"), without=("prometheus",))
 def validate(common: Common, paths: Paths = None, *, strict: Strict = False) -> int:
-    """Lint resources and configuration, without network."""
+    """Check resources and configuration, without a network."""
     from reconciler.cli.exits import exit_of_findings
     from reconciler.cli.output import present_findings
     from reconciler.pipeline.validate import validate_commit, validate_paths

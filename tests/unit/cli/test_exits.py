@@ -158,7 +158,7 @@ def test_a_run_that_held_everything_says_so_last_and_fails_where_that_is_asked_f
 def test_help_shows_examples_codes_and_only_flags_that_act(command: Command) -> None:
     plan, schema = command("plan", "--help"), command("schema", "--help")
     assert "reconciler plan --replay run.zip -o markdown" in plan.out
-    assert "  5  command line, configuration or credentials are wrong" in plan.out
+    assert "  5  the command line, configuration or credentials are wrong" in plan.out
     assert "<bool>" not in plan.out
     for each in ("validate", "fit", "policy", "schema"):
         assert not re.search(r"<list|\w\S* <\w+\|\w+>\n", command(each, "--help").out.partition("Options:")[0])
