@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import Field
 
@@ -34,16 +34,22 @@ class EntryFields(Shape):
 
 
 Fields = TypeVar("Fields", bound=EntryFields)
+Fields_co = TypeVar("Fields_co", bound=EntryFields, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigMapEntry(Generic[Fields]):
-    """An entry that can be read; `model_id` empty holds for every model, `namespace` empty in any namespace."""
+class ConfigMapEntry(Generic[Fields_co]):
+    """An entry that can be read: `model_id` empty is the entry `default`, `model_namespace` empty any namespace."""
 
     text: EmbeddedYaml
-    fields: Fields
+    fields: Fields_co
     model_id: str = ""
-    namespace: str = ""
+    model_namespace: str = ""
+
+    @property
+    def namespace(self) -> str:
+        """Of its ConfigMap."""
+        return self.text.source.namespace
 
     @property
     def place(self) -> Place:
@@ -66,7 +72,7 @@ def read_entries(
     for key in sorted(texts):
         for found in _read_entry(source, key, texts[key], model):
             if isinstance(found, ConfigMapEntry):
-                first = first_keys.setdefault((found.model_id, found.namespace), key)
+                first = first_keys.setdefault((found.model_id, found.model_namespace), key)
                 if first != key:
                     yield _reject(found.place, f"{quote(first)} is for the same model")
                     continue
@@ -106,115 +112,6 @@ def _name_model(entry: ConfigMapEntry[Fields]) -> Iterator[ConfigMapEntry[Fields
 
 def _reject(place: Place, message: str) -> Finding:
     return Finding(place=place, severity=Severity.WARNING, message=f"{message}: {_LEFT_OUT}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaturationEntry:
-    """One entry of upstream's saturation ConfigMap, which stands in `namespace`.
-
-    `model_id` empty: the entry `default`; `model_namespace` empty: the model in any namespace. `analyzer` is
-    `percent` or `tokens`, for all of the ConfigMap; only its `default` says so. None is not written.
-    """
-
-    namespace: str
-    config_map: str
-    key: str
-    layer: ThresholdLayer
-    place: Place
-    model_id: str = ""
-    model_namespace: str = ""
-    analyzer: str = ""
-    analyzers: tuple[AnalyzerSettings, ...] = ()
-    is_limited: bool | None = None
-    rescales: bool | None = None
-    scales_to_zero: bool | None = None
-    limiters: tuple[LimiterSettings, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZeroEntry:
-    """One entry of `wva-model-scale-to-zero-config`: whether a model without requests goes to zero, and when.
-
-    `model_id` empty: the entry `default`. `is_enabled` None is not written; `retention_s` is the time without
-    requests, None when it is not written (10 minutes then).
-    """
-
-    namespace: str
-    key: str
-    place: Place
-    model_id: str = ""
-    model_namespace: str = ""
-    is_enabled: bool | None = None
-    retention_s: float | None = None
-
-
-Entry = TypeVar("Entry", SaturationEntry, ZeroEntry)
-
-
-def entries_for(entries: Iterable[Entry], opted_in: Set[tuple[str, str]], model: ModelKey) -> tuple[Entry, ...]:
-    """Those of a cluster's entries that hold for a model, highest first: its own, its own anywhere, `default`.
-
-    The ConfigMap of a namespace that is opted in (`opted_in` has its cluster and name) replaces the global one whole.
-    """
-    entries = tuple(entries)
-    held = _in_force(entries, opted_in, model.cluster, model.namespace)
-    names = (model.model_id, model.namespace), (model.model_id, ""), ("", "")
-    return tuple(entry for name in names for entry in held if (entry.model_id, entry.model_namespace) == name)
-
-
-def saturation_for(
-    entries: Iterable[SaturationEntry], opted_in: Set[tuple[str, str]], model: ModelKey
-) -> SaturationRules:
-    """Lay the entries that hold for a model over one another, field by field, as upstream does.
-
-    A `false` cannot take back a `true` below it, since upstream does not tell it from what is not written.
-    """
-    entries = tuple(entries)
-    held = entries_for(entries, opted_in, model)
-    default = tuple(entry for entry in held if not entry.model_id)
-    overall = [each for each in entries if (model.cluster, each.namespace) not in opted_in and not each.model_id]
-    return SaturationRules(
-        layers=tuple(entry.layer for entry in held),
-        analyzer=next((entry.analyzer for entry in overall), ""),
-        analyzers=next((entry.analyzers for entry in held if entry.analyzers), ()),
-        is_limited=any(entry.is_limited for entry in held),
-        rescales=any(entry.rescales for entry in default),
-        scales_to_zero=next((entry.scales_to_zero for entry in held if entry.scales_to_zero is not None), None),
-        limiters=next((entry.limiters for entry in overall), ()),
-    )
-
-
-def zero_for(entries: Iterable[ZeroEntry], opted_in: Set[tuple[str, str]], model: ModelKey) -> ZeroRules:
-    """Lay the entries that hold for a model over one another, field by field, as upstream does."""
-    held = entries_for(entries, opted_in, model)
-    deciding = next((entry for entry in held if entry.is_enabled is not None), None)
-    return ZeroRules(
-        is_enabled=deciding.is_enabled if deciding else None,
-        retention_s=next((each.retention_s for each in held if each.retention_s is not None), DEFAULT_RETENTION_S),
-        place=deciding.place if deciding else None,
-    )
-
-
-def _in_force(
-    entries: tuple[Entry, ...], opted_in: Set[tuple[str, str]], cluster: str, namespace: str
-) -> tuple[Entry, ...]:
-    if (cluster, namespace) in opted_in:
-        own = tuple(entry for entry in entries if entry.namespace == namespace)
-        if own:
-            return own
-    return tuple(entry for entry in entries if (cluster, entry.namespace) not in opted_in)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamSettings:
-    """One ConfigMap of the upstream autoscaler with the entries of it that can be used."""
-
-    cluster: str
-    namespace: str
-    name: str
-    place: Place
-    saturation: tuple[SaturationEntry, ...] = ()
-    zero: tuple[ZeroEntry, ...] = ()
 
 
 SATURATION_CONFIG_MAPS = ("wva-saturation-scaling-config", "saturation-scaling-config", "capacity-scaling-config")
@@ -262,7 +159,9 @@ class _ScaleToZero(Shape):
     enabled: bool | None = None
 
 
-class _EntryFields(EntryFields):
+class SaturationFields(EntryFields):
+    """An entry of upstream's saturation ConfigMap."""
+
     kv_cache_threshold: _Fraction | None = None
     queue_length_threshold: _Amount | None = None
     kv_spare_trigger: _Fraction | None = None
@@ -278,17 +177,99 @@ class _EntryFields(EntryFields):
     limiters: list[_Limiter] | None = None
 
 
+class ZeroFields(EntryFields):
+    """An entry of `wva-model-scale-to-zero-config`."""
+
+    enable_scale_to_zero: Annotated[bool | None, Field(alias="enable_scale_to_zero")] = None
+    retention_period: Annotated[str | None, Field(alias="retention_period")] = None
+
+    @property
+    def retention_s(self) -> float | None:
+        """The time without requests; None when it is not written or no duration above zero."""
+        try:
+            seconds = parse_duration(self.retention_period or "")
+        except ValueError:
+            return None
+        return seconds if seconds > 0 else None
+
+
+SaturationEntry: TypeAlias = ConfigMapEntry[SaturationFields]
+ZeroEntry: TypeAlias = ConfigMapEntry[ZeroFields]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamSettings:
+    """One ConfigMap of the upstream autoscaler with the entries of it that can be used."""
+
+    cluster: str
+    namespace: str
+    name: str
+    place: Place
+    saturation: tuple[SaturationEntry, ...] = ()
+    zero: tuple[ZeroEntry, ...] = ()
+
+
+def entries_for(
+    entries: Iterable[ConfigMapEntry[Fields]], opted_in: Set[tuple[str, str]], model: ModelKey
+) -> tuple[ConfigMapEntry[Fields], ...]:
+    """Those of a cluster's entries that hold for a model, highest first: its own, its own anywhere, `default`.
+
+    The ConfigMap of a namespace that is opted in (`opted_in` has its cluster and name) replaces the global one whole.
+    """
+    entries = tuple(entries)
+    held = tuple(each for each in entries if each.namespace == model.namespace)
+    if (model.cluster, model.namespace) not in opted_in or not held:
+        held = tuple(each for each in entries if (model.cluster, each.namespace) not in opted_in)
+    names = (model.model_id, model.namespace), (model.model_id, ""), ("", "")
+    return tuple(entry for name in names for entry in held if (entry.model_id, entry.model_namespace) == name)
+
+
+def saturation_for(
+    entries: Iterable[SaturationEntry], opted_in: Set[tuple[str, str]], model: ModelKey
+) -> SaturationRules:
+    """Lay the entries that hold for a model over one another, field by field, as upstream does.
+
+    A `false` cannot take back a `true` below it, since upstream does not tell it from what is not written.
+    """
+    entries = tuple(entries)
+    held = entries_for(entries, opted_in, model)
+    overall = (each for each in entries if (model.cluster, each.namespace) not in opted_in and not each.model_id)
+    selecting = next(overall, None)
+    toggles = [each.fields.scale_to_zero.enabled for each in held if each.fields.scale_to_zero]
+    return SaturationRules(
+        layers=tuple(_as_layer(entry) for entry in held),
+        analyzer=_analyzer_of(selecting) if selecting else "",
+        analyzers=next((_as_analyzers(entry) for entry in held if entry.fields.analyzers), ()),
+        is_limited=any(entry.fields.enable_limiter for entry in held),
+        rescales=any(entry.fields.enable_rescale for entry in held if not entry.model_id),
+        scales_to_zero=next((each for each in toggles if each is not None), None),
+        limiters=_as_limiters(selecting) if selecting else (),
+    )
+
+
+def zero_for(entries: Iterable[ZeroEntry], opted_in: Set[tuple[str, str]], model: ModelKey) -> ZeroRules:
+    """Lay the entries that hold for a model over one another, field by field, as upstream does."""
+    held = entries_for(entries, opted_in, model)
+    deciding = next((entry for entry in held if entry.fields.enable_scale_to_zero is not None), None)
+    periods = (each.fields.retention_s for each in held)
+    return ZeroRules(
+        is_enabled=deciding.fields.enable_scale_to_zero if deciding else None,
+        retention_s=next((each for each in periods if each is not None), DEFAULT_RETENTION_S),
+        place=deciding.place if deciding else None,
+    )
+
+
 def read_saturation(source: KubernetesObject, texts: Mapping[str, object]) -> Iterator[Piece]:
     """The valid entries of one ConfigMap, and what is wrong with the others."""
     entries: list[SaturationEntry] = []
-    for entry in read_entries(source, texts, _EntryFields):
+    for entry in read_entries(source, texts, SaturationFields):
         if isinstance(entry, Finding):
             yield entry
             continue
         findings = tuple(_find_contradictions(entry))
         yield from findings
         if not findings:
-            entries.append(_as_saturation(entry))
+            entries.append(entry)
     yield UpstreamSettings(
         cluster=source.cluster,
         namespace=source.namespace,
@@ -298,14 +279,14 @@ def read_saturation(source: KubernetesObject, texts: Mapping[str, object]) -> It
     )
 
 
-def _find_contradictions(entry: ConfigMapEntry[_EntryFields]) -> Iterator[Finding]:
+def _find_contradictions(entry: SaturationEntry) -> Iterator[Finding]:
     """What no field says alone; where the other value is not written it is left to the layer that has it."""
     fields = entry.fields
     spare, most = fields.kv_spare_trigger, fields.kv_cache_threshold
     if spare and most and spare > most:
         yield entry.reject(("kvSpareTrigger",), f"expected at most kvCacheThreshold ({most:g}), got {spare:g}")
     yield from _find_inverted(entry, (), fields.scale_up_threshold, fields.scale_down_boundary)
-    for index, analyzer in enumerate(map(_as_analyzer, fields.analyzers or ())):
+    for index, analyzer in enumerate(_as_analyzers(entry)):
         path = ("analyzers", index)
         if not analyzer.name:
             yield entry.reject(path, "expected a name or a type, found nothing")
@@ -318,15 +299,13 @@ def _find_contradictions(entry: ConfigMapEntry[_EntryFields]) -> Iterator[Findin
 
 
 def _find_inverted(
-    entry: ConfigMapEntry[_EntryFields], path: tuple[str | int, ...], up: float | None, down: float | None
+    entry: SaturationEntry, path: tuple[str | int, ...], up: float | None, down: float | None
 ) -> Iterator[Finding]:
     if up and down and down >= up:
         yield entry.reject((*path, "scaleDownBoundary"), f"expected less than scaleUpThreshold ({up:g}), got {down:g}")
 
 
-def _find_misplaced(
-    entry: ConfigMapEntry[_EntryFields], path: tuple[str | int, ...], limiter: _Limiter
-) -> Iterator[Finding]:
+def _find_misplaced(entry: SaturationEntry, path: tuple[str | int, ...], limiter: _Limiter) -> Iterator[Finding]:
     """Fields of a limiter that its type does not have, or lacks."""
     if limiter.type == "quota":
         for name, value, expected in (
@@ -346,7 +325,7 @@ def _find_misplaced(
             yield entry.reject((*path, name), "expected only beside type: quota")
 
 
-def _find_repeated(entry: ConfigMapEntry[_EntryFields]) -> Iterator[Finding]:
+def _find_repeated(entry: SaturationEntry) -> Iterator[Finding]:
     seen: dict[str, int] = {}
     for index, limiter in enumerate(entry.fields.limiters or ()):
         first = seen.setdefault(limiter.name or "", index)
@@ -355,27 +334,13 @@ def _find_repeated(entry: ConfigMapEntry[_EntryFields]) -> Iterator[Finding]:
             yield entry.reject(("limiters", index, "name"), message)
 
 
-def _as_saturation(entry: ConfigMapEntry[_EntryFields]) -> SaturationEntry:
-    fields, source = entry.fields, entry.text.source
-    uses_tokens = bool(fields.analyzers) or fields.analyzer_name == _TOKENS
-    return SaturationEntry(
-        namespace=source.namespace,
-        config_map=source.name,
-        key=entry.text.key,
-        layer=_as_layer(entry),
-        place=entry.place,
-        model_id=entry.model_id,
-        model_namespace=entry.namespace,
-        analyzer="" if entry.model_id else "tokens" if uses_tokens else "percent",
-        analyzers=tuple(map(_as_analyzer, fields.analyzers or ())),
-        is_limited=fields.enable_limiter,
-        rescales=fields.enable_rescale,
-        scales_to_zero=fields.scale_to_zero.enabled if fields.scale_to_zero else None,
-        limiters=tuple(map(_as_limiter, fields.limiters or ())),
-    )
+def _analyzer_of(entry: SaturationEntry) -> str:
+    """The analyzer that an entry selects for its whole ConfigMap; only `default` does."""
+    uses_tokens = bool(entry.fields.analyzers) or entry.fields.analyzer_name == _TOKENS
+    return "" if entry.model_id else "tokens" if uses_tokens else "percent"
 
 
-def _as_layer(entry: ConfigMapEntry[_EntryFields]) -> ThresholdLayer:
+def _as_layer(entry: SaturationEntry) -> ThresholdLayer:
     fields = entry.fields
     return ThresholdLayer(
         source=Source(kind=SourceKind.CONFIG_MAP, place=entry.place, detail=f"ConfigMap {entry.text.source.name}"),
@@ -389,75 +354,53 @@ def _as_layer(entry: ConfigMapEntry[_EntryFields]) -> ThresholdLayer:
     )
 
 
-def _as_analyzer(analyzer: _Analyzer) -> AnalyzerSettings:
-    parameters = analyzer.parameters or _Parameters()
-    enabled = parameters.enabled if analyzer.enabled is None else analyzer.enabled
-    return AnalyzerSettings(
-        name=analyzer.type or analyzer.name or "",
-        is_enabled=enabled is not False,
-        score=analyzer.score or parameters.score or 1.0,
-        scale_up=analyzer.scale_up_threshold or parameters.scale_up_threshold or None,
-        scale_down=analyzer.scale_down_boundary or parameters.scale_down_boundary or None,
+def _as_analyzers(entry: SaturationEntry) -> tuple[AnalyzerSettings, ...]:
+    pairs = [(each, each.parameters or _Parameters()) for each in entry.fields.analyzers or ()]
+    return tuple(
+        AnalyzerSettings(
+            name=own.type or own.name or "",
+            is_enabled=(older.enabled if own.enabled is None else own.enabled) is not False,
+            score=own.score or older.score or 1.0,
+            scale_up=own.scale_up_threshold or older.scale_up_threshold or None,
+            scale_down=own.scale_down_boundary or older.scale_down_boundary or None,
+        )
+        for own, older in pairs
     )
 
 
-def _as_limiter(limiter: _Limiter) -> LimiterSettings:
-    return LimiterSettings(
-        name=limiter.name or "",
-        kind="quota" if limiter.type == "quota" else "gpu-inventory",
-        scope=limiter.scope or "",
-        quotas=limiter.quotas or {},
-        namespace_quotas=limiter.namespace_quotas or {},
-        excluded=frozenset(limiter.exclude or ()),
+def _as_limiters(entry: SaturationEntry) -> tuple[LimiterSettings, ...]:
+    return tuple(
+        LimiterSettings(
+            name=limiter.name or "",
+            kind="quota" if limiter.type == "quota" else "gpu-inventory",
+            scope=limiter.scope or "",
+            quotas=limiter.quotas or {},
+            namespace_quotas=limiter.namespace_quotas or {},
+            excluded=frozenset(limiter.exclude or ()),
+        )
+        for limiter in entry.fields.limiters or ()
     )
 
 
 ZERO_CONFIG_MAP = "wva-model-scale-to-zero-config"
 
 
-class _ZeroFields(EntryFields):
-    enable_scale_to_zero: Annotated[bool | None, Field(alias="enable_scale_to_zero")] = None
-    retention_period: Annotated[str | None, Field(alias="retention_period")] = None
-
-
 def read_zero(source: KubernetesObject, texts: Mapping[str, object]) -> Iterator[Piece]:
     """The valid entries of the ConfigMap, and what is wrong with the others."""
     entries: list[ZeroEntry] = []
-    for entry in read_entries(source, texts, _ZeroFields):
+    for entry in read_entries(source, texts, ZeroFields):
         if isinstance(entry, Finding):
             yield entry
             continue
         written = entry.fields.retention_period
-        retention_s = _parse_period(written) if written else None
-        if written and retention_s is None:
+        if written and entry.fields.retention_s is None:
             # Unlike another mistake this one leaves the rest of the entry in force.
             message = f"expected a duration above zero like 10m, got {quote(written)}: this period is left out"
             yield Finding(place=entry.text.locate(("retention_period",)), severity=Severity.WARNING, message=message)
-        entries.append(
-            ZeroEntry(
-                namespace=entry.text.source.namespace,
-                key=entry.text.key,
-                place=entry.place,
-                model_id=entry.model_id,
-                model_namespace=entry.namespace,
-                is_enabled=entry.fields.enable_scale_to_zero,
-                retention_s=retention_s,
-            )
-        )
+        entries.append(entry)
     yield UpstreamSettings(
         cluster=source.cluster, namespace=source.namespace, name=source.name, place=source.place, zero=tuple(entries)
     )
-
-
-def _parse_period(text: str) -> float | None:
-    try:
-        seconds = parse_duration(text)
-    except ValueError:
-        return None
-    return seconds if seconds > 0 else None
-
-
-_NOWHERE = Place(path="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,16 +454,16 @@ def _rank(config_map: UpstreamSettings) -> tuple[str, int, Place]:
     return config_map.cluster, age, config_map.place
 
 
-def _say(config_map: UpstreamSettings) -> tuple[object, object]:
+def _say(config_map: UpstreamSettings) -> list[object]:
     """What it says, wherever it stands and whatever it is called."""
-    saturation = [
-        replace(
-            entry,
-            namespace="",
-            config_map="",
-            place=_NOWHERE,
-            layer=replace(entry.layer, source=replace(entry.layer.source, place=_NOWHERE, detail="")),
-        )
-        for entry in config_map.saturation
-    ]
-    return saturation, [replace(entry, namespace="", place=_NOWHERE) for entry in config_map.zero]
+    nowhere = Source(kind=SourceKind.CONFIG_MAP)
+    said: list[object] = []
+    for each in config_map.saturation:
+        fields = each.fields
+        toggles = fields.enable_limiter, fields.enable_rescale, fields.scale_to_zero and fields.scale_to_zero.enabled
+        rules = _analyzer_of(each), _as_analyzers(each), _as_limiters(each), replace(_as_layer(each), source=nowhere)
+        said.append((each.text.key, each.model_id, each.model_namespace, toggles, rules))
+    for entry in config_map.zero:
+        rest = entry.fields.enable_scale_to_zero, entry.fields.retention_s
+        said.append((entry.text.key, entry.model_id, entry.model_namespace, rest))
+    return said

@@ -4,10 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.decision.questions import ask_by_cluster
-from reconciler.domain.identity import Place
 from reconciler.domain.variant_forms import Form
-from reconciler.resources.declaration import Declaration
-from reconciler.resources.llmd.saturation import ZeroEntry
+from reconciler.manifests.documents import parse_documents
+from reconciler.resources.declaration import Declaration, merge
+from reconciler.resources.reading import read_file
+
+ZERO = b"""apiVersion: v1
+kind: ConfigMap
+metadata: {name: wva-model-scale-to-zero-config, namespace: wva}
+data: {default: "{enable_scale_to_zero: true, retention_period: 30m}"}
+"""
 
 
 def needs(fleet: Any, **fields: Any) -> Any:
@@ -27,8 +33,8 @@ def test_variants_that_saturation_sizes_are_asked_how_full_they_are(fleet: Any) 
 
 def test_requests_are_counted_over_the_longest_retention(fleet: Any) -> None:
     fleet.add()
-    entry = ZeroEntry(namespace="wva", key="default", place=Place(path="z.yaml"), is_enabled=True, retention_s=1800.0)
-    assert needs(fleet, zero={"us-east": (entry,)}).retention_s == 1800.0
+    zero = merge([read_file("us-east", "z.yaml", parse_documents("z.yaml", ZERO))]).zero
+    assert needs(fleet, zero=zero).retention_s == 1800.0
 
 
 def test_the_past_is_asked_of_models_that_a_queue_sizes_over_the_longest_payback(fleet: Any) -> None:

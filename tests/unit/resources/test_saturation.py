@@ -1,6 +1,7 @@
 """Upstream's saturation and scale-to-zero ConfigMaps: what is read, and what holds for which model."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -34,7 +35,13 @@ def zero_map(entries: Mapping[str, str], namespace: str = "wva-system") -> str:
 def read(declare: Declare, text: str) -> dict[str, SaturationEntry]:
     declaration = declare(text)
     assert declaration.findings == ()
-    return {entry.key: entry for entry in declaration.saturation["prod"]}
+    return {entry.text.key: entry for entry in declaration.saturation["prod"]}
+
+
+def rules_of(entry: SaturationEntry) -> SaturationRules:
+    """What holds where there is no other entry."""
+    model = ModelKey(cluster="prod", namespace=entry.model_namespace or "llm", model_id=entry.model_id or "any")
+    return saturation_for([entry], frozenset(), model)
 
 
 def rules(declaration: Declaration, namespace: str = "llm", model_id: str = "llama") -> SaturationRules:
@@ -72,19 +79,21 @@ limiters:
 def test_an_entry_is_carried_over_field_by_field(declare: Declare) -> None:
     entry = read(declare, config_map({"any-key": FULL}))["any-key"]
     assert (entry.model_id, entry.model_namespace) == ("meta-llama/Llama-3.1-8B", "llm")
-    assert (entry.namespace, entry.config_map) == ("wva-system", "wva-saturation-scaling-config")
+    assert (entry.namespace, entry.text.source.name) == ("wva-system", "wva-saturation-scaling-config")
     assert (entry.place.line, entry.place.field) == (5, "data.any-key")
-    layer = entry.layer
+    found = rules_of(entry)
+    (layer,) = found.layers
     assert str(layer.source) == "ConfigMap wva-saturation-scaling-config, a.yaml:5"
     assert layer.source.kind is SourceKind.CONFIG_MAP
     assert (layer.kv_cache_usage, layer.num_waiting, layer.kv_spare, layer.waiting_spare) == (0.75, 3, 0.15, 5)
     assert (layer.scale_up, layer.scale_down, layer.priority) == (0.9, 0.6, 2.5)
-    assert (entry.is_limited, entry.rescales, entry.scales_to_zero) == (True, False, True)
-    assert entry.analyzers == (
+    assert (found.is_limited, entry.fields.enable_rescale, found.scales_to_zero) == (True, False, True)
+    assert found.analyzers == (
         AnalyzerSettings(name="saturation", scale_up=0.95),
         AnalyzerSettings(name="throughput", is_enabled=False, score=0.5, scale_down=0.4),
     )
-    assert entry.limiters == (
+    limited = rules_of(replace(entry, model_id="", model_namespace=""))
+    assert limited.limiters == (
         LimiterSettings(name="", kind="gpu-inventory"),
         LimiterSettings(name="total", kind="quota", scope="cluster", quotas={"H100": 8, "L4": -1}),
         LimiterSettings(
@@ -102,7 +111,7 @@ def test_an_entry_is_carried_over_field_by_field(declare: Declare) -> None:
 )
 def test_the_config_map_is_known_by_all_its_names(declare: Declare, name: str) -> None:
     entry = read(declare, config_map({"default": "kvCacheThreshold: 0.7"}, name=name))["default"]
-    assert entry.layer.kv_cache_usage == 0.7
+    assert rules_of(entry).layers[0].kv_cache_usage == 0.7
 
 
 @pytest.mark.parametrize(
@@ -121,14 +130,15 @@ def test_the_default_entry_selects_the_analyzer(declare: Declare, text: str, ana
 
 
 def test_zero_is_read_as_not_written(declare: Declare) -> None:
-    layer = read(declare, config_map({"default": "kvCacheThreshold: 0\npriority: 0.0"}))["default"].layer
+    entry = read(declare, config_map({"default": "kvCacheThreshold: 0\npriority: 0.0"}))["default"]
+    (layer,) = rules_of(entry).layers
     assert (layer.kv_cache_usage, layer.priority) == (None, None)
 
 
 def test_a_key_may_name_the_model_and_its_namespace(declare: Declare) -> None:
     text = config_map({"default": "priority: 1"}) + '  "org/m#1#llm": "priority: 3"\n'
     entry = read(declare, text)["org/m#1#llm"]
-    assert (entry.model_id, entry.model_namespace, entry.layer.priority) == ("org/m#1", "llm", 3)
+    assert (entry.model_id, entry.model_namespace, rules_of(entry).layers[0].priority) == ("org/m#1", "llm", 3)
 
 
 ENTRIES = {
@@ -146,7 +156,7 @@ ENTRIES = {
 def test_the_nearest_entry_comes_first(declare: Declare, namespace: str, model_id: str, keys: str) -> None:
     entries = declare(config_map(ENTRIES)).saturation["prod"]
     held = entries_for(entries, frozenset(), ModelKey(cluster="prod", namespace=namespace, model_id=model_id))
-    assert [entry.key for entry in held] == keys.split()
+    assert [entry.text.key for entry in held] == keys.split()
 
 
 def test_entries_are_laid_over_one_another_field_by_field(declare: Declare) -> None:
