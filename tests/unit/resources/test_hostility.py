@@ -54,16 +54,19 @@ def mutations(draw: st.DrawFn, name: str) -> str:
     return " ".join(words)
 
 
+@settings(deadline=None)
 @given(mutations("findings"), st.sampled_from(["a.yaml", "kustomization.yaml"]))
 def test_mutated_manifests_end_in_findings(text: str, path: str) -> None:
     declare_safely(text, path)
 
 
+@settings(deadline=None)
 @given(mutations("inference"))
 def test_mutated_objects_of_the_inference_gateway_end_in_findings(text: str) -> None:
     Priorities.of(declare_safely(text).inference)
 
 
+@settings(deadline=None)
 @given(mutations("llmaz"))
 def test_mutated_objects_of_llmaz_end_in_findings(text: str) -> None:
     declaration = declare_safely(text)
@@ -78,6 +81,7 @@ def follow_safely(text: str) -> None:
         assert all(each.pods_per_replica >= 1 for each in target.backends)
 
 
+@settings(deadline=None)
 @given(mutations("kthena"))
 def test_mutated_objects_of_kthena_end_in_findings(text: str) -> None:
     follow_safely(text)
@@ -92,7 +96,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=6), JSON, st.data())
 def test_no_object_with_a_name_is_lost_whatever_it_holds(
     kind: str, spec: Mapping[str, object], status: object, data: st.DataObject
@@ -112,6 +116,7 @@ def test_no_object_with_a_name_is_lost_whatever_it_holds(
     assert not errors or broken or kind in MAY_BE_SILENT
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_metadata_of_any_content_ends_in_findings(metadata: object) -> None:
     for name, kind in KINDS.items():
