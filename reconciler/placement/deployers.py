@@ -42,7 +42,7 @@ from reconciler.placement.repository import (
     resolve,
 )
 
-KIND: Final = "ApplicationSet"
+APPLICATION_SET: Final = "ApplicationSet"
 _HEAD: Final[Mapping[str, Value]] = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 _PLACEHOLDER: Final = re.compile(r"\{\{-?\s*\.?([A-Za-z0-9_.\[\]-]+?)\s*-?\}\}")
 _PARAMETER: Final = re.compile(r"\{\{[^{}]*\}\}|\$\{[^{}]*\}")
@@ -52,8 +52,8 @@ _MAX_APPLICATIONS: Final = 5_000
 def make_applications(repository: ManifestRepository, source: SourceField) -> Iterator[SourceField]:
     """The Applications of an ApplicationSet, each as the root of a document of its own.
 
-    Followed: list generators, and Git generators on directories and files of this repository, with what they say over
-    the template. A template that still has a placeholder afterwards makes nothing that can be told.
+    Followed are list generators, and Git generators on directories and files of this repository, with the template that
+    they override. An Application that still has a placeholder is left out.
     """
     spec = source.below("spec")
     # Applications live where their set lives.
@@ -63,7 +63,14 @@ def make_applications(repository: ManifestRepository, source: SourceField) -> It
     for number, (parameters, template) in enumerate(_parameters(repository, spec)):
         if number >= _MAX_APPLICATIONS:
             return
-        made = _patch(_fill(template, parameters), patch, parameters, source)
+        made = _fill(template, parameters)
+        text = _fill(patch, parameters)
+        if isinstance(text, str) and "{{" in text:
+            continue
+        for document in (
+            parse_documents(source.document.path, text.encode())[:1] if isinstance(text, str) and text else ()
+        ):
+            made = _overlay(made, document.value)
         if isinstance(made, dict) and not _has_placeholder(made):
             metadata = made.get("metadata")
             names = {**(metadata if isinstance(metadata, dict) else {}), **namespace}
@@ -71,29 +78,18 @@ def make_applications(repository: ManifestRepository, source: SourceField) -> It
             yield SourceField(replace(source.document, value=fields, index=AS_BUILT))
 
 
-def _patch(made: Value, patch: str, parameters: Mapping[str, str], source: SourceField) -> Value:
-    """What a set's `templatePatch` makes of an Application; None where the patch cannot be told."""
-    text = _fill(patch, parameters)
-    if not patch or not isinstance(text, str):
-        return made
-    if "{{" in text:
-        return None
-    (document, *_) = parse_documents(source.document.path, text.encode()) or (None,)
-    return made if document is None else _overlay(made, document.value)
-
-
 def _overlay(value: Value, over: Value) -> Value:
-    """A value with what another one says over it; what that leaves empty stays."""
+    """A value overridden by another one; empty members of that one override nothing."""
     if isinstance(value, dict) and isinstance(over, dict):
-        told = {key: each for key, each in over.items() if each not in ("", {}, [], None)}
-        return {**value, **{key: _overlay(value.get(key), each) for key, each in told.items()}}
+        members = {key: each for key, each in over.items() if each not in ("", {}, [], None)}
+        return {**value, **{key: _overlay(value.get(key), each) for key, each in members.items()}}
     return over
 
 
 def find_paths(repository: ManifestRepository, source: SourceField) -> Iterator[str]:
-    """The paths that an ApplicationSet deploys in a way that nobody here can follow, perhaps with placeholders left.
+    """The paths that an ApplicationSet deploys in a way that cannot be followed, perhaps with placeholders left.
 
-    Clusters are not known here: what is made for each of them has the path that the rest of the set says.
+    Clusters are unknown here: their generators add no parameters.
     """
     for parameters, template in _parameters(repository, source.below("spec"), for_clusters=True):
         made = _fill(template, parameters)
@@ -107,12 +103,12 @@ def find_paths(repository: ManifestRepository, source: SourceField) -> Iterator[
 
 
 def may_be(text: str, name: str) -> bool:
-    """Whether a text, with parameters in it, may become a path or a name; one without any text does not."""
+    """Whether a text with parameters may become a path or a name; an empty text may not."""
     first, *rest = _PARAMETER.split(text.strip("/").removeprefix("./"))
     if not rest or not name.startswith(first):
         return bool(text) and first == name
     *middle, last = rest
-    # Found one after the other: a pattern with as many stars as a repository likes could take for ever.
+    # One after the other: a regular expression with many stars could take for ever.
     position, end = len(first), len(name) - len(last)
     for part in middle:
         position = name.find(part, position, max(end, 0))
@@ -122,8 +118,8 @@ def may_be(text: str, name: str) -> bool:
     return position <= end and name.endswith(last)
 
 
-def is_told(text: str) -> bool:
-    """Whether a text has more in it than parameters and what divides them."""
+def has_own_text(text: str) -> bool:
+    """Whether a text holds more than parameters and separators."""
     return bool(_PARAMETER.sub("", text).strip("/. "))
 
 
@@ -153,7 +149,7 @@ def _generated(repository: ManifestRepository, generator: SourceField, template:
 
 
 def _for_clusters(repository: ManifestRepository, generator: SourceField, template: Value) -> Iterator[_Made]:
-    """What is made of each cluster, or of each combination with one."""
+    """The templates for each cluster, or for each combination with one."""
     matrix, merge = generator.get("matrix"), generator.get("merge")
     if matrix is not None:
         parts = [list(_each(repository, inner, template)) for inner in matrix.items("generators")]
@@ -227,8 +223,8 @@ def _has_placeholder(value: Value) -> bool:
 FLUX_GROUP: Final = "kustomize.toolkit.fluxcd.io"
 ARGO_GROUP: Final = "argoproj.io"
 DEPLOYER_KINDS: Final = frozenset({"Kustomization", "Application"})
-_APART: Final = ("destination", "kubeConfig", "ignore", "ignoreDifferences")
-"""What sends the same objects to another cluster, or lets go of some of their fields."""
+_TARGET_FIELDS: Final = ("destination", "kubeConfig", "ignore", "ignoreDifferences")
+"""Fields that choose another cluster, or make the deployer ignore some fields of its objects."""
 _DEPLOYERS: Final = frozenset({(FLUX_GROUP, "Kustomization"), (ARGO_GROUP, "Application")})
 
 
@@ -236,9 +232,9 @@ _DEPLOYERS: Final = frozenset({(FLUX_GROUP, "Kustomization"), (ARGO_GROUP, "Appl
 class Deployer:
     """One deployment of one directory: `spec` is of the deployer's object, `source` is it, or one of its sources.
 
-    `namespace` moves every object (Flux), `fallback_namespace` only those without one (Argo CD). `is_recursive` says
-    how a directory without kustomization is read. `substitutes`: values with `${}` are filled in after the build, by
-    `values`; with `is_filled_elsewhere` others come from objects that nobody here reads.
+    `namespace` moves every object (Flux), `fallback_namespace` only those without one (Argo CD). `is_recursive` is for
+    directories without kustomization. `substitutes`: `${}` is filled in after the build, from `values`; with
+    `is_filled_elsewhere` also from objects that are not read.
     """
 
     identity: ObjectIdentity
@@ -271,23 +267,24 @@ class Deployer:
 
     @property
     def is_flux(self) -> bool:
-        """Whether Flux deploys it: a directory without kustomization is given one."""
+        """Whether Flux deploys it: it gives a directory without kustomization one."""
         return self.identity.group == FLUX_GROUP
 
     def is_twin_of(self, other: "Deployer") -> bool:
-        """Whether both make the same objects of one directory for one cluster, and say nothing else of them."""
+        """Whether both make the same objects of one directory for one cluster, with no rules of their own."""
         own = (self, other)
-        is_plain = not any(each.labels or each.annotations or each.replicas or each.patches for each in own)
-        is_same = len({each.is_flux for each in own}) == 1 and self.told() == other.told()
-        return is_plain and is_same and not self.components and not other.components
+        if any(each.labels or each.annotations or each.replicas or each.patches or each.components for each in own):
+            return False
+        return self.is_flux == other.is_flux and self.result == other.result
 
-    def told(self) -> Value:
-        """All that it says of what it makes and where to, but for rules that stand in places of their own."""
+    @property
+    def result(self) -> tuple[object, ...]:
+        """Everything that decides which objects it makes and where, except for rules such as patches."""
         namespace = None if self.namespace is None else self.namespace.value
-        names: list[Value] = [self.directory, namespace, self.fallback_namespace, self.name_prefix, self.name_suffix]
-        files: list[Value] = [self.is_recursive, self.include, self.exclude, self.substitutes, self.is_filled_elsewhere]
-        told: list[Value] = [value_at(self.spec.value, (key,)) for key in _APART]
-        return [*names, *files, dict(self.values), *told]
+        names = (self.directory, namespace, self.fallback_namespace, self.name_prefix, self.name_suffix)
+        files = (self.is_recursive, self.include, self.exclude, self.substitutes, self.is_filled_elsewhere)
+        fields = (value_at(self.spec.value, (key,)) for key in _TARGET_FIELDS)
+        return (*names, *files, dict(self.values), *fields)
 
     def amend(self, kustomization: Kustomization) -> Kustomization:
         """The kustomization with the deployer's own rules written into it."""
@@ -307,9 +304,9 @@ class Deployer:
 def read_deployers(
     repository: ManifestRepository, identity: ObjectIdentity, source: SourceField
 ) -> Iterator[Deployer | Finding]:
-    """The directories of this repository that an object deploys, and what of it is not followed; none for any other.
+    """The directories of this repository that an object deploys, and findings for those that are not followed.
 
-    InputError where one of its fields has no meaning.
+    None for objects that deploy nothing. InputError for a field without meaning.
     """
     spec = source.get("spec") if (identity.group, identity.kind) in _DEPLOYERS and identity.name else None
     if spec is None:
@@ -341,9 +338,9 @@ def _read_flux(
 
 
 def _locate(repository: ManifestRepository, source: SourceName, path: str) -> tuple[str | None, str]:
-    """The directory of this repository that a path of a source is, or why nobody follows it.
+    """The directory of this repository that a path of a source is, or why it is not followed.
 
-    None where nothing can be said of it; with a directory and a reason it is there, but means another repository.
+    None where it is unknown; with a directory and a reason the path exists here, but means another repository.
     """
     sources = repository.flux_sources
     if source.kind == ARTIFACT:
@@ -363,7 +360,7 @@ def _locate(repository: ManifestRepository, source: SourceName, path: str) -> tu
 
 
 def _packed(repository: ManifestRepository, path: str) -> str:
-    """A path in an image or a bucket: what is packed may be a directory of this repository, told by what lies in it."""
+    """A path in an image or a bucket: it may be packed from a directory of this repository that ends with it."""
     if repository.has_directory(path):
         return path
     found = [directory for directory in repository.directories if directory.endswith(f"/{path}")]
@@ -394,7 +391,7 @@ def _flux_deployer(identity: ObjectIdentity, spec: SourceField, directory: str) 
 
 
 def _values(post_build: SourceField) -> dict[str, str]:
-    """What Flux fills in by itself: texts, and numbers that somebody wrote without quotes."""
+    """The values that Flux fills in: texts, and numbers without quotes."""
     written = post_build.get("substitute")
     value = None if written is None else written.value
     members = value.items() if isinstance(value, dict) else ()
@@ -428,7 +425,9 @@ def _read_argo_source(
 ) -> Deployer:
     destination = spec.get("destination")
     plain = source.get("directory")
-    sections = _sections(repository, identity, source, directory, "kustomize")
+    section = source.of_kind(OriginKind.DEPLOYER).get("kustomize")
+    overriding = override_sections(repository, identity.name, directory, "kustomize")
+    sections = [*overriding, *(() if section is None else (section,))]
     own = {key: section for section in reversed(sections) for key in section.mapping() if section.get(key) is not None}
     replicas = own.get("replicas")
     patches = own.get("patches")
@@ -456,7 +455,7 @@ def _read_argo_source(
 
 
 def _argo_labels(own: Mapping[str, SourceField], section: SourceField) -> LabelRule:
-    """Argo CD's labels reach selectors, unless it was told otherwise."""
+    """Argo CD's labels reach selectors, unless it is configured otherwise."""
     spared = own.get("labelWithoutSelector")
     templates = own.get("labelIncludeTemplates")
     return LabelRule(
@@ -466,18 +465,10 @@ def _argo_labels(own: Mapping[str, SourceField], section: SourceField) -> LabelR
     )
 
 
-def _sections(
-    repository: ManifestRepository, identity: ObjectIdentity, source: SourceField, directory: str, key: str
-) -> list[SourceField]:
-    """The section of a source, after those of the override files in the directory, which win."""
-    own = source.of_kind(OriginKind.DEPLOYER).get(key)
-    return [*override_sections(repository, identity.name, directory, key), *([] if own is None else [own])]
-
-
 def override_sections(
     repository: ManifestRepository, application: str, directory: str, key: str
 ) -> Iterator[SourceField]:
-    """A section of the `.argocd-source` files in an Application's directory, the Application's own file first."""
+    """A section of the `.argocd-source` files in an Application's directory, its own file first; they win."""
     for name in (f".argocd-source-{application}.yaml", ".argocd-source.yaml"):
         path = join(directory, name)
         if not repository.has_file(path):
@@ -503,7 +494,7 @@ def try_read(
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::?([-=])([^${}]*))?\}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _COUNTS: Final = frozenset({"replicas", "minReplicas", "maxReplicas", "minReplicaCount", "maxReplicaCount"})
-"""Fields that hold whole numbers: filled in without quotes they are no texts any more."""
+"""Fields that hold whole numbers: a number that is filled in without quotes is no text there."""
 
 
 def find_substituted(value: Value) -> Iterator[Field]:
@@ -512,7 +503,7 @@ def find_substituted(value: Value) -> Iterator[Field]:
 
 
 def fill_in(draft: ObjectDraft, paths: Iterable[Field], deployer: Deployer) -> None:
-    """Give fields of an object the values that a deployer fills in; what nobody here can tell stays as written."""
+    """Give fields of an object the values that a deployer fills in; unknown ones stay as written."""
     for path in tuple(paths):
         value = draft.value_at(*path)
         text = substitute(value, deployer) if isinstance(value, str) else None

@@ -10,18 +10,18 @@ from reconciler.errors import InputError
 from reconciler.manifests.documents import Value
 from reconciler.manifests.wording import Field, quote
 from reconciler.placement.deployers import (
+    APPLICATION_SET,
     DEPLOYER_KINDS,
     FLUX_GROUP,
     Deployer,
     fill_in,
     find_paths,
     find_substituted,
-    is_told,
+    has_own_text,
     make_applications,
     may_be,
     try_read,
 )
-from reconciler.placement.deployers import KIND as APPLICATION_SET
 from reconciler.placement.kustomization import Kustomization
 from reconciler.placement.kustomize_build import (
     Builder,
@@ -447,7 +447,7 @@ def _set_paths(repository: ManifestRepository) -> Iterator[tuple[str, str]]:
                     found = list(find_paths(repository, source))
                 except InputError:
                     continue
-                yield from ((each, f"{identify(value)}, {path}") for each in dict.fromkeys(found) if is_told(each))
+                yield from ((each, f"{identify(value)}, {path}") for each in dict.fromkeys(found) if has_own_text(each))
 
 
 def _build_sets(job: Job, builds: Sequence[ClusterBuild]) -> Iterator[Root]:

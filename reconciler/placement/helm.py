@@ -8,8 +8,7 @@ from typing import Final
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
 from reconciler.manifests.wording import Field, join_words, quote
-from reconciler.placement.deployers import ARGO_GROUP, DEPLOYER_KINDS, override_sections
-from reconciler.placement.deployers import KIND as APPLICATION_SET
+from reconciler.placement.deployers import APPLICATION_SET, ARGO_GROUP, DEPLOYER_KINDS, override_sections
 from reconciler.placement.fleet import Fleet, source_as_built
 from reconciler.placement.kustomize_patches import parse_inline
 from reconciler.placement.objects import (
@@ -35,7 +34,7 @@ from reconciler.placement.repository import (
 
 HELM_RELEASE: Final = "HelmRelease"
 DEPLOYING_KINDS: Final = DEPLOYER_KINDS | {APPLICATION_SET, HELM_RELEASE}
-"""Kinds that say what is deployed, with numbers in fields of any name or inside of texts."""
+"""Kinds that deploy objects, with numbers in fields of any name or inside texts."""
 APPLICATION: Final = "Application"
 _FLUX_HELM: Final = "helm.toolkit.fluxcd.io"
 _DEFAULT_KEY: Final = "values.yaml"
@@ -45,9 +44,9 @@ _SETTING: Final = re.compile(r"((?:\\.|[^.\[\]\\])+)|\[([0-9]{1,6})\]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One release of a chart: its name and namespace, and the object in Git that says so.
+    """One release of a chart: its name and namespace, and the object in Git that declares it.
 
-    `prefix` leads to its Helm section: empty for a HelmRelease, else of one source of an Application.
+    `prefix` is the field of its source in an Application; empty for a HelmRelease.
     """
 
     name: str
@@ -62,7 +61,7 @@ class Release:
 
     @property
     def values_prefix(self) -> Field:
-        """Where its inline values stand in its object."""
+        """The field of its inline values."""
         return ("spec", "values") if self.is_flux else (*self.prefix, "helm", "valuesObject")
 
     def __str__(self) -> str:
@@ -72,7 +71,7 @@ class Release:
 def helm_place(fleet: Fleet, key: ResourceKey, setting: str, *, word: str = "replicas") -> EffectivePlace | NoPlace:
     """Where the values of the one release that makes a scale target hold its number.
 
-    `setting` is the path in the values, as `helmValues` gives it: `decode.replicas`. A marker comment beats it.
+    `setting` is the path in the values, as `helmValues` gives it: `decode.replicas`. A marker comment wins over it.
     """
     marked = marked_place(fleet, key, word)
     if marked is not None:
@@ -91,9 +90,9 @@ def helm_place(fleet: Fleet, key: ResourceKey, setting: str, *, word: str = "rep
 
 
 def is_switched_off(fleet: Fleet, key: ResourceKey, setting: str) -> bool:
-    """Whether the values of the release that makes a target say `enabled: false` beside a setting.
+    """Whether the values of the release that makes a target have `enabled: false` next to a setting.
 
-    Charts carry the bounds of an autoscaler whether or not they make one, and that is how they are told not to.
+    Charts have values for the bounds of an autoscaler even where they make none.
     """
     found = [release for release in releases_in(fleet, key.cluster) if _makes(release, key)]
     if len(found) != 1:
@@ -106,7 +105,7 @@ def is_switched_off(fleet: Fleet, key: ResourceKey, setting: str) -> bool:
 
 
 def releases_in(fleet: Fleet, cluster: str) -> Iterator[Release]:
-    """Every release that a cluster's repository names."""
+    """Every release that Git declares for a cluster."""
     for built in fleet.of_kinds(cluster, (HELM_RELEASE, APPLICATION)):
         yield from _releases_of(fleet.repository, built)
 
@@ -119,24 +118,22 @@ def _releases_of(repository: ManifestRepository, built: BuiltObject) -> Iterator
         name = _text(built, "spec", "releaseName") or default
         yield Release(name=name, namespace=namespace or built.key.namespace, built=built)
     elif built.key.kind == APPLICATION and group == ARGO_GROUP:
-        yield from _argo_releases(repository, built)
+        namespace = _text(built, "spec", "destination", "namespace")
+        for prefix in [*_members(built, ("spec", "sources"))] or [("spec", "source")]:
+            is_chart = built.value_at(*prefix, "chart") is not None or built.value_at(*prefix, "helm") is not None
+            if is_chart or _chart_directory(repository, built, prefix) is not None:
+                name = _text(built, *prefix, "helm", "releaseName") or built.key.name
+                yield Release(name=name, namespace=namespace, built=built, prefix=prefix)
 
 
-def _argo_releases(repository: ManifestRepository, built: BuiltObject) -> Iterator[Release]:
-    namespace = _text(built, "spec", "destination", "namespace")
-    sources = built.value_at("spec", "sources")
-    prefixes: list[Field] = [
-        ("spec", "sources", index) for index in range(len(sources) if isinstance(sources, list) else 0)
-    ]
-    for prefix in prefixes or [("spec", "source")]:
-        is_told = built.value_at(*prefix, "chart") is not None or built.value_at(*prefix, "helm") is not None
-        if is_told or _chart_directory(repository, built, prefix) is not None:
-            name = _text(built, *prefix, "helm", "releaseName") or built.key.name
-            yield Release(name=name, namespace=namespace, built=built, prefix=prefix)
+def _members(built: BuiltObject, path: Field) -> list[Field]:
+    """The items of a list, none where there is no list."""
+    value = built.value_at(*path)
+    return [(*path, index) for index in range(len(value) if isinstance(value, list) else 0)]
 
 
 def _chart_directory(repository: ManifestRepository, built: BuiltObject, source: Field) -> str | None:
-    """The chart of this repository that a source of an Application is, with or without a word of Helm."""
+    """The directory of a source of an Application that is a chart of this repository."""
     path = _text(built, *source, "path")
     directory = resolve("", path) if path and repository.is_ours(_text(built, *source, "repoURL")) else None
     return directory if directory is not None and repository.has_file(join(directory, CHART_NAME)) else None
@@ -148,7 +145,7 @@ def _text(built: BuiltObject, *path: str | int) -> str:
 
 
 def _makes(release: Release, key: ResourceKey) -> bool:
-    """A release makes the targets that bear its name, alone or before a dash."""
+    """A release makes the targets that are called like it, alone or before a dash."""
     if release.namespace != key.namespace:
         return False
     return key.name == release.name or key.name.startswith(f"{release.name}-")
@@ -173,18 +170,14 @@ def _place_in_release(
         return NoPlace(obstacle=Obstacle(reason=reason, place=release.built.place))
     if isinstance(layers[0], Obstacle):
         return NoPlace(obstacle=layers[0], considered=considered)
-    obstacle = release.built.obstacle_at(("spec",)) or _rendered_after(release)
+    obstacle = release.built.obstacle_at(("spec",))
+    renderers = ("spec", "postRenderers")
+    if obstacle is None and release.is_flux and "replica" in str(release.built.value_at(*renderers)).lower():
+        words = f"a post-renderer of {release} sets replicas"
+        obstacle = Obstacle(reason=words, place=release.built.place_of(renderers))
     if obstacle is not None:
         return NoPlace(obstacle=obstacle, considered=considered)
     return judge(fleet, key, considered, _other_readers(fleet, release, written[0], path))
-
-
-def _rendered_after(release: Release) -> Obstacle | None:
-    """A post-renderer that speaks of replicas has the last word over the chart's values."""
-    path = ("spec", "postRenderers")
-    if not release.is_flux or "replica" not in str(release.built.value_at(*path)).lower():
-        return None
-    return Obstacle(reason=f"a post-renderer of {release} sets replicas", place=release.built.place_of(path))
 
 
 def _other_readers(fleet: Fleet, release: Release, source: SourceField, path: Field) -> Iterator[str]:
@@ -214,20 +207,15 @@ def split_setting(setting: str) -> Field:
 
 
 def layers_of(fleet: Fleet, release: Release, path: Field) -> Iterator[SourceField | Obstacle]:
-    """Where a release's values say something about a path, the winning place first; obstacles hide what is below."""
-    if release.is_flux:
-        yield from _flux_layers(fleet, release, path)
-    else:
-        yield from _argo_layers(fleet, release, path)
-
-
-def _flux_layers(fleet: Fleet, release: Release, path: Field) -> Iterator[SourceField | Obstacle]:
+    """Where the values of a release set a path, the winning place first; an obstacle hides all that follow."""
     built = release.built
-    if built.value_at(*release.values_prefix, *path) is not None:
-        yield from built.trace.chain((*release.values_prefix, *path))
-    entries = built.value_at("spec", "valuesFrom")
-    for index in reversed(range(len(entries) if isinstance(entries, list) else 0)):
-        yield from _values_from(fleet, release, ("spec", "valuesFrom", index), path)
+    if not release.is_flux:
+        yield from _argo_layers(fleet, release, path)
+    else:
+        if built.value_at(*release.values_prefix, *path) is not None:
+            yield from built.trace.chain((*release.values_prefix, *path))
+        for entry in reversed(_members(built, ("spec", "valuesFrom"))):
+            yield from _values_from(fleet, release, entry, path)
     for file in _chart_files(fleet.repository, release):
         yield from _in_file(fleet.repository, file, path)
 
@@ -271,14 +259,14 @@ def _generating_file(built: BuiltObject, key: str) -> str | None:
 
 
 def _in_text(source: SourceField, path: Field) -> Iterator[SourceField]:
-    """A path in values that stand as a text."""
+    """A path in values that are written as a text."""
     embedding = Embedding(document=source.document, field=source.field)
     for document in parse_inline(source)[:1]:
         yield from _existing(SourceField(document, path, OriginKind.HELM, embedding))
 
 
 def _in_file(repository: ManifestRepository, file: str, path: Field) -> Iterator[SourceField]:
-    """A path in a file of values; one that is not there has none."""
+    """A path in a file of values, if the file exists."""
     if repository.has_file(file):
         for document in repository.read(file)[:1]:
             yield from _existing(SourceField(document, path, OriginKind.HELM))
@@ -300,8 +288,6 @@ def _argo_layers(fleet: Fleet, release: Release, path: Field) -> Iterator[Source
         yield from _in_text(text, path)
     for file in _value_files(fleet.repository, release, sections):
         yield from [file] if isinstance(file, Obstacle) else _in_file(fleet.repository, file, path)
-    for chart_file in _chart_files(fleet.repository, release):
-        yield from _in_file(fleet.repository, chart_file, path)
 
 
 def _sections(repository: ManifestRepository, release: Release) -> Iterator[SourceField]:
@@ -320,7 +306,7 @@ def _first(sections: Sequence[SourceField], key: str) -> SourceField | None:
 
 
 def _in_parameters(parameters: SourceField, path: Field) -> Iterator[SourceField]:
-    """The last parameter of that name wins, as with `helm --set`."""
+    """The parameters of that name; the last one wins, as with `helm --set`."""
     value = parameters.value
     for index in reversed(range(len(value) if isinstance(value, list) else 0)):
         entry = parameters.below(index)
@@ -361,7 +347,7 @@ def _resolve_value_file(repository: ManifestRepository, release: Release, name: 
 
 
 def _chart_files(repository: ManifestRepository, release: Release) -> Iterator[str]:
-    """The values of a chart that lies in this repository, the winning file first."""
+    """The values of a chart in this repository, the winning file first."""
     built = release.built
     if not release.is_flux:
         directory = _chart_directory(repository, built, release.prefix)
@@ -382,15 +368,14 @@ def _chart_files(repository: ManifestRepository, release: Release) -> Iterator[s
 
 
 def _named(fleet: Fleet, release: Release) -> Iterator[tuple[str, int | None]]:
-    """Every file that values of a release stand in, beside its own, with the document where they are of one."""
+    """Every other file with values of a release, with the document where they are in one."""
     try:
         if release.is_flux:
-            entries = release.built.value_at("spec", "valuesFrom")
-            for index in range(len(entries) if isinstance(entries, list) else 0):
-                name = _text(release.built, "spec", "valuesFrom", index, "name")
+            for entry in _members(release.built, ("spec", "valuesFrom")):
+                name = _text(release.built, *entry, "name")
                 found = fleet.find(replace(release.built.key, kind="ConfigMap", name=name))
                 if found is not None:
-                    key = _text(release.built, "spec", "valuesFrom", index, "valuesKey") or _DEFAULT_KEY
+                    key = _text(release.built, *entry, "valuesKey") or _DEFAULT_KEY
                     file = _generating_file(found, key)
                     yield from found.documents if file is None else [(file, None)]
         else:

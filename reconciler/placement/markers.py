@@ -1,9 +1,9 @@
-"""Marker comments: a person says behind a number whose it is."""
+"""Marker comments behind a number name the object that it belongs to."""
 
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from reconciler.domain.identity import Finding, Place, Severity
@@ -16,7 +16,6 @@ from reconciler.placement.objects import value_at
 PREFIX: Final = "reconciler.io/"
 IGNORE: Final = "ignore"
 _WORDS: Final = ("replicas", "min-replicas", "max-replicas")
-_SCREEN: Final = b"reconciler.io/"
 _COMMENT: Final = re.compile(
     r"(?:^|[ \t])#[ \t]*reconciler\.io/([A-Za-z-]+)[ \t]*(:?)[ \t]*(\S*)[ \t]*\r?$", re.MULTILINE
 )
@@ -25,7 +24,7 @@ _TARGET: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*)/([a-z0-9]([-a-z0-9.]*[a-z0-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerComment:
-    """A number that a person marked: `word` says what it is, `kind` and `name` whose; empty inside the own manifest.
+    """A number with a marker comment: `word` is what it is, `kind` and `name` its object; empty in the own manifest.
 
     `ignore` markers have the word `ignore` and no target.
     """
@@ -47,7 +46,7 @@ class MarkerComment:
 
 def read_markers(path: str, body: bytes) -> tuple[tuple[MarkerComment, ...], tuple[Finding, ...]]:
     """The markers of one YAML file, and what is wrong with them; a file that is no YAML has none."""
-    if _SCREEN not in body or b"#" not in body:
+    if PREFIX.encode() not in body or b"#" not in body:
         return (), ()
     try:
         file = OpenFile(path, body)
@@ -76,7 +75,11 @@ def _read_section(
     documents: Sequence[Document], text: str, first_line: int, comments: Iterable[re.Match[str]]
 ) -> Iterator[MarkerComment | Finding]:
     """Every comment with the scalar that ends before it on its line."""
-    leaves = [_Leaf(*each) for each in _leaves_of(build_tree(text).roots)]
+    leaves = [
+        _Leaf(node.start, node.end, number, path)
+        for number, root in enumerate(build_tree(text).roots)
+        for node, path in _leaves(root, ())
+    ]
     starts = [leaf.start for leaf in leaves]
     line, counted = first_line, 0
     for comment in comments:
@@ -101,12 +104,6 @@ class _Leaf(NamedTuple):
     field: Field
 
 
-def _leaves_of(roots: Sequence[YamlNode]) -> Iterator[tuple[int, int, int, Field]]:
-    for number, root in enumerate(roots):
-        for leaf, path in _leaves(root, ()):
-            yield leaf.start, leaf.end, number, path
-
-
 def _leaves(node: YamlNode, path: Field) -> Iterator[tuple[ScalarNode, Field]]:
     if isinstance(node, ScalarNode):
         yield node, path
@@ -122,10 +119,9 @@ def _marker(document: Document, field: Field, line: int, comment: re.Match[str])
     word, colon, target = comment.groups()
     place = Place(path=document.path, line=line, field=name_field(field))
     value = value_at(document.value, field)
+    marker = MarkerComment(path=document.path, document=document.index, field=field, line=line, word=word, value=value)
     if word == IGNORE and not target:
-        return MarkerComment(
-            path=document.path, document=document.index, field=field, line=line, word=word, value=value
-        )
+        return marker
     if word not in _WORDS:
         message = f"expected {PREFIX}replicas, min-replicas, max-replicas or ignore, got {quote(PREFIX + word)}"
         return Finding(place=place, severity=Severity.ERROR, message=message)
@@ -133,22 +129,8 @@ def _marker(document: Document, field: Field, line: int, comment: re.Match[str])
     if (target and match is None) or (target and not colon):
         message = f"expected {PREFIX}{word}: KIND/NAME, got {quote(target)}"
         return Finding(place=place, severity=Severity.ERROR, message=message)
-    if not _is_number(value):
+    is_digits = isinstance(value, str) and value.isascii() and value.isdigit()
+    if not is_digits and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
         message = f"expected a whole number before this comment, got {describe(value)}"
         return Finding(place=place, severity=Severity.ERROR, message=message)
-    return MarkerComment(
-        path=document.path,
-        document=document.index,
-        field=field,
-        line=line,
-        word=word,
-        kind="" if match is None else match[1],
-        name="" if match is None else match[2],
-        value=value,
-    )
-
-
-def _is_number(value: Value) -> bool:
-    if isinstance(value, str):
-        return value.isascii() and value.isdigit()
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return marker if match is None else replace(marker, kind=match[1], name=match[2])

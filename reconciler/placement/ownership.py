@@ -1,4 +1,4 @@
-"""Who else writes a number: autoscalers, and deployers that were told to leave it alone."""
+"""Who else writes a number: autoscalers, and deployers that are configured to ignore it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,8 +7,7 @@ from typing import Final
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
 from reconciler.manifests.wording import Field
-from reconciler.placement.deployers import KIND as APPLICATION_SET
-from reconciler.placement.deployers import Deployer, may_be
+from reconciler.placement.deployers import APPLICATION_SET, Deployer, may_be
 from reconciler.placement.fleet import Fleet, named_target, source_as_built
 from reconciler.placement.kustomization import Selector, Unclear
 from reconciler.placement.objects import BuiltObject, ObjectDraft, ObjectIdentity, SourceField, identify, split_version
@@ -18,7 +17,7 @@ from reconciler.resources.validation import is_templated
 _PAUSED: Final = "autoscaling.keda.sh/paused"
 _RESPECT: Final = "RespectIgnoreDifferences=true"
 _FLUX: Final = "kustomize.toolkit.fluxcd.io"
-# What these annotations of Flux say of the whole object, by their values in lower case.
+# Annotations of Flux about the whole object, by their values in lower case.
 _UNAPPLIED: Final = {
     (f"{_FLUX}/ssa", "ignore"): "Flux leaves it alone",
     (f"{_FLUX}/ssa", "ifnotpresent"): "Flux applies it only where it is not there yet",
@@ -28,9 +27,9 @@ _UNAPPLIED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Somebody else who decides a number, in words, and the place that says so.
+    """Another owner of a number, in words, and the place that shows it.
 
-    `is_autoscaler`: its own bounds could be proposed instead (`whenAutoscaled: bounds`); `key` names it then.
+    `is_autoscaler`: its own bounds can be proposed instead (`whenAutoscaled: bounds`); `key` names it then.
     """
 
     reason: str
@@ -43,14 +42,19 @@ class Owner:
 
 
 def owners_of(fleet: Fleet, key: ResourceKey, path: Field) -> Iterator[Owner]:
-    """Everybody else who writes a field of a scale target, or keeps ours from being applied.
+    """Everything else that writes a field of a scale target, or keeps our value from being applied.
 
     The target need not be built here: a chart may make it.
     """
     yield from _autoscalers(fleet, key)
     yield from possible_owners(fleet, key)
     for built in fleet.objects.get(key, ()):
-        yield from _annotations(built)
+        annotations = built.value_at("metadata", "annotations")
+        for (name, value), words in _UNAPPLIED.items():
+            found = annotations.get(name) if isinstance(annotations, dict) else None
+            if isinstance(found, str) and found.lower() == value:
+                place = built.place_of(("metadata", "annotations", name))
+                yield Owner(reason=f"{words}: {name}: {found}", place=place)
         deployer = fleet.deployer_of(built)
         if deployer is not None:
             yield from _ignoring(deployer, identify(built.fields), built, path)
@@ -77,7 +81,7 @@ def _autoscalers(fleet: Fleet, key: ResourceKey) -> Iterator[Owner]:
 
 
 def possible_owners(fleet: Fleet, key: ResourceKey) -> Iterator[Owner]:
-    """Objects whose target somebody else fills in, so that it may be this one."""
+    """Objects whose target is a template that may become this one."""
     for built in fleet.templated_scalers(key.cluster):
         reference = ("spec", "scaleTargetRef")
         namespace, kind = built.key.namespace, built.value_at(*reference, "kind") or "Deployment"
@@ -87,15 +91,6 @@ def possible_owners(fleet: Fleet, key: ResourceKey) -> Iterator[Owner]:
         if is_near and is_alike and isinstance(name, str) and may_be(name, key.name):
             words = f"replicas may be owned by {built.key.kind} {built.key.name}: its target is filled in by a template"
             yield Owner(reason=words, place=built.place_of(reference))
-
-
-def _annotations(built: BuiltObject) -> Iterator[Owner]:
-    annotations = built.value_at("metadata", "annotations")
-    for (name, value), words in _UNAPPLIED.items():
-        found = annotations.get(name) if isinstance(annotations, dict) else None
-        if isinstance(found, str) and found.lower() == value:
-            path = ("metadata", "annotations", name)
-            yield Owner(reason=f"{words}: {name}: {found}", place=built.place_of(path))
 
 
 def _ignoring(deployer: Deployer, identity: ObjectIdentity, built: BuiltObject, path: Field) -> Iterator[Owner]:
@@ -129,7 +124,7 @@ def has_sets(fleet: Fleet, cluster: str) -> bool:
 
 
 def _ignoring_sets(fleet: Fleet, built: BuiltObject, path: Field) -> Iterator[Owner]:
-    """What ApplicationSets ignore that nobody here can follow, as one for each cluster: their paths may be its root."""
+    """What ApplicationSets ignore whose Applications cannot be followed: their paths may be the object's root."""
     for each in fleet.of_kinds(built.key.cluster, (APPLICATION_SET,)):
         source, name = source_as_built(each).below("spec"), f"ApplicationSet {each.key.label}"
         try:
@@ -138,14 +133,18 @@ def _ignoring_sets(fleet: Fleet, built: BuiltObject, path: Field) -> Iterator[Ow
             if any(_may_be_in(text, built.root.path) for text in paths):
                 for spec in (template, *_overriding(source.below("generators"))):
                     yield from _argo_ignoring(spec, name, identify(built.fields), path)
-                yield from _patching(source, name, path)
+                # The patch of a set may hold a template: only its words can be compared.
+                patch = source.text("templatePatch")
+                if "ignoreDifferences" in patch and str(path[-1]) in patch:
+                    words = f"{name} may ignore differences of it: its templatePatch speaks of them"
+                    yield Owner(reason=words, place=source.below("templatePatch").place)
         except InputError as error:
             place = Place(path=error.path, line=error.line, field=error.field)
             yield Owner(reason=f"what {name} ignores cannot be read: {error.message}", place=place)
 
 
 def _overriding(source: SourceField) -> Iterator[SourceField]:
-    """The templates of generators, and of those inside of them, which say more than the set's own."""
+    """The templates of generators and of their inner ones, which override the set's own."""
     value = source.value
     for index in range(len(value) if isinstance(value, list) else 0):
         entry = source.below(index).value
@@ -156,16 +155,8 @@ def _overriding(source: SourceField) -> Iterator[SourceField]:
                 yield from _overriding(generator.below("generators"))
 
 
-def _patching(source: SourceField, name: str, path: Field) -> Iterator[Owner]:
-    """What the text of a set's patch may ignore: it may hold a template, so that only its words can be looked at."""
-    text = source.text("templatePatch")
-    if "ignoreDifferences" in text and str(path[-1]) in text:
-        place = source.below("templatePatch").place
-        yield Owner(reason=f"{name} may ignore differences of it: its templatePatch speaks of them", place=place)
-
-
 def _may_be_in(text: str, root: str) -> bool:
-    """Whether a path, with parameters of a generator in it, may mean a root or a directory that holds it."""
+    """Whether a path with parameters may mean a root or a directory that holds it."""
     parts = root.split("/")
     return any(may_be(text, "/".join(parts[: number + 1])) for number in range(len(parts)))
 
@@ -210,7 +201,7 @@ def _queries(entry: SourceField, path: Field) -> bool:
 
 
 def _drift(release: BuiltObject, key: ResourceKey, path: Field) -> Iterator[Owner]:
-    """What a HelmRelease was told not to correct in objects of its chart."""
+    """What a HelmRelease is configured not to correct in objects of its chart."""
     group, _ = split_version(release.api_version)
     mode = release.value_at("spec", "driftDetection", "mode")
     if group != "helm.toolkit.fluxcd.io" or release.key.namespace != key.namespace or mode in {None, "disabled"}:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final, TypeAlias
 
 from reconciler.domain.identity import Place, ResourceKey
@@ -33,14 +34,16 @@ from reconciler.resources.validation import is_templated
 
 
 def overlay_insertion(fleet: Fleet, built: BuiltObject) -> WrittenField | None:
-    """The entry that would set the count of this object and of no other; None where there is no safe one.
+    """The entry under `replicas` that would set the count of this object only; None where there is no safe one.
 
-    The kustomization at the root must be this cluster's alone, deployed once, and say nothing of its count yet.
+    The kustomization at the root must be deployed once, to this cluster alone, and not set its count yet.
     """
     if built.key.kind not in SCALED_KINDS or built.obstacles:
         return None
     document = own_kustomization(fleet, built.root)
-    if document is None or any(name in built.names for name in _counted(document)):
+    counts = value_at(document.value, ("replicas",)) if document is not None else None
+    counted = [value_at(entry, ("name",)) for entry in (counts if isinstance(counts, list) else ())]
+    if document is None or any(name in built.names for name in counted):
         return None
     bearers = [
         each
@@ -57,14 +60,8 @@ def overlay_insertion(fleet: Fleet, built: BuiltObject) -> WrittenField | None:
     )
 
 
-def _counted(document: Document) -> Iterator[Value]:
-    """The names that a kustomization counts already."""
-    replicas = value_at(document.value, ("replicas",))
-    yield from (value_at(entry, ("name",)) for entry in (replicas if isinstance(replicas, list) else ()))
-
-
 def own_kustomization(fleet: Fleet, root: Root) -> Document | None:
-    """The kustomization at a root that is this cluster's alone, and deployed once; None when there is none."""
+    """The kustomization at a root that is deployed once, to this cluster alone; None when there is none."""
     found = fleet.repository.kustomizations_in(root.path)
     if len(found) != 1 or found[0] in fleet.shared_paths:
         return None
@@ -77,11 +74,11 @@ def own_kustomization(fleet: Fleet, root: Root) -> Document | None:
 
 
 PATCH_NAME: Final = "reconciler-accelerators.yaml"
-"""The file beside an overlay's kustomization that is ours."""
+"""Our file next to an overlay's kustomization."""
 
 
 class NoPatchError(Exception):
-    """Why an overlay cannot be given a patch for one of its objects, in words; `place` is what is in the way."""
+    """Raised when an overlay cannot be given a patch for one of its objects; `place` is what is in the way."""
 
     def __init__(self, reason: str, place: Place | None = None) -> None:
         super().__init__(reason)
@@ -99,7 +96,7 @@ class _Overlay:
 
 
 class OverlayPatches:
-    """The patches that overlays of a fleet have of ours, or could have; each overlay is looked at once."""
+    """Our patches in the overlays of a fleet, or where they would be; each overlay is read once."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -107,14 +104,21 @@ class OverlayPatches:
         self._bearers: Counter[tuple[Root, str, str]] = Counter()
 
     def find(self, built: BuiltObject) -> OverlayPatch:
-        """Where the patch for an object stands, or would; NoPatchError where there is no safe one."""
+        """Where the patch for an object is, or would be; NoPatchError where there is no safe one."""
         overlay = self._overlay(built.root)
         identity = identify(built.source.mapping())
         self._refuse_namesakes(built, identity)
         listed = overlay.listed
+        documents = () if listed is None else self._fleet.repository.read(overlay.path)
+        named = ((each, each.value) for each in documents)
+        own = (
+            document.index
+            for document, value in named
+            if isinstance(value, dict) and identify(value).effective == identity.effective
+        )
         return OverlayPatch(
             path=overlay.path,
-            document=None if listed is None else self._find_document(overlay.path, identity),
+            document=next(own, None),
             kustomization=overlay.document.path,
             kustomization_document=overlay.document.index,
             listed_at=len(overlay.kustomization.patches) if listed is None else None,
@@ -125,7 +129,7 @@ class OverlayPatches:
         )
 
     def refuse_later(self, built: BuiltObject, path: Field) -> None:
-        """NoPatchError where something that is applied after our patch changes a field, or anything below it."""
+        """NoPatchError where a rule that is applied after our patch changes a field, or anything below it."""
         overlay, deployer = self._overlay(built.root), self._fleet.deployer_of(built)
         rules = [
             *(() if overlay.listed is None else overlay.kustomization.patches[overlay.listed + 1 :]),
@@ -139,19 +143,20 @@ class OverlayPatches:
                 )
 
     def _overlay(self, root: Root) -> _Overlay:
-        if root not in self._overlays:
+        found = self._overlays.get(root)
+        if found is None:
             try:
-                self._overlays[root] = self._look_at(root)
+                found = self._read(root)
             except NoPatchError as error:
-                self._overlays[root] = error
+                found = error
             except InputError as error:
-                self._overlays[root] = NoPatchError(str(error))
-        found = self._overlays[root]
+                found = NoPatchError(str(error))
+            self._overlays[root] = found
         if isinstance(found, NoPatchError):
             raise NoPatchError(str(found), found.place)
         return found
 
-    def _look_at(self, root: Root) -> _Overlay:
+    def _read(self, root: Root) -> _Overlay:
         document = own_kustomization(self._fleet, root)
         if document is None:
             raise NoPatchError(f"{root} has no kustomization of its own that could list a patch: give it an overlay")
@@ -164,14 +169,8 @@ class OverlayPatches:
             raise NoPatchError(f"{path} is reached by two clusters: give each a file of its own")
         return _Overlay(kustomization=kustomization, document=document, path=path, listed=listed)
 
-    def _find_document(self, path: str, identity: ObjectIdentity) -> int | None:
-        for document in self._fleet.repository.read(path):
-            if isinstance(document.value, dict) and identify(document.value).effective == identity.effective:
-                return document.index
-        return None
-
     def _refuse_namesakes(self, built: BuiltObject, identity: ObjectIdentity) -> None:
-        """Kustomize finds an object by any name that it ever had: no other may have been called so."""
+        """Kustomize finds an object by any name that it ever had: no other object may have had it."""
         if not self._bearers:
             for cluster in self._fleet.clusters.values():
                 for each in cluster.objects:
@@ -183,23 +182,21 @@ class OverlayPatches:
 
 def way_through(built: BuiltObject, path: Field) -> PatchPath:
     """A field of an object as a strategic merge patch leads to it; NoPatchError where a list would be replaced."""
-    return tuple(_steps(built, path))
-
-
-def _steps(built: BuiltObject, path: Field) -> Iterator[str | tuple[str, ...]]:
+    way: list[str | tuple[str, ...]] = []
     for depth, part in enumerate(path):
         if isinstance(part, str):
-            yield part
+            way.append(part)
             continue
         names = _names(built.value_at(*path[:depth]), part)
         if merge_keys_of(built.api_version, built.key.kind, str(path[depth - 1])) != ("name",) or not names:
             words = f"a patch would replace the whole list {path[depth - 1]} of a {built.key.kind}"
             raise NoPatchError(f"{words}: change its accelerator by hand")
-        yield names
+        way.append(names)
+    return tuple(way)
 
 
 def _names(value: Value, index: int) -> tuple[str, ...]:
-    """The names of a list's items up to one: patched in this order they keep it."""
+    """The names of a list's items up to one: a patch that lists them keeps their order."""
     items = value[: index + 1] if isinstance(value, list) else []
     names = [item.get("name") if isinstance(item, dict) else None for item in items]
     texts = tuple(name for name in names if isinstance(name, str) and name)
@@ -245,28 +242,24 @@ class EntryPlaces:
 
         None where they stand in its own manifest alone, which no other object is built of.
         """
-        if self._is_all_own(built, path):
+        own = built.source
+        is_shared = self._built_of[own.address] > 1 or own.document.path in self._fleet.shared_paths
+        recorded = built.trace.subtree(path).recorded()
+        if not is_shared and all(each.address[:2] == own.address[:2] for each in recorded):
             return None
         obstacle = built.obstacle_at(path)
         if obstacle is not None:
             return EntryPlace(reason=str(obstacle))
-        patch, way, reason = self._patch(built, path)
-        return EntryPlace(
-            entries=dict(self._entries(built, path)),
-            home=self._home(built, path),
-            patch=patch,
-            way=way,
-            reason=reason,
-        )
-
-    def _is_all_own(self, built: BuiltObject, path: Field) -> bool:
-        own = built.source
-        if self._built_of[own.address] > 1 or own.document.path in self._fleet.shared_paths:
-            return False
-        return all(each.address[:2] == own.address[:2] for each in built.trace.subtree(path).recorded())
+        entries, home = dict(self._entries(built, path)), self._home(built, path)
+        try:
+            way = way_through(built, path)
+            self._patches.refuse_later(built, path)
+            return EntryPlace(entries=entries, home=home, patch=self._patches.find(built), way=way)
+        except NoPatchError as error:
+            return EntryPlace(entries=entries, home=home, reason=self._explain(built, path, error))
 
     def _entries(self, built: BuiltObject, path: Field) -> Iterator[tuple[str | int, WrittenField | None]]:
-        """Every entry that is there, or that something keeps from being there."""
+        """Every entry that is set, or that something removes."""
         value = built.value_at(*path)
         keys: dict[str | int, None] = {}
         if isinstance(value, dict):
@@ -279,7 +272,7 @@ class EntryPlaces:
             yield key, origin_of_source(source).written if is_there and self._is_ours(built, source) else None
 
     def _home(self, built: BuiltObject, path: Field) -> WrittenField | None:
-        """The mapping that decides, or what would hold it; of an embedded text the lines cannot be added to."""
+        """The effective mapping, or what would hold it; lines cannot be added to an embedded text."""
         source = built.trace.sources_at(path)[0]
         if source.embedding is not None or not self._is_ours(built, source):
             return None
@@ -288,16 +281,8 @@ class EntryPlaces:
         holder = value_at(source.document.value, source.field[:-1])
         return origin_of_source(source).written if isinstance(holder, dict) and holder else None
 
-    def _patch(self, built: BuiltObject, path: Field) -> tuple[OverlayPatch | None, PatchPath, str]:
-        try:
-            way = way_through(built, path)
-            self._patches.refuse_later(built, path)
-            return self._patches.find(built), way, ""
-        except NoPatchError as error:
-            return None, (), self._explain(built, path, error)
-
     def _explain(self, built: BuiltObject, path: Field, error: NoPatchError) -> str:
-        """What decides here and is not this object's alone, before why there is no patch."""
+        """Why there is no patch, after the effective source or the number of objects that share it."""
         source = built.trace.sources_at(path)[0]
         others = sorted({str(each.key) for each in self._sharing(built, source)})
         if others:
@@ -305,33 +290,27 @@ class EntryPlaces:
         return str(error) if error.place == source.place else f"{source.place} decides, and {error}"
 
     def _is_ours(self, built: BuiltObject, source: SourceField) -> bool:
+        """Whether a change there changes this object of this cluster, and no other."""
         is_written = source.address[1] != AS_BUILT and source.document.index != AS_BUILT
-        return is_written and not self._fleet.is_ignored(origin_of_source(source)) and self._is_alone(built, source)
-
-    def _is_alone(self, built: BuiltObject, source: SourceField) -> bool:
-        """Whether a change at a place changes this object of this cluster, and no other."""
-        return source.document.path not in self._fleet.shared_paths and next(self._sharing(built, source), None) is None
+        is_free = is_written and not self._fleet.is_ignored(origin_of_source(source))
+        is_shared = source.document.path in self._fleet.shared_paths
+        return is_free and not is_shared and next(self._sharing(built, source), None) is None
 
     def _sharing(self, built: BuiltObject, source: SourceField) -> Iterator[BuiltObject]:
-        """The other objects that are made of a place, of what holds it or of what it holds; its deployer aside."""
+        """The other objects that are made of a place, of what holds it or of what it holds; not its deployer."""
         deployer = self._fleet.deployer_of(built)
         own = None if deployer is None else deployer.key_in(built.key.cluster)
-        for other in self._made_of(source):
+        path, number, field, embedding = source.address
+        read = self._readings_of((path, number))
+        at_field = (objects for each, objects in read.get(embedding, {}).items() if _is_on_way(each, field))
+        whole = read.get(None, {}) if embedding is not None else {}
+        around = (whole.get((embedding or ())[:depth], ()) for depth in range(len(embedding or ()) + 1))
+        for other in chain.from_iterable(chain(at_field, around)):
             if other is not built and other.key != own:
                 yield other
 
-    def _made_of(self, source: SourceField) -> Iterator[BuiltObject]:
-        path, number, field, embedding = source.address
-        read = self._readings_of((path, number))
-        for each, objects in read.get(embedding, {}).items():
-            if _holds(each, field) or _holds(field, each):
-                yield from objects
-        whole = read.get(None, {}) if embedding is not None else {}
-        for depth in range(len(embedding or ()) + 1):
-            yield from whole.get((embedding or ())[:depth], ())
-
     def _readings_of(self, document: tuple[str, int]) -> _Readings:
-        """Which objects are made of which fields of a document, by the text that they stand in; walked once."""
+        """Which objects are made of which fields of a document, by the text that these are in; read once."""
         if document not in self._readings:
             found: _Readings = {}
             for built in self._fleet.made_of(document):
@@ -342,8 +321,10 @@ class EntryPlaces:
         return self._readings[document]
 
 
-def _holds(outer: Field, inner: Field) -> bool:
-    return inner[: len(outer)] == outer
+def _is_on_way(one: Field, other: Field) -> bool:
+    """Whether one field is, holds or lies in the other."""
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
 
 
 REPLICAS: Final[Field] = ("spec", "replicas")
@@ -370,7 +351,7 @@ class EffectivePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPlace:
-    """Why a number cannot be written, with what was considered; `is_ignored`: a person said to leave it alone."""
+    """Why a number cannot be written, with what was considered; `is_ignored`: a comment says so."""
 
     obstacle: Obstacle
     considered: tuple[ValueOrigin, ...] = ()
@@ -383,7 +364,7 @@ class NoPlace:
 def effective_place(
     fleet: Fleet, key: ResourceKey, path: Field = REPLICAS, *, word: str = "replicas"
 ) -> EffectivePlace | NoPlace:
-    """Where a number of an object is decided; `word` is what a marker comment calls it.
+    """The effective place of an object's number; `word` is what a marker comment calls it.
 
     Marker comment, else the chain of the built object: overlay's `replicas`, patch, component, base. An object that no
     root builds has no place here: see `helm_place`.
@@ -405,7 +386,7 @@ def _no_place(reason: str, place: Place | None = None, considered: tuple[ValueOr
 
 
 def place_in(fleet: Fleet, built: BuiltObject, path: Field) -> EffectivePlace | NoPlace:
-    """Where a field of one built object is decided, markers aside."""
+    """The effective place of a field of one built object, without markers."""
     obstacle = built.obstacle_at(path)
     chain = built.origin_of(path)
     if obstacle is not None:
@@ -452,42 +433,54 @@ def _unwritable(origin: ValueOrigin) -> str:
     return ""
 
 
-def _is_at(marker: MarkerComment, origin: ValueOrigin) -> bool:
-    where = (origin.place.path, origin.document, origin.field)
-    return origin.embedding is None and (marker.path, marker.document, marker.field) == where
-
-
 def _reaching(fleet: Fleet, key: ResourceKey, origin: ValueOrigin, others: Iterable[str]) -> str:
     """An edit must change one object of one cluster."""
     path = origin.place.path
     elsewhere = fleet.roots_elsewhere(path)
     if elsewhere:
-        more = f" and {len(elsewhere) - _MOST_NAMED} more" if len(elsewhere) > _MOST_NAMED else ""
-        named = join_words(elsewhere[:_MOST_NAMED], "and")
-        return f"{path} is built into {named}{more} too, which no cluster's paths hold: a change would reach both"
+        return (
+            f"{path} is built into {_some_of(elsewhere)} too, which no cluster's paths hold: a change would reach both"
+        )
     if path in fleet.shared_paths:
         names = join_words(sorted(fleet.holders_of(path) | {key.cluster}), "and")
         return f"{path} is reached by {names}: a change would reach all of them"
     found = sorted(set(others))
-    if found:
-        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-        named = join_words(found[:_MOST_NAMED], "and")
-        return f"a change here would also change {named}{more}: give each of them a place of its own"
-    return ""
+    return f"a change here would also change {_some_of(found)}: give each of them a place of its own" if found else ""
+
+
+def _some_of(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return join_words(names[:_MOST_NAMED], "and") + more
 
 
 def marked_place(fleet: Fleet, key: ResourceKey, word: str, path: Field = REPLICAS) -> EffectivePlace | NoPlace | None:
-    """Where a marker comment says that an object's number stands; None when none does."""
-    markers = _markers_for(fleet, key, word, path)
+    """Where a marker comment says that an object's number is; None when there is no such comment."""
+    markers: Sequence[MarkerComment] = fleet.markers_for(key, word)
+    objects = fleet.objects.get(key, ())
+    if len(markers) > 1 and not any(marker.kind for marker in markers):
+        # In an object's own manifest with several numbers the marker behind this number counts.
+        origins = [origin for built in objects for origin in built.origin_of(path)[:1] if origin.embedding is None]
+        fields = [(origin.place.path, origin.document, origin.field) for origin in origins]
+        markers = [marker for marker in markers if (marker.path, marker.document, marker.field) in fields]
     if not markers:
         return None
-    considered = tuple(origin_of_marker(marker) for marker in markers)
+    considered = tuple(
+        ValueOrigin(
+            place=marker.place,
+            kind=OriginKind.MARKER,
+            value=marker.value,
+            document=marker.document,
+            field=marker.field,
+        )
+        for marker in markers
+    )
     if len(markers) > 1:
         places = join_words([str(marker.place) for marker in markers], "and")
         return _no_place(f"{len(markers)} marker comments claim {word} of {key.kind} {key.label}: {places}: keep one")
-    rivals = _namesakes(fleet, markers[0], key)
-    if rivals:
-        words = f"the marker comment means {key.kind} {key.name} in several namespaces: {join_words(rivals, 'and')}"
+    fitting = fleet.named(key.cluster, key.kind, key.name) if markers[0].kind else ()
+    if len(fitting) > 1:
+        labels = join_words(sorted(each.label for each in fitting), "and")
+        words = f"the marker comment means {key.kind} {key.name} in several namespaces: {labels}"
         return _no_place(words, markers[0].place, considered)
     clusters = fleet.holders_of(markers[0].path)
     if len(clusters) > 1:
@@ -498,33 +491,5 @@ def marked_place(fleet: Fleet, key: ResourceKey, word: str, path: Field = REPLIC
     reason = _unwritable(considered[0])
     if reason:
         return _no_place(reason, markers[0].place, considered)
-    chains = [built.origin_of(path) for built in fleet.objects.get(key, ())[:1]]
-    return EffectivePlace(origin=considered[0], considered=(*considered, *(link for chain in chains for link in chain)))
-
-
-def _markers_for(fleet: Fleet, key: ResourceKey, word: str, path: Field) -> Sequence[MarkerComment]:
-    """The markers of an object; in its own manifest, where it has several numbers, the one behind this number."""
-    markers = fleet.markers_for(key, word)
-    if len(markers) > 1 and not any(marker.kind for marker in markers):
-        origins = [origin for built in fleet.objects.get(key, ()) for origin in built.origin_of(path)[:1]]
-        return [marker for marker in markers if any(_is_at(marker, origin) for origin in origins)]
-    return markers
-
-
-def _namesakes(fleet: Fleet, marker: MarkerComment, key: ResourceKey) -> Sequence[str]:
-    """Objects that a marker's words fit as well; in their own manifest they fit one."""
-    if not marker.kind:
-        return ()
-    fitting = fleet.named(key.cluster, key.kind, key.name)
-    return sorted(each.label for each in fitting) if len(fitting) > 1 else ()
-
-
-def origin_of_marker(marker: MarkerComment) -> ValueOrigin:
-    """The link that a marker amounts to."""
-    return ValueOrigin(
-        place=marker.place,
-        kind=OriginKind.MARKER,
-        value=marker.value,
-        document=marker.document,
-        field=marker.field,
-    )
+    links = objects[0].origin_of(path) if objects else ()
+    return EffectivePlace(origin=considered[0], considered=(*considered, *links))

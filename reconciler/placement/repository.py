@@ -22,7 +22,7 @@ _LOOPBACK: Final = re.compile(r"localhost|127\.[0-9.]+|\[.*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnAddress:
-    """An address in parts: the repository, a path in it, and the commit that is meant, empty for the latest."""
+    """An address in parts: the repository, a path in it, and the commit, empty for the latest."""
 
     repository: str
     path: str
@@ -35,7 +35,7 @@ def is_address(text: str) -> bool:
 
 
 def split_address(text: str) -> OwnAddress | None:
-    """The parts of an address that Kustomize fetches a directory or a file from; None where they cannot be told."""
+    """The parts of an address that Kustomize fetches from; None where they cannot be read."""
     base, _, query = text.removeprefix("git::").partition("?")
     revisions = [value for name, _, value in (each.partition("=") for each in query.split("&")) if name == "ref"]
     scheme, found, rest = base.rpartition("://")
@@ -72,7 +72,7 @@ def name_of(path: str) -> str:
 
 
 def is_yaml(path: str) -> bool:
-    """Whether deployers take a file for manifests, by its name."""
+    """Whether a file holds manifests, by its name."""
     return path.endswith(_YAML_ENDINGS)
 
 
@@ -82,7 +82,7 @@ def join(directory: str, name: str) -> str:
 
 
 def resolve(directory: str, relative: str) -> str | None:
-    """The path that `relative` means in a directory; None outside of the repository."""
+    """A path relative to a directory; None outside of the repository."""
     if relative.startswith("/") or "\0" in relative:
         return None
     parts = directory.split("/") if directory else []
@@ -113,9 +113,9 @@ def is_within(path: str, directory: str) -> bool:
 
 
 def compare_addresses(url: str, remote: str) -> bool | None:
-    """Whether both are one repository; None where that cannot be told, as of a directory or server of this machine.
+    """Whether both are one repository; None where that is unknown, as for local directories and servers.
 
-    A repository of the same name on another host is taken for a mirror.
+    A repository of the same name on another host counts as a mirror.
     """
     own, other = normalise_url(remote), normalise_url(url)
     if not other or "${" in url or "{{" in url:
@@ -133,7 +133,7 @@ GIT: Final = "GitRepository"
 ARTIFACT: Final = "ExternalArtifact"
 KINDS: Final = frozenset({GIT, "OCIRepository", "Bucket", "ArtifactGenerator"})
 BOOTSTRAPPED: Final = "flux-system"
-"""What Flux calls the source that it was installed from."""
+"""The source that Flux was installed from."""
 _DEPLOYER: Final = "kustomize.toolkit.fluxcd.io"
 _ALL_BELOW: Final = "/**"
 
@@ -152,7 +152,7 @@ class SourceName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Artifact:
-    """One artifact of a generator: what it is copied from, by the generator's aliases, and the copies themselves."""
+    """One artifact of a generator: its sources by the generator's aliases, and its copies."""
 
     sources: Mapping[str, SourceName]
     copies: tuple[tuple[str, str], ...]
@@ -160,9 +160,9 @@ class _Artifact:
 
 @dataclass(slots=True, kw_only=True)
 class FluxSources:
-    """The sources that a repository declares. `compare` says of an address whether it is this repository's, if known.
+    """The sources that a repository declares; `compare` says whether an address is this repository's, None if unknown.
 
-    `own_names` are Git sources that something deploys itself from: only this repository can be meant.
+    `own_names` are Git sources that something deploys itself from: they can only be this repository.
     """
 
     compare: Callable[[str], bool | None]
@@ -173,7 +173,7 @@ class FluxSources:
     referenced: set[str] = field(default_factory=set)
 
     def add(self, path: str, documents: Iterable[Document]) -> None:
-        """Learn what a file says of sources."""
+        """Add the sources in a file."""
         for document in documents:
             value = document.value
             if not isinstance(value, dict):
@@ -187,19 +187,20 @@ class FluxSources:
                 for name, artifact in _artifacts(value):
                     self.artifacts.setdefault(name, []).append((_text(value, "metadata", "namespace"), artifact))
             elif group == _DEPLOYER and _text(value, "spec", "sourceRef", "kind") == GIT:
-                self._learn(path, _text(value, "spec", "sourceRef", "name"), _text(value, "spec", "path"))
-
-    def _learn(self, path: str, name: str, deployed: str) -> None:
-        self.referenced.add(name)
-        directory = resolve("", deployed)
-        if directory and is_within(path, directory):
-            self.own_names.add(name)
+                name, directory = _text(value, "spec", "sourceRef", "name"), resolve("", _text(value, "spec", "path"))
+                self.referenced.add(name)
+                if directory and is_within(path, directory):
+                    self.own_names.add(name)
 
     def is_ours(self, source: SourceName) -> bool | None:
-        """Whether a source is this repository; None where nothing tells."""
-        written = self._urls_of(source)
+        """Whether a source is this repository; None where that is unknown."""
+        found = self.urls.get((source.kind, source.name), [])
+        named = [url for namespace, url in found if namespace == source.namespace] or [url for _, url in found]
+        written = [url for url in named if url and "${" not in url]
         if source.kind != GIT:
-            return source.name == BOOTSTRAPPED or self._is_named_like(written)
+            # The path of an image holds the repository's name, by custom.
+            is_named_like = bool(self.remote_name) and any(self.remote_name in url.split("/") for url in written)
+            return source.name == BOOTSTRAPPED or is_named_like
         compared = [self.compare(url) for url in written]
         if True in compared:
             return True
@@ -216,27 +217,18 @@ class FluxSources:
     def _is_own(self, name: str) -> bool:
         return name == BOOTSTRAPPED or name in self.own_names or (bool(name) and name == self.remote_name)
 
-    def _is_named_like(self, urls: Iterable[str]) -> bool:
-        """An image's path holds the repository's name, by custom."""
-        return bool(self.remote_name) and any(self.remote_name in url.split("/") for url in urls)
-
-    def _urls_of(self, source: SourceName) -> list[str]:
-        found = self.urls.get((source.kind, source.name), [])
-        named = [url for namespace, url in found if namespace == source.namespace] or [url for _, url in found]
-        return [url for url in named if url and "${" not in url]
-
     def directories_in(self, source: SourceName, path: str) -> tuple[set[str], bool]:
-        """Where the files of a path in an artifact lie in this repository, and whether they may lie elsewhere."""
+        """The directories here that a path in an artifact means, and whether it may mean another repository."""
         found = self.artifacts.get(source.name, [])
         near = [each for namespace, each in found if namespace == source.namespace] or [each for _, each in found]
         directories, is_foreign = set(), False
         for artifact in near:
-            standing = [self.is_ours(each) for each in artifact.sources.values()]
-            is_foreign = is_foreign or (bool(standing) and all(each is False for each in standing))
+            ours = [self.is_ours(each) for each in artifact.sources.values()]
+            is_foreign = is_foreign or (bool(ours) and all(each is False for each in ours))
             base = _base_of(artifact)
             if (
                 base is not None
-                and False not in standing
+                and False not in ours
                 and any(move is not None and is_within(path, move[1]) for move in _moves(artifact))
             ):
                 directories.add(join(base, path) if path else base)
@@ -262,7 +254,7 @@ def _artifacts(value: dict[str, Value]) -> Iterator[tuple[str, _Artifact]]:
 
 
 def _moves(artifact: _Artifact) -> Iterator[tuple[str, str] | None]:
-    """Directories of the source with where they go; None for a copy that is not a whole directory."""
+    """Directories of the source and of the artifact; None for a copy that is not a whole directory."""
     for origin, target in artifact.copies:
         source, goal = origin.partition("/")[2], resolve("", target.removeprefix("@artifact").lstrip("/"))
         if goal is None:
@@ -277,7 +269,7 @@ def _moves(artifact: _Artifact) -> Iterator[tuple[str, str] | None]:
 
 
 def _base_of(artifact: _Artifact) -> str | None:
-    """The directory that is the artifact's root; None where its files do not lie in it as they do here."""
+    """The directory that becomes the artifact's root; None where the copies rearrange its files."""
     bases = set()
     for move in _moves(artifact):
         if move is None:
@@ -303,9 +295,8 @@ def _list(value: Value, *path: str) -> Sequence[Value]:
 class ManifestRepository:
     """Every YAML file of a commit: `files` by path, and why those in `unreadable` could not be parsed.
 
-    A file that holds nothing we read may have no documents, but its path must be there. With `is_whole` every document
-    of every file is given, so that what is missing is missing; else a patch without a target is no mistake.
-    `remote` is where it comes from: the address under which deployers call it, or a path that tells its name alone.
+    A file without documents that we read must still have its path. Only with `is_whole` every document of every file
+    is given, and a patch without a target is a mistake. `remote` is its address, as deployers call it, or a local path.
     """
 
     files: Mapping[str, Sequence[Document]]
@@ -317,7 +308,7 @@ class ManifestRepository:
     directories: Sequence[str] = field(default=(), init=False, repr=False)
     """Every directory, sorted; the empty one is the root."""
     flux_sources: FluxSources = field(init=False, repr=False, compare=False)
-    """What Flux deploys from, as far as it is declared here."""
+    """The sources of Flux that are declared here."""
     _directories: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -364,7 +355,7 @@ class ManifestRepository:
             yield from self._directories[self.directories[index]]
 
     def kustomizations_in(self, directory: str) -> tuple[str, ...]:
-        """The kustomization files of a directory: one, unless somebody made a mistake."""
+        """The kustomization files of a directory; more than one is a mistake."""
         found = (join(directory, name) for name in KUSTOMIZATION_NAMES)
         return tuple(path for path in found if self.has_file(path))
 
@@ -373,7 +364,7 @@ class ManifestRepository:
         return self._compare(url) is not False
 
     def find_own(self, text: str) -> OwnAddress | None:
-        """What an address means in this repository; None where it means another one, or nothing that is here."""
+        """What an address means in this repository; None where it means another one or does not exist."""
         found = split_address(text) if self.remote and is_address(text) else None
         if found is None or not self.is_ours(found.repository):
             return None

@@ -24,7 +24,7 @@ _DEFAULT_PROJECT: Final = "default"
 
 
 def find_sync_holds(fleet: Fleet, built: BuiltObject) -> Iterator[str]:
-    """Sentences for who is about to merge a change of this object, each with the place that says so."""
+    """Cautions for the reviewer of a change of this object, each with its place."""
     deployer = fleet.deployer_of(built)
     if deployer is None:
         return
@@ -43,7 +43,11 @@ def _windows(fleet: Fleet, cluster: str, deployer: Deployer) -> Iterator[str]:
     for each in fleet.of_kinds(cluster, (PROJECT,)):
         spec = each.source.get("spec")
         if each.key.name == project and spec is not None:
-            yield from (_told(window) for window in spec.items("syncWindows") if _is_for(window, deployer))
+            for window in spec.items("syncWindows"):
+                if _is_for(window, deployer):
+                    kind, schedule, duration = (_text(window, key) for key in ("kind", "schedule", "duration"))
+                    zone = _text(window, "timeZone") or "UTC"
+                    yield f"{kind or 'allow'} {quote(schedule)} {zone} for {duration or '?'} ({window.place})"
 
 
 def _is_for(window: SourceField, deployer: Deployer) -> bool:
@@ -63,12 +67,6 @@ def _is_for(window: SourceField, deployer: Deployer) -> bool:
     return bool(fits) and (all(fits) if both is not None and both.value is True else any(fits))
 
 
-def _told(window: SourceField) -> str:
-    kind, schedule, duration = (_text(window, key) for key in ("kind", "schedule", "duration"))
-    zone = _text(window, "timeZone") or "UTC"
-    return f"{kind or 'allow'} {quote(schedule)} {zone} for {duration or '?'} ({window.place})"
-
-
 def _texts(source: SourceField, key: str) -> list[str]:
     value = source.value.get(key) if isinstance(source.value, dict) else None
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
@@ -82,10 +80,10 @@ def _text(source: SourceField | None, key: str) -> str:
 
 
 KIND: Final = "PodDisruptionBudget"
-EMPTY_IS_NOBODY: Final = "policy/v1beta1"
-"""There an empty selector selects no pod; since `policy/v1` it selects all of the namespace."""
-PERCENT: Final = re.compile(r"(\d{1,9})%")
-MOST: Final = 10**9
+_EMPTY_SELECTS_NONE: Final = "policy/v1beta1"
+"""Here an empty selector selects no pod; since `policy/v1` it selects all of the namespace."""
+_PERCENT: Final = re.compile(r"(\d{1,9})%")
+_MOST: Final = 10**9
 
 
 def find_budgets(fleet: Fleet, built: BuiltObject, pod_labels: Mapping[str, str]) -> tuple[DisruptionBudget, ...]:
@@ -101,7 +99,7 @@ def find_budgets(fleet: Fleet, built: BuiltObject, pod_labels: Mapping[str, str]
 def why_not_rolled(built: BuiltObject, replicas: int | None, budgets: Sequence[DisruptionBudget]) -> Hold | None:
     """Why replacing all pods would leave fewer available than a budget wants; None where it does not.
 
-    A rollout asks no budget: what it may take away at once is its own setting.
+    A rollout does not respect budgets: its own setting limits what it takes away at once.
     """
     taken = None if replicas is None or not budgets else _taken_at_once(built, replicas)
     if taken is None or replicas is None:
@@ -118,7 +116,7 @@ def why_not_rolled(built: BuiltObject, replicas: int | None, budgets: Sequence[D
 
 
 def _budget_of(built: BuiltObject) -> DisruptionBudget | None:
-    """What a budget asks for; None where it asks for nothing that could be read, or for both at once."""
+    """A PodDisruptionBudget; None where it has no readable amount, or two of them."""
     asked = {
         name: each for name in ("minAvailable", "maxUnavailable") if (each := built.value_at("spec", name)) is not None
     }
@@ -139,7 +137,7 @@ def _budget_of(built: BuiltObject) -> DisruptionBudget | None:
 
 def _selects(budget: BuiltObject, pod_labels: Mapping[str, str]) -> bool:
     selector = selector_of(budget.value_at("spec", "selector"))
-    if selector is None or (not selector.requirements and budget.api_version == EMPTY_IS_NOBODY):
+    if selector is None or (not selector.requirements and budget.api_version == _EMPTY_SELECTS_NONE):
         return False
     return selector.matches(pod_labels)
 
@@ -147,13 +145,13 @@ def _selects(budget: BuiltObject, pod_labels: Mapping[str, str]) -> bool:
 def _amount(value: Value) -> tuple[int, bool] | None:
     """A count, or a percentage and True."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return (value, False) if 0 <= value <= MOST else None
-    match = PERCENT.fullmatch(value) if isinstance(value, str) else None
+        return (value, False) if 0 <= value <= _MOST else None
+    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     return None if match is None else (int(match[1]), True)
 
 
 def _taken_at_once(built: BuiltObject, replicas: int) -> int | None:
-    """How many of its replicas an object's rollout takes away at once; None where nobody knows."""
+    """How many of its replicas an object's rollout takes away at once; None where that is unknown."""
     if built.key.kind == "Deployment":
         if built.value_at("spec", "strategy", "type") == "Recreate":
             return replicas
