@@ -8,6 +8,7 @@ from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.places import Annotation, DeliveryPlace, DocumentRef, EntryPlace
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass
 from reconciler.domain.variant_forms import Condition, Form, StatusShape
+from reconciler.resources.validation import NonEmpty, Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +50,11 @@ class FlavorChoice:
     is_placed: bool | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SloClassRef:
+class SloClassRef(Shape):
     """`sloClassRef`: a ConfigMap and a key in it, in the resource's namespace."""
 
-    name: str
-    key: str
+    name: NonEmpty
+    key: NonEmpty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,12 @@ Annotated `llm-d.ai/managed` one of them is a variant of its own (WVA v0.9, whic
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from math import isfinite
 from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.identity import Severity
 from reconciler.domain.places import WrittenField
 from reconciler.domain.variant_forms import Form, StatusShape
 from reconciler.domain.workloads import ReplicaOwner
@@ -66,40 +65,13 @@ class _Foreign(LooseShape):
     spec: _ForeignSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Bound:
-    """A bound of a scaler: its field, what is written, and what counts where nothing is."""
-
-    name: str
-    written: int | None
-    default: int | None
-
-    @property
-    def value(self) -> int | None:
-        return self.default if self.written is None else self.written
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scaler:
-    """A scaler as far as it concerns us: what it scales, and between which bounds."""
-
-    kind: str
-    name: str
-    least: _Bound
-    most: _Bound
-    makes_autoscaler: bool = False
-
-
 def read_autoscaler(source: KubernetesObject) -> Iterator[Piece]:
     """The owner of its target's replicas, and a variant where it is annotated as one."""
-    fields = _without_templates(source.fields, "minReplicas", "maxReplicas")
-    validated = validate(_HpaFields, fields, locate=source.locate)
+    names = ("minReplicas", "maxReplicas")
+    validated = validate(_HpaFields, _without_templates(source.fields, *names), locate=source.locate)
     yield from break_on(source, validated.findings)
     if validated.value is not None:
-        spec = validated.value.spec
-        least = _Bound(name="minReplicas", written=spec.least, default=1)
-        most = _Bound(name="maxReplicas", written=spec.most, default=None)
-        yield from _read(source, _Scaler(kind=spec.target.kind, name=spec.target.name, least=least, most=most))
+        yield from _read(source, validated.value.spec, names, (1, None), makes_autoscaler=False)
 
 
 def read_scaled_object(source: KubernetesObject) -> Iterator[Piece]:
@@ -107,15 +79,11 @@ def read_scaled_object(source: KubernetesObject) -> Iterator[Piece]:
 
     `paused-replicas` pins a count of its own and stays an owner.
     """
-    fields = _without_templates(source.fields, "minReplicaCount", "maxReplicaCount")
-    validated = validate(_ScaledObject, fields, locate=source.locate)
+    names = ("minReplicaCount", "maxReplicaCount")
+    validated = validate(_ScaledObject, _without_templates(source.fields, *names), locate=source.locate)
     yield from break_on(source, validated.findings)
     if validated.value is not None and source.annotations.get(_PAUSED) != "true":
-        spec = validated.value.spec
-        least = _Bound(name="minReplicaCount", written=spec.least, default=0)
-        most = _Bound(name="maxReplicaCount", written=spec.most, default=100)
-        scaler = _Scaler(kind=spec.target.kind, name=spec.target.name, least=least, most=most, makes_autoscaler=True)
-        yield from _read(source, scaler)
+        yield from _read(source, validated.value.spec, names, (0, 100), makes_autoscaler=True)
 
 
 def scales_another(fields: object) -> bool:
@@ -130,9 +98,13 @@ def read_foreign_scaler(source: KubernetesObject) -> Iterator[Piece]:
     validated = validate(_Foreign, source.fields, locate=source.locate)
     if validated.value is None or is_templated(validated.value.spec.target.name):
         return
-    target = validated.value.spec.target
-    yield ReplicaOwner(
+    yield _owner(source, validated.value.spec.target)
+
+
+def _owner(source: KubernetesObject, target: _HpaTarget | _KedaTarget) -> ReplicaOwner:
+    return ReplicaOwner(
         cluster=source.cluster,
+        # A namespace that is filled in later may be any.
         namespace="" if is_templated(source.namespace) else source.namespace,
         owner=f"{source.kind} {source.name}",
         target_kind=target.kind,
@@ -149,45 +121,42 @@ def _without_templates(fields: Mapping[str, object], *bounds: str) -> Mapping[st
     return {**fields, "spec": {key: each for key, each in spec.items() if key not in bounds or not is_templated(each)}}
 
 
-def _read(source: KubernetesObject, scaler: _Scaler) -> Iterator[Piece]:
-    if is_templated(scaler.name) or is_templated(scaler.kind):
+def _read(
+    source: KubernetesObject,
+    spec: _HpaSpec | _KedaSpec,
+    names: tuple[str, str],
+    defaults: tuple[int, int | None],
+    *,
+    makes_autoscaler: bool,
+) -> Iterator[Piece]:
+    """The owner with its bounds, which are under `names` and count as `defaults` where nothing is written."""
+    target, written = spec.target, (spec.least, spec.most)
+    if is_templated(target.name) or is_templated(target.kind):
         return
-    yield _owner(source, scaler)
-    if source.annotations.get(MANAGED) == "true" and not is_templated(source.namespace):
-        yield from _variant(source, scaler)
-
-
-def _owner(source: KubernetesObject, scaler: _Scaler) -> ReplicaOwner:
-    bounds = (_field(source, scaler.least, is_ceiling=False), _field(source, scaler.most, is_ceiling=True))
-    spec = source.fields.get("spec")
-    is_known = isinstance(spec, Mapping) and not any(is_templated(spec.get(each.field[-1])) for each in bounds)
-    return ReplicaOwner(
-        cluster=source.cluster,
-        # A namespace that is filled in later may be any.
-        namespace="" if is_templated(source.namespace) else source.namespace,
-        owner=f"{source.kind} {source.name}",
-        target_kind=scaler.kind,
-        target_name=scaler.name,
-        place=source.locate(_TARGET),
-        least=scaler.least.value,
-        makes_autoscaler=scaler.makes_autoscaler,
+    bounds = tuple(
+        WrittenField(
+            document=source.ref,
+            field=("spec", name),
+            place=source.locate(("spec", name)),
+            is_ceiling=name == names[1],
+            written=number,
+            value=default if number is None else number,
+        )
+        for name, number, default in zip(names, written, defaults, strict=True)
+    )
+    fields = source.fields.get("spec")
+    is_known = isinstance(fields, Mapping) and not any(is_templated(fields.get(name)) for name in names)
+    yield replace(
+        _owner(source, target),
+        least=bounds[0].value,
+        makes_autoscaler=makes_autoscaler,
         fields=bounds if is_known else (),
     )
+    if source.annotations.get(MANAGED) == "true" and not is_templated(source.namespace):
+        yield from _variant(source, target)
 
 
-def _field(source: KubernetesObject, bound: _Bound, *, is_ceiling: bool) -> WrittenField:
-    path = ("spec", bound.name)
-    return WrittenField(
-        document=source.ref,
-        field=path,
-        place=source.locate(path),
-        is_ceiling=is_ceiling,
-        written=bound.written,
-        value=bound.value,
-    )
-
-
-def _variant(source: KubernetesObject, scaler: _Scaler) -> Iterator[Piece]:
+def _variant(source: KubernetesObject, target: _HpaTarget | _KedaTarget) -> Iterator[Piece]:
     """What upstream discovers in place of a resource: the annotations are its spec (wva.md 1.5)."""
     model_id, cost = source.annotations.get(MODEL_ID, ""), source.annotations.get(COST)
     checked = check_annotations(source)
@@ -199,11 +168,10 @@ def _variant(source: KubernetesObject, scaler: _Scaler) -> Iterator[Piece]:
     if cost is not None and relative_cost is None:
         path = ("metadata", "annotations", COST)
         findings.append(source.complain(path, f"expected a decimal number of at least 0, got {quote(cost)}"))
-    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    if errors:
-        yield from break_on(source, tuple(findings))
+    broken = tuple(break_on(source, tuple(findings)))
+    yield from broken
+    if len(broken) > len(findings):
         return
-    yield from findings
     yield VariantResource(
         key=source.key,
         document=source.ref,
@@ -211,8 +179,8 @@ def _variant(source: KubernetesObject, scaler: _Scaler) -> Iterator[Piece]:
         form=Form.ANNOTATED,
         status_shape=StatusShape.NONE,
         model_id=model_id,
-        target_kind=scaler.kind,
-        target_name=scaler.name,
+        target_kind=target.kind,
+        target_name=target.name,
         variant_cost=relative_cost,
         labels=source.labels,
         settings=checked.settings,

@@ -44,13 +44,6 @@ Decimal = Annotated[
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class SloClassRefFields(Shape):
-    """A ConfigMap's name and a key in it."""
-
-    name: NonEmpty
-    key: NonEmpty
-
-
 class FlatAccelerator(Shape):
     """An accelerator with alpha and beta in milliseconds."""
 
@@ -108,7 +101,7 @@ class FlatProfileSpec(Shape):
     """Profile form, first version: all fields are required; v0.0.5 has a cost, too."""
 
     model_id: NonEmpty = Field(alias="modelID")
-    slo_class_ref: SloClassRefFields
+    slo_class_ref: SloClassRef
     model_profile: FlatProfile
     variant_cost: Decimal | None = None
 
@@ -117,7 +110,7 @@ class ParmsProfileSpec(Shape):
     """Profile form of 2025-09."""
 
     model_id: NonEmpty = Field(alias="modelID")
-    slo_class_ref: SloClassRefFields
+    slo_class_ref: SloClassRef
     model_profile: ParmsProfile
     variant_cost: Decimal | None = None
 
@@ -342,11 +335,8 @@ def read_variant(source: KubernetesObject, *, target_versions: Mapping[str, str]
     form = tell_form(spec)
     validated = _validate_spec(source, form, spec)
     # The fields whose text is valid whatever it says.
-    templated = find_templated(
-        spec
-        if validated.value is None
-        else {name: spec[name] for name in ("modelID", "scaleTargetRef", "sloClassRef") if name in spec}
-    )
+    named = {name: spec[name] for name in ("modelID", "scaleTargetRef", "sloClassRef") if name in spec}
+    templated = find_templated(spec if validated.value is None else named)
     if templated is not None:
         yield from hold_templated(source, ("spec", *templated))
         return
@@ -359,10 +349,11 @@ def read_variant(source: KubernetesObject, *, target_versions: Mapping[str, str]
     broken = tuple(break_on(source, tuple(findings)))
     yield from broken
     if validated.value is not None and len(broken) == len(findings):
-        yield replace(
-            _as_variant(source, form, validated.value, annotations.settings, status),
-            unsupported=_find_unsupported(validated.value, target_versions),
-        )
+        variant = _as_variant(source, form, validated.value, annotations.settings, status)
+        if variant.target_kind not in target_versions:
+            words = f"scale targets of kind {escape(variant.target_kind)} are not available yet"
+            variant = replace(variant, unsupported=Hold(kind=HoldKind.RESOURCE_UNSUPPORTED, words=words))
+        yield variant
 
 
 def _validate_spec(source: KubernetesObject, form: FormOfSpec, spec: Mapping[str, object]) -> Validated[Spec]:
@@ -431,7 +422,7 @@ def _as_variant(
         model_id=spec.model_id,
         target_kind=target.kind if target else _DEPLOYMENT,
         target_name=target.name if target else source.name,
-        slo_class_ref=_class_ref_of(spec),
+        slo_class_ref=spec.slo_class_ref if isinstance(spec, FlatProfileSpec | ParmsProfileSpec) else None,
         profiles=profiles,
         variant_cost=None if cost is None else float(cost),
         min_replicas=spec.min_replicas if isinstance(spec, TargetSpec) else None,
@@ -443,14 +434,7 @@ def _as_variant(
     )
 
 
-def _class_ref_of(spec: Spec) -> SloClassRef | None:
-    if isinstance(spec, FlatProfileSpec | ParmsProfileSpec):
-        return SloClassRef(name=spec.slo_class_ref.name, key=spec.slo_class_ref.key)
-    return None
-
-
 def _as_profile(source: KubernetesObject, index: int, entry: FlatAccelerator | ParmsAccelerator) -> PerformanceProfile:
-    flat = entry if isinstance(entry, FlatAccelerator) else None
     decode = entry if isinstance(entry, FlatAccelerator) else entry.perf_parms.decode_parms
     prefill = None if isinstance(entry, FlatAccelerator) else entry.perf_parms.prefill_parms
     return PerformanceProfile(
@@ -460,7 +444,7 @@ def _as_profile(source: KubernetesObject, index: int, entry: FlatAccelerator | P
         gamma_s=_seconds(prefill.gamma) if prefill else None,
         delta_s=_seconds(prefill.delta) if prefill else None,
         max_batch_size=entry.max_batch_size,
-        at_tokens=flat.at_tokens if flat else None,
+        at_tokens=entry.at_tokens if isinstance(entry, FlatAccelerator) else None,
         accelerators_per_replica=entry.acc_count,
         place=source.locate((*_PROFILE_PATH, index)),
     )
@@ -468,14 +452,6 @@ def _as_profile(source: KubernetesObject, index: int, entry: FlatAccelerator | P
 
 def _seconds(milliseconds: str) -> float:
     return seconds_from_ms(float(milliseconds))
-
-
-def _find_unsupported(spec: Spec, target_versions: Mapping[str, str]) -> Hold | None:
-    kind = spec.scale_target_ref.kind if isinstance(spec, TargetSpec) else _DEPLOYMENT
-    if kind in target_versions:
-        return None
-    words = f"scale targets of kind {escape(kind)} are not available yet"
-    return Hold(kind=HoldKind.RESOURCE_UNSUPPORTED, words=words)
 
 
 def _cite(source: KubernetesObject) -> dict[str, Place]:
