@@ -17,7 +17,7 @@ DEFAULT_URI = "/metrics"
 """Where upstream scrapes pods unless a policy says otherwise."""
 
 Series: TypeAlias = tuple[float, ...]
-"""One number a tick, NaN where nobody knows."""
+"""One number for each tick, NaN where unknown."""
 
 
 class Select(StrEnum):
@@ -165,7 +165,7 @@ class LabelRequirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelSelector:
-    """Which pods are meant: all of its requirements hold; none at all means every pod."""
+    """Which pods are selected: those that meet all requirements, or every pod without any."""
 
     match_labels: Mapping[str, str] = field(default_factory=dict)
     match_expressions: tuple[LabelRequirement, ...] = ()
@@ -216,7 +216,7 @@ class TrackedBackend:
 
     `scale_target` is what the answer is about; its `part` is the role, when one role is scaled. `pod_labels` are on
     every pod that counts. `sources` are by metric of the policy; one that is not there is read from pods under its own
-    name. `replicas` are those in Git, None when not written. Where no series tells replicas, pods are counted, of
+    name. `replicas` are those in Git, None when not written. Where no series has the replicas, pods are counted, of
     which each replica has `pods_per_replica`. With `counts_at_minimum` its count is written where its minimum stands:
     a person's number there is a bound, ours is none.
     """
@@ -302,7 +302,7 @@ class TrackedHistory:
     """What was seen of a target: element i of every series was true at `start_s + i * step_s`.
 
     `activity` is what finished in a second and what is under way, together: only whether it is zero means something;
-    None where no engine of these pods tells. `label_sets` says of a metric how many label sets a pod has at most,
+    None where no engine of these pods exports it. `label_sets` says of a metric how many label sets a pod has at most,
     where it has several. `queries` are the quantities asked, by metric. `reasons` say what is missing and why,
     `notes` what else a reader should know.
     """

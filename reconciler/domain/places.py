@@ -8,7 +8,7 @@ from reconciler.domain.identity import Place
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 PatchPath: TypeAlias = tuple[str | tuple[str, ...], ...]
-"""A way through a strategic merge patch; of a list the names of the items up to the one meant."""
+"""A way through a strategic merge patch; for a list the names of the items up to the wanted one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class WrittenField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlayPatch:
-    """The strategic merge patch of ours for one object, beside the kustomization of the overlay that builds it.
+    """The strategic merge patch of ours for one object, next to the kustomization of the overlay that builds it.
 
     `document` is its number in the file, None while there is none. `listed_at` is where the kustomization, in its
     document `kustomization_document`, gets to list the file: None once it does, else a number among its patches, 0
@@ -98,7 +98,7 @@ class DeliveryPlace:
 class EntryPlace:
     """Where the entries of one mapping (or list) of a built object are written, when not just in its own manifest.
 
-    `entries` tells of those that exist where each can be changed; None where it cannot. `home` is where the mapping
+    `entries` has where each existing one can be changed; None where it cannot. `home` is where the mapping
     stands that takes new ones, or where it would: what holds it is there. All else goes to `patch`, in which `way`
     leads to the mapping. `reason` says why there is no patch.
     """

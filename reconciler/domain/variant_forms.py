@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Form(StrEnum):
-    """The three shapes of a VariantAutoscaling, told apart by their fields; and what else declares a variant.
+    """The three shapes of a VariantAutoscaling, distinguished by their fields; and what else declares a variant.
 
     ANNOTATED is a HorizontalPodAutoscaler or ScaledObject with upstream's annotations, TRACKED a workload that a policy
     with metric targets scales, BACKEND one of Kthena's backends without a policy, FLAVORS what serves an OpenModel.

@@ -119,10 +119,10 @@ class Workload:
     `replicas` None is not written. `node_selector` and `affinity` (key -> allowed values, required terms only)
     are the pod template's; of a group what its templates agree on. `devices` counts each vendor resource one replica
     asks for, over its pods and their containers; `device_resources` are those of the only container that asks, of the
-    only pod. `pods` are the templates with devices, else the first; `moves` tells of the mappings below them (and of
+    only pod. `pods` are the templates with devices, else the first; `moves` lists the mappings below them (and of
     the labels, or the flavors) that are not written in its own manifest alone.
     `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it is none of these; `launch` says how it is
-    started, None when that is not read of this engine, and `spread` is then what it is told of the devices of a
+    started, None when that is not read of this engine, and `spread` is then the number of devices for a
     replica, as it is written. `templated` names a field whose place holds `${}` or `{{ }}` text. `replica_fields` are
     where its replicas are written when that is not its own `spec.replicas`: all get the number, and `considered` is the
     chain of places it was chosen from, in words. `unwritable` says why no number may be written, `immovable` why no

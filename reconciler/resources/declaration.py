@@ -169,5 +169,5 @@ def _report_disagreement(places: list[Place]) -> Iterator[Finding]:
     for here in places:
         first = islice((other for other in places if other is not here), MOST_NAMED)
         others = name_first([str(other) for other in first], len(places) - 1)
-        message = f"says otherwise than {others}: neither is used"
+        message = f"differs from {others}: neither is used"
         yield Finding(place=here, severity=Severity.ERROR, message=message)

@@ -44,7 +44,7 @@ class Kind:
     declares_variants: bool = False
     """Whether its objects declare variants: one that cannot be read is shown as held."""
     holds_settings: bool = False
-    """Whether nobody scales its objects: one that cannot be built is told by its build alone."""
+    """Whether its objects are never scaled: one that cannot be built is reported only by its build."""
     is_scale_target: bool = False
     """Whether a VariantAutoscaling may name it, in the first of its versions."""
     is_autoscaler: bool = False

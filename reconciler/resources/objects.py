@@ -90,7 +90,7 @@ class KubernetesObject:
 
 
 def break_on(source: KubernetesObject, findings: tuple[Finding, ...]) -> Iterator[Piece]:
-    """The findings, and the object broken by the first that is an error, or that nobody can read in Git."""
+    """The findings, and the object as broken by the first that is an error or cannot be read from Git."""
     yield from findings
     for finding in findings:
         if finding.severity is Severity.ERROR or finding.rule == FILLED_IN:
@@ -241,7 +241,7 @@ def _find_filled_in(
 ) -> tuple[str | int, ...]:
     """The path of a text that is filled in later and matters; empty when there is none.
 
-    In a valid spec only the fields `named` matter, whose text is valid whatever it says; in another one any may be
+    In a valid spec only the fields `named` matter, for which any text is valid; in another one any may be
     the reason.
     """
     spec = source.fields.get("spec")
@@ -267,7 +267,7 @@ def find_undecided(
     spec = source.fields.get("spec")
     for pattern, why in undecided(spec).items() if isinstance(spec, dict) else ():
         for path in _written(spec, pattern.split("."), ("spec",)):
-            message = f"nothing decides by it: {why}"
+            message = f"it has no effect: {why}"
             yield Finding(place=source.locate(path), severity=Severity.NOTE, message=message, rule=RULE)
 
 
@@ -303,7 +303,7 @@ Kind = TypeVar("Kind")
 
 
 def split_duplicates(resources: Iterable[Resource]) -> tuple[list[Resource], list[BrokenResource]]:
-    """The resources whose key nobody shares, and the others in all their places."""
+    """The resources whose key is unique, and the others in all their places."""
     by_key: dict[ResourceKey, list[Resource]] = {}
     for resource in resources:
         by_key.setdefault(resource.key, []).append(resource)

@@ -119,7 +119,7 @@ def read_object(source: KubernetesObject) -> Iterator[Piece]:
 
 
 def _read_foreign(source: KubernetesObject) -> Iterator[Piece]:
-    """An owner of replicas, of a kind that nobody here knows; what is wrong in it is not ours to say."""
+    """An owner of replicas, of an unknown kind; mistakes in it are not reported."""
     fields = source.fields.get("metadata", {})
     metadata = validate(Metadata, fields, locate=source.locate, severity=Severity.WARNING).value
     if metadata is not None:
@@ -133,12 +133,12 @@ def _read_and_note(source: KubernetesObject, kind: Kind) -> Iterator[Piece]:
     pieces = tuple(kind.read(source))
     yield from pieces
     if not any(isinstance(piece, BrokenResource) for piece in pieces):
-        told = {piece.place for piece in pieces if isinstance(piece, Finding)}
-        yield from (note for note in find_undecided(source, kind.undecided) if note.place not in told)
+        reported = {piece.place for piece in pieces if isinstance(piece, Finding)}
+        yield from (note for note in find_undecided(source, kind.undecided) if note.place not in reported)
 
 
 def is_read(source: KubernetesObject) -> bool:
-    """Whether an object is of a kind that is read, in whatever version, and not a namesake of another group."""
+    """Whether an object is of a kind that is read, in any version, and not a namesake of another group."""
     kind, version = KINDS.get(source.kind), source.fields.get("apiVersion")
     if kind is None:
         return False

@@ -146,7 +146,7 @@ Locate: TypeAlias = Callable[[Field], Place]
 NonEmpty: TypeAlias = Annotated[str, PydanticField(min_length=1)]
 Model = TypeVar("Model", bound=BaseModel)
 
-# A file may hold as many mistakes as it has bytes; nobody reads more than this of one object.
+# A file may hold as many mistakes as it has bytes: of one object no more than this are shown.
 MAX_FINDINGS = 50
 FILLED_IN = "filled-in"
 """The rule of what stands as a template in Git where something else is expected: no mistake, and nothing to go by."""

@@ -98,7 +98,7 @@ class VariantResource:
     labels_at: EntryPlace | None = None
     """Where its labels are written, when not in its own manifest alone."""
     delivery: DeliveryPlace | None = None
-    """How its status can reach the cluster; None where nobody asks for that."""
+    """How its status can reach the cluster; None unless statuses are delivered."""
 
     @property
     def scale_target(self) -> ResourceKey:

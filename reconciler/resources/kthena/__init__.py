@@ -14,10 +14,10 @@ _ENTRY_POD = f"-[0-9]+-{ROLE}-[0-9]+-0"
 
 _WEIGHTS = "where the weights come from changes no count"
 _SCHEDULED = "how its pods are scheduled changes no count"
-_BY_NAME = "its kind, namespace and name say what is meant"
-_ROUTED = "metrics tell requests apart by the model's name alone"
+_BY_NAME = "its kind, namespace and name identify it"
+_ROUTED = "metrics distinguish requests only by the name of the model"
 _UNNAMED = "only an exact name is found in metrics"
-_FOLLOWED = "the metric targets of its policy are followed, whatever requests name"
+_FOLLOWED = "the metric targets of its policy are followed, whichever model requests name"
 _BACKEND: Mapping[str, str] = {
     "modelURI": _WEIGHTS,
     "cacheURI": _WEIGHTS,
@@ -47,7 +47,7 @@ _OF_SCALED: Mapping[str, str] = {
 _OF_LONE: Mapping[str, str] = {"backends.*.routeWeight": "there is no other backend to route to"}
 _TARGET: Mapping[str, str] = {
     **{f"targetRef.{field}": _BY_NAME for field in ("uid", "resourceVersion", "fieldPath")},
-    "metricSources.*.type": "pod or prometheus stands beside it",
+    "metricSources.*.type": "pod or prometheus already says it",
     "metricSources.*.prometheus.auth": "upstream ignores it, and this cluster's Prometheus is asked",
 }
 _POLICY: Mapping[str, str] = {

@@ -209,8 +209,8 @@ _WORKER_TYPES: Mapping[str, tuple[str, ...]] = {
     "MindIEDisaggregated": (*_DISAGGREGATED, "controller", "coordinator"),
 }
 _ENGINES = {"vLLM": "vllm", "vLLMDisaggregated": "vllm", "SGLang": "sglang"}
-# Which worker tells how the engine holds its tokens, where several do.
-_TELLING = ("server", "decode", "prefill")
+# Which worker's engine settings count, where there are several.
+_BY_RANK = ("server", "decode", "prefill")
 _MAX_DEVICES = 10_000
 _UNPLACEABLE = "its worker has no nodeSelector, which not every Kthena knows: write the one it runs on, or its affinity"
 
@@ -291,17 +291,17 @@ def read_engine_of(
 ) -> tuple[str, LaunchSettings | None]:
     """The engine of a backend, and how its telling worker starts it."""
     engine = _ENGINES.get(backend_type, "")
-    config = _telling(workers).flags
+    config = _leading(workers).flags
     words = [f"--{name}={value}" if value else f"--{name}" for name, value in config.items()]
     return engine, read_launch(engine, words, env)
 
 
 def read_served_name(workers: Sequence[WorkerFields]) -> tuple[str, ...]:
     """Under which names the engine serves its model, as far as its configuration says."""
-    names = _telling(workers).flags.get("served-model-name", "").split()
+    names = _leading(workers).flags.get("served-model-name", "").split()
     return tuple(dict.fromkeys(name for name in names if "$" not in name))
 
 
-def _telling(workers: Sequence[WorkerFields]) -> WorkerFields:
-    ranked = sorted(workers, key=lambda worker: _TELLING.index(worker.kind) if worker.kind in _TELLING else 9)
+def _leading(workers: Sequence[WorkerFields]) -> WorkerFields:
+    ranked = sorted(workers, key=lambda worker: _BY_RANK.index(worker.kind) if worker.kind in _BY_RANK else 9)
     return ranked[0]

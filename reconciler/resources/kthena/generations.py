@@ -60,7 +60,7 @@ class BindingStatus(Shape):
 
 
 class BackendStatus(Shape):
-    """How many replicas a backend has now; the first versions told a hash of it too."""
+    """How many replicas a backend has now; the first versions had a hash of it too."""
 
     name: NonEmpty
     replicas: Count
@@ -81,7 +81,7 @@ Settings = Mapping[str, Annotation]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader(Generic[Spec]):
-    """How a spec of one form becomes a noun.
+    """How a spec of one form becomes a record.
 
     `check` says what the schema does not express. `build` is called when nothing found is an error. `decides` are the
     fields of a valid spec whose text must not be filled in later.
@@ -94,7 +94,7 @@ class Reader(Generic[Spec]):
     decides: tuple[str, ...]
 
     def read(self, source: KubernetesObject) -> Iterator[Piece]:
-        """The noun, or the broken resource, and all that must be said about it."""
+        """The record, or the broken resource, and all findings."""
         annotations = check_annotations(source)
 
         def check(source: KubernetesObject, spec: Spec) -> tuple[Finding, ...]:
@@ -117,15 +117,15 @@ class TargetReference:
 
 
 def read_with(
-    source: KubernetesObject, tell: Callable[[KubernetesObject, Mapping[str, object]], Reader[Any] | Finding]
+    source: KubernetesObject, choose: Callable[[KubernetesObject, Mapping[str, object]], Reader[Any] | Finding]
 ) -> Iterator[Piece]:
-    """The pieces of a resource; `tell` finds the form of its spec, or a contradiction in it."""
+    """The pieces of a resource; `choose` finds the form of its spec, or a contradiction in it."""
     spec = source.fields.get("spec")
     if not isinstance(spec, dict):
         message = f"expected a mapping, {'found' if spec is None else 'got'} {describe(spec)}"
         yield from break_on(source, (source.complain(("spec",), message),))
         return
-    reader = tell(source, spec)
+    reader = choose(source, spec)
     yield from break_on(source, (reader,)) if isinstance(reader, Finding) else reader.read(source)
 
 
@@ -135,7 +135,7 @@ def field_of(source: KubernetesObject, path: FieldPath) -> WrittenField:
 
 
 def _check_status(source: KubernetesObject, model: type[BaseModel]) -> tuple[Finding, ...]:
-    """Only warnings: a status belongs to the live controller, and nothing decides by it."""
+    """Only warnings: a status belongs to the live controller, and it has no effect."""
     status = source.fields.get("status")
     if status is None:
         return ()
@@ -170,18 +170,18 @@ class Era:
         return self.generation in (Generation.G1, Generation.G2)
 
 
-def tell_era(source: KubernetesObject, generation: Generation | None = None) -> Era:
+def find_era(source: KubernetesObject, generation: Generation | None = None) -> Era:
     """The era of a resource by its API group; `generation` is what its fields say, if anything."""
     version = source.fields.get("apiVersion")
     group = version.partition("/")[0] if isinstance(version, str) else ""
     if group.startswith(SERVING_GROUP):
-        told = generation or Generation.G2
-        return Era(generation=told, kind=MODEL_SERVING, label_prefix="modelserving.volcano.sh/")
-    told = generation or Generation.G1
-    if told in (Generation.G3, Generation.G4):
-        return Era(generation=told, kind=MODEL_SERVING, label_prefix="modelserving.volcano.sh/")
+        known = generation or Generation.G2
+        return Era(generation=known, kind=MODEL_SERVING, label_prefix="modelserving.volcano.sh/")
+    known = generation or Generation.G1
+    if known in (Generation.G3, Generation.G4):
+        return Era(generation=known, kind=MODEL_SERVING, label_prefix="modelserving.volcano.sh/")
     prefix = "modelinfer.matrixinfer.ai/" if group.endswith(_MATRIXINFER) else "modelinfer.volcano.sh/"
-    return Era(generation=told, kind=MODEL_INFER, label_prefix=prefix)
+    return Era(generation=known, kind=MODEL_INFER, label_prefix=prefix)
 
 
 def read_reference(fields: AnyTargetFields | ReferenceFields, era: Era) -> TargetReference:
@@ -209,7 +209,7 @@ def check_target(source: KubernetesObject, fields: AnyTargetFields, path: FieldP
 def check_reference(
     source: KubernetesObject, reference: ReferenceFields, path: FieldPath, era: Era, *, name: str = "", kind: str = ""
 ) -> Iterator[Finding]:
-    """A name, and a kind that the era can scale; `name` and `kind` stand beside the reference in the oldest form."""
+    """A name, and a kind that the era can scale; in the oldest form `name` and `kind` are not in the reference."""
     if not (reference.name or name):
         yield source.complain((*path, "name"), "expected the name of what is scaled, found nothing")
     written = reference.kind or kind

@@ -33,8 +33,8 @@ from reconciler.resources.kthena.generations import (
     Reader,
     Settings,
     field_of,
+    find_era,
     read_with,
-    tell_era,
 )
 from reconciler.resources.kthena.policy_specs import MAX_REPLICAS, PolicySpec, check_spec, read_spec
 from reconciler.resources.kthena.targets import DEFAULT_COST_EXPANSION_PERCENT, check_bounds
@@ -116,7 +116,7 @@ class ModelResource(Declared):
     def share_of(self, backend: ModelBackend) -> float | None:
         """The fraction of its requests that its route sends to one of its backends; None where there is but one.
 
-        Weights that are all 0 route nothing, which nobody can mean: then all backends count alike.
+        Weights that are all 0 would route nothing: then all backends count alike.
         """
         if len(self.backends) < 2:
             return None
@@ -241,17 +241,17 @@ _DEFAULT_ROUTE_WEIGHT = 100
 _BOUND_FIELDS = ("minReplicas", "maxReplicas")
 _EDIT_RESETS = (
     "any edit of a backend makes Kthena set the replicas of its workload back to the number in Git, "
-    "whatever they were scaled to"
+    "losing any scaling since"
 )
 
 
 def read_model(source: KubernetesObject) -> Iterator[Piece]:
-    """The model, or the broken resource, and all that must be said about it."""
+    """The model, or the broken resource, and all findings."""
     yield from read_with(source, _tell)
 
 
 def read_booster(source: KubernetesObject) -> Iterator[Piece]:
-    """The ModelBooster, or the broken resource, and all that must be said about it."""
+    """The ModelBooster, or the broken resource, and all findings."""
     yield from read_with(source, _tell_booster)
 
 
@@ -284,7 +284,7 @@ def _generation_of(fields: AnyModelFields) -> Generation | None:
 
 
 def _build(source: KubernetesObject, fields: AnyModelFields, settings: Settings) -> ModelResource:
-    era = tell_era(source, _generation_of(fields))
+    era = find_era(source, _generation_of(fields))
     older = fields if isinstance(fields, ModelFieldsBeforeG3) else None
     reference = older.autoscaling_policy_ref if older else None
     rate = older.cost_expansion_rate_percent if older else None

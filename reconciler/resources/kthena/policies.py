@@ -14,8 +14,8 @@ from reconciler.resources.kthena.generations import (
     PolicyStatus,
     Reader,
     Settings,
+    find_era,
     read_with,
-    tell_era,
 )
 from reconciler.resources.kthena.policy_specs import (
     AnyPolicyFields,
@@ -68,7 +68,7 @@ class BindingResource(Declared):
 
 
 def read_policy(source: KubernetesObject) -> Iterator[Piece]:
-    """The policy, or the broken resource, and all that must be said about it."""
+    """The policy, or the broken resource, and all findings."""
     yield from read_with(source, _policy_reader)
 
 
@@ -111,7 +111,7 @@ def _check_targets(source: KubernetesObject, fields: TargetPolicyFields) -> Iter
         yield source.complain(_SPEC, f"expected exactly one of {join_words(_TARGETS, 'and')}, {found}")
     if not fields.metrics and (single is not None or group is not None):
         yield source.complain((*_SPEC, "metrics"), "expected at least one metric, found nothing")
-    era, metrics = tell_era(source, Generation.G4), [each.name for each in fields.metrics or ()]
+    era, metrics = find_era(source, Generation.G4), [each.name for each in fields.metrics or ()]
     if single is not None:
         yield from check_homogeneous(source, single, (*_SPEC, _TARGETS[0]), era, metrics)
     if group is not None:
@@ -130,7 +130,7 @@ def _build_policy(source: KubernetesObject, fields: AnyPolicyFields, settings: S
 
 
 def _read_target(source: KubernetesObject, fields: TargetPolicyFields) -> TargetSpec | None:
-    era = tell_era(source, Generation.G4)
+    era = find_era(source, Generation.G4)
     if fields.homogeneous_target is not None:
         return read_target(source, fields.homogeneous_target, (*_SPEC, _TARGETS[0]), era)
     if fields.heterogeneous_target is not None:
@@ -143,7 +143,7 @@ _NEW = ("homogeneousTarget", "heterogeneousTarget")
 
 
 def read_binding(source: KubernetesObject) -> Iterator[Piece]:
-    """The binding, or the broken resource, and all that must be said about it."""
+    """The binding, or the broken resource, and all findings."""
     yield from read_with(source, _binding_reader)
 
 
@@ -163,7 +163,7 @@ def _binding_reader(source: KubernetesObject, spec: Mapping[str, object]) -> Rea
 
 def _era_of(source: KubernetesObject, fields: BindingFields) -> Era:
     is_new = fields.homogeneous_target is not None or fields.heterogeneous_target is not None
-    return tell_era(source, Generation.G3 if is_new else None)
+    return find_era(source, Generation.G3 if is_new else None)
 
 
 def _written(fields: BindingFields) -> tuple[str, SingleFields[Any] | GroupFields[Any]]:

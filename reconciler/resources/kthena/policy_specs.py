@@ -348,7 +348,7 @@ def _seconds(written: str | None, default_s: float) -> float:
 
 
 def read_metrics(metrics: Sequence[AnyMetricFields] | None) -> tuple[MetricTarget, ...]:
-    """The metric targets, under whatever field their names stand."""
+    """The metric targets of any generation."""
     return tuple(
         MetricTarget(name=name_of(each), per_replica=read_quantity(each.target_value)) for each in metrics or ()
     )

@@ -11,7 +11,7 @@ from reconciler.domain.places import Annotation, FieldPath
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations
-from reconciler.resources.kthena.generations import field_of, tell_era
+from reconciler.resources.kthena.generations import field_of, find_era
 from reconciler.resources.kubernetes.pods import (
     MAX_REPLICAS,
     PodTemplate,
@@ -162,7 +162,7 @@ class ServingResource:
 
 
 def read_serving(source: KubernetesObject) -> Iterator[Piece]:
-    """The workload with its roles, or the broken resource, and all that must be said about it."""
+    """The workload with its roles, or the broken resource, and all findings."""
     validated = validate(ServingFields, source.fields, locate=source.locate)
     fields = validated.value.spec if validated.value else None
     roles = tuple(_split(index, role) for index, role in enumerate(fields.template.roles)) if fields else ()
@@ -234,7 +234,7 @@ def _build(
     return ServingResource(
         workload=_as_workload(source, source.key, groups, every, settings, templated),
         roles=tuple(_as_role(source, role, settings) for role in roles),
-        label_prefix=tell_era(source).label_prefix,
+        label_prefix=find_era(source).label_prefix,
     )
 
 

@@ -23,7 +23,7 @@ from reconciler.domain.metric_targets import (
 from reconciler.domain.variant_settings import MIN_REPLICAS
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import join_words, suggest
-from reconciler.resources.kthena.generations import SERVED_BY, TargetReference, read_reference, tell_era
+from reconciler.resources.kthena.generations import SERVED_BY, TargetReference, find_era, read_reference
 from reconciler.resources.kthena.models import ModelBackend, ModelResource
 from reconciler.resources.kthena.policies import BindingResource, PolicyResource
 from reconciler.resources.kthena.policy_specs import DisaggregatedFields, PolicySpec, describe_stuck, read_metrics
@@ -88,8 +88,8 @@ class Index:
         return FoundTarget(key=replace(key, part=role), workload=None, missing=missing)
 
     def _missing(self, key: ResourceKey) -> Missing:
-        beside = (each.name for each in (*self.servings, *self.generated) if replace(each, name=key.name) == key)
-        hint = suggest(key.name, beside)
+        others = (each.name for each in (*self.servings, *self.generated) if replace(each, name=key.name) == key)
+        hint = suggest(key.name, others)
         return Missing(words=f"{key.kind} {key.label} is not in Git{hint}", is_mistake=bool(hint))
 
 
@@ -111,7 +111,7 @@ class KthenaResources:
 
 
 def index_of(resources: KthenaResources, broken: frozenset[ResourceKey]) -> Index:
-    """The index of all clusters; `broken` are objects that Git has but nobody can use."""
+    """The index of all clusters; `broken` are objects in Git that cannot be used."""
     return Index(
         policies={policy.key: policy for policy in resources.policies},
         servings={serving.key: serving for serving in resources.servings},
@@ -206,7 +206,7 @@ def tracked_targets(resources: KthenaResources) -> tuple[TrackedTarget, ...]:
 
 
 def follow(resources: KthenaResources, broken: frozenset[ResourceKey]) -> Iterator[Following]:
-    """Every target with where it came from; `broken` are objects that Git has but nobody can use."""
+    """Every target with where it came from; `broken` are objects in Git that cannot be used."""
     index = index_of(resources, broken)
     for policy in resources.policies:
         yield from _follow_policy(policy, index)
@@ -312,7 +312,7 @@ def _sources(policy: Policy, sources: Mapping[str, MetricSource], endpoint: Metr
 def _follow_roles(policy: PolicyResource, target: DisaggregatedFields, index: Index) -> Iterator[Followed]:
     """The roles in the order of their names; two move together even without a ratio: they go to zero as one."""
     pairing, names, ratio = None, sorted(target.roles), target.ratio_constraint
-    reference = read_reference(target.target_ref, tell_era(policy.source, Generation.G4))
+    reference = read_reference(target.target_ref, find_era(policy.source, Generation.G4))
     if len(names) == 2:
         over, under = names if ratio is None else (ratio.numerator_role, ratio.denominator_role)
         limits = None

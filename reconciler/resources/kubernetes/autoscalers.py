@@ -163,7 +163,7 @@ def _variant(source: KubernetesObject, target: _HpaTarget | _KedaTarget) -> Iter
     findings = list(checked.findings)
     if not model_id:
         path = ("metadata", "annotations", MODEL_ID)
-        findings.append(source.complain(path, f"expected the id of the model beside {MANAGED}, found nothing"))
+        findings.append(source.complain(path, f"expected the id of the model with {MANAGED}, found nothing"))
     relative_cost = None if cost is None else _parse_cost(cost)
     if cost is not None and relative_cost is None:
         path = ("metadata", "annotations", COST)

@@ -103,7 +103,7 @@ _SGLANG_COPIES = ("data-parallel-size", "dp-size", "dp")
 # With it the copies share the devices of the tensors.
 _SGLANG_SHARED_COPIES = "enable-dp-attention"
 
-# How any engine may be told of the devices of a replica, by a flag or in its environment.
+# How any engine gets the number of devices of a replica: by a flag or from its environment.
 _SPREADS = ("tensor-parallel-size", "tensor-parallel", "tp-size", "tp", "num-shard")
 _SPREAD_NAMES = re.compile(r"(?:.*_)?(?:TENSOR_PARALLEL(?:_SIZE|ISM)?|TP_SIZE|TP|NUM_SHARD)")
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
@@ -115,15 +115,15 @@ def expand(word: str, variables: Mapping[str, str]) -> str:
 
 
 def find_spread(words: Sequence[str], variables: Mapping[str, str]) -> str:
-    """How many devices an engine of any kind is told to spread its tensors over, as it is written; else empty."""
+    """Over how many devices an engine of any kind is to spread its tensors, as written; else empty."""
     flag = _first(read_flags(_split(words)), _SPREADS)
     if flag is not None:
         return flag
     return next((value for name, value in sorted(variables.items()) if _SPREAD_NAMES.fullmatch(name)), "")
 
 
-def tell_engine(image: str, words: Sequence[str]) -> str:
-    """`vllm`, `sglang`, `trtllm`, `triton`, `tgi`, or empty when nothing tells."""
+def find_engine(image: str, words: Sequence[str]) -> str:
+    """`vllm`, `sglang`, `trtllm`, `triton`, `tgi`, or empty when nothing shows it."""
     command = " ".join(words)
     for engine, pattern in _COMMANDS.items():
         if pattern.search(command):
@@ -203,7 +203,7 @@ def _first(flags: Mapping[str, str], names: Sequence[str]) -> str | None:
 
 
 def _spread(flags: Mapping[str, str], rows: Sequence[Sequence[str]]) -> int | None:
-    """The product of some flags, each one where nobody writes it; None where one is no number."""
+    """The product of some flags, each 1 unless it is written; None where one is no number."""
     written = [text for text in (_first(flags, names) for names in rows) if text is not None]
     counts = [_count(text) for text in written]
     return prod(count or 0 for count in counts) or None

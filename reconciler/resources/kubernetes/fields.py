@@ -124,7 +124,7 @@ class LocalReferenceFields(Shape):
 
 
 def read_selector(fields: SelectorFields | None) -> LabelSelector:
-    """The selector as domain value; without one, or an empty one, every pod is meant."""
+    """The selector as a domain value; none or an empty one selects every pod."""
     if fields is None:
         return LabelSelector()
     return LabelSelector(

@@ -11,7 +11,7 @@ from reconciler.domain.places import Annotation
 from reconciler.domain.workloads import LaunchSettings, NodeTerm, PodPlace, Workload
 from reconciler.manifests.wording import describe, name_field
 from reconciler.resources.annotations import check_annotations
-from reconciler.resources.kubernetes.engines import expand, find_served_names, find_spread, read_launch, tell_engine
+from reconciler.resources.kubernetes.engines import expand, find_engine, find_served_names, find_spread, read_launch
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated, read_texts
 from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown, is_templated
 
@@ -33,7 +33,7 @@ class Resources(LooseShape):
 class Container(LooseShape):
     """The command line of a container and its resources.
 
-    `name`, `image` and `env` stay unvalidated: what is wrong in them takes nothing from what they tell of the engine.
+    `name`, `image` and `env` stay unvalidated: a mistake in them does not hide what they show of the engine.
     """
 
     name: object = None
@@ -202,14 +202,14 @@ def read_engine(pod: PodSpec, device_container: int | None) -> tuple[str, Launch
     for _, container in sorted(containers, key=lambda numbered: numbered[0] != device_container):
         variables = _read_variables(container.env)
         words = _words_of(container, variables)
-        engine = tell_engine(container.image if isinstance(container.image, str) else "", words)
+        engine = find_engine(container.image if isinstance(container.image, str) else "", words)
         if engine:
             return engine, read_launch(engine, words, variables)
     return "", None
 
 
 def read_spread(pod: PodSpec) -> str:
-    """What a container says of the devices that its engine, of whatever kind, spreads over; empty where none does."""
+    """Over how many devices a container spreads its engine, of any kind; empty where none says so."""
     containers = ((each, _read_variables(each.env)) for each in pod.containers or ())
     return next(filter(None, (find_spread(_words_of(each, names), names) for each, names in containers)), "")
 
@@ -329,7 +329,7 @@ def read_scale_target(
     findings: Sequence[Finding],
     templated: str = "",
 ) -> Iterator[Piece]:
-    """The workload whose `spec.replicas` are edited, or the broken resource, and all that must be said about it."""
+    """The workload whose `spec.replicas` are edited, or the broken resource, and all findings."""
     workload, faults = compose(source, templates)
     annotations = check_annotations(source)
     found = (*findings, *check_replicas(source, replicas), *faults, *annotations.findings)

@@ -55,12 +55,12 @@ class WorkloadFields(LooseShape):
 
 
 def read_deployment(source: KubernetesObject) -> Iterator[Piece]:
-    """The workload, or the broken resource, and all that must be said about it."""
+    """The workload, or the broken resource, and all findings."""
     yield from _read(source, _DEPLOYMENT_FIELDS)
 
 
 def read_stateful_set(source: KubernetesObject) -> Iterator[Piece]:
-    """The workload of a StatefulSet, or the broken resource, and all that must be said about it."""
+    """The workload of a StatefulSet, or the broken resource, and all findings."""
     yield from _read(source, _STATEFUL_SET_FIELDS)
 
 
@@ -104,7 +104,7 @@ class _LeaderWorkerSet(LooseShape):
 
 
 def read_leader_worker_set(source: KubernetesObject) -> Iterator[Piece]:
-    """The workload, or the broken resource, and all that must be said about it."""
+    """The workload, or the broken resource, and all findings."""
     validated = validate(_LeaderWorkerSet, source.fields, locate=source.locate)
     spec = (validated.value.spec if validated.value else None) or _LeaderWorkerSetSpec()
     group = spec.group or _GroupFields()

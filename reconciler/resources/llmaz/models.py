@@ -176,12 +176,12 @@ def _check_hub(source: KubernetesObject, hub: _Hub, uri: str | None) -> Iterator
         if written is not None
     ]
     if hub.filename and patterns:
-        yield source.complain((*path, patterns[0]), f"expected no {join_words(patterns)} beside filename")
+        yield source.complain((*path, patterns[0]), f"expected no {join_words(patterns)} with filename")
     if not hub.model_id:
         message = "expected the model's name on the hub, found nothing: llmaz takes it, and no weights are found"
         yield source.complain((*path, "modelID"), message, Severity.WARNING)
     if uri is not None:
-        message = "nothing decides by it: where both are written llmaz takes modelHub"
+        message = "it has no effect: where both are written llmaz takes modelHub"
         yield source.complain(("spec", "source", "uri"), message, Severity.WARNING)
 
 

@@ -32,7 +32,7 @@ class ServedModel:
     """A Playground or Service with its main model and everything that decides about it.
 
     `workload` is the scale target as llmaz makes it in the first of the `flavors`. `is_placed` says whether the pods
-    run where a flavor's node selector wants them: None when nothing in Git tells the scheduler. `hold` says why
+    run where a flavor's node selector wants them: None when Git does not say which scheduler is used. `hold` says why
     nothing can be decided about it.
     """
 
@@ -143,7 +143,7 @@ def _find_hold(
 def find_owners(llmaz: Llmaz) -> Iterator[ReplicaOwner]:
     """The HPAs that llmaz makes: where a Playground has an elasticConfig, and it or its backend has a trigger.
 
-    The backend's is the one of the config that the claim's models call for, whatever config is named.
+    The backend's is the one of the config that the claim's models call for, even if another config is named.
     """
     shelf = Shelf.of(llmaz, ())
     for serving in llmaz.servings:

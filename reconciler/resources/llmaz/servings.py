@@ -11,7 +11,7 @@ from reconciler.domain.identity import Finding, Place, Severity, finding_of
 from reconciler.domain.workloads import Workload
 from reconciler.errors import InputError
 from reconciler.manifests.wording import quote
-from reconciler.resources.kubernetes.engines import read_launch, tell_engine
+from reconciler.resources.kubernetes.engines import find_engine, read_launch
 from reconciler.resources.kubernetes.fields import IntOrString, parse_embedded
 from reconciler.resources.kubernetes.pods import TemplateFields, find_unknown, mapping_at, read_scale_target
 from reconciler.resources.kubernetes.scale_targets import split_group
@@ -79,7 +79,7 @@ class ModelClaim:
 def check_roles(source: KubernetesObject, claims: SeveralClaims, *, is_strict: bool) -> Iterator[Finding]:
     """A draft goes with exactly one other model, the main one; `is_strict` as the webhook of a Service is.
 
-    That of a Playground lets pass two drafts, and both let pass two main models; nobody can run them.
+    That of a Playground accepts two drafts, and both accept two main models; neither can run.
     """
     path = (*CLAIMS, "models")
     roles: Counter[str] = Counter(model.role for model in claims.models)
@@ -87,7 +87,7 @@ def check_roles(source: KubernetesObject, claims: SeveralClaims, *, is_strict: b
     if is_strict and num_models > 2:
         yield source.complain(path, f"expected at most 2 models, got {num_models}")
     elif roles["draft"] and num_models != 2:
-        yield source.complain(path, f"expected a draft beside one main model, got {_count(roles)}")
+        yield source.complain(path, f"expected a draft with one main model, got {_count(roles)}")
     elif roles["draft"] and num_main != 1:
         severity = Severity.ERROR if is_strict else Severity.WARNING
         yield source.complain(path, f"expected one main model, got {_count(roles)}", severity)
@@ -352,7 +352,7 @@ def run_backend(workload: Workload, serving: Serving, runtime: BackendRuntime | 
     envs = (*((runtime.spec.envs if runtime else None) or ()), *(backend.envs or ()))
     engine = ENGINES.get(backend.name, "")
     if runtime is not None:
-        engine = tell_engine(runtime.spec.image, (*(runtime.spec.command or ()), *args)) or engine
+        engine = find_engine(runtime.spec.image, (*(runtime.spec.command or ()), *args)) or engine
     asked = [each.resources.devices for each in (config, backend) if each is not None and each.resources is not None]
     return replace(
         workload,

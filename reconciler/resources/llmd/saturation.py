@@ -128,7 +128,7 @@ _Quotas = dict[
 
 
 class _Parameters(LooseShape):
-    """The older way to write what now stands beside it; others are an analyzer's own."""
+    """The older way to write the fields of an analyzer; others are its own."""
 
     enabled: bool | None = None
     score: _Amount | None = None
@@ -229,7 +229,7 @@ def saturation_for(
 ) -> SaturationRules:
     """Lay the entries that hold for a model over one another, field by field, as upstream does.
 
-    A `false` cannot take back a `true` below it, since upstream does not tell it from what is not written.
+    A `false` cannot take back a `true` below it, since upstream does not distinguish it from what is not written.
     """
     entries = tuple(entries)
     held = entries_for(entries, opted_in, model)
@@ -313,7 +313,7 @@ def _find_misplaced(entry: SaturationEntry, path: tuple[str | int, ...], limiter
             ("scope", limiter.scope, '"cluster" or "namespace"'),
         ):
             if not value:
-                yield entry.reject((*path, name), f"expected {expected} beside type: quota, found nothing")
+                yield entry.reject((*path, name), f"expected {expected} with type: quota, found nothing")
         return
     for name, given in (
         ("scope", limiter.scope),
@@ -322,7 +322,7 @@ def _find_misplaced(entry: SaturationEntry, path: tuple[str | int, ...], limiter
         ("exclude", limiter.exclude),
     ):
         if given:
-            yield entry.reject((*path, name), "expected only beside type: quota")
+            yield entry.reject((*path, name), "expected only with type: quota")
 
 
 def _find_repeated(entry: SaturationEntry) -> Iterator[Finding]:
@@ -405,7 +405,7 @@ def read_zero(source: KubernetesObject, texts: Mapping[str, object]) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class UpstreamInForce:
-    """The entries that hold, by cluster, and what is wrong with the ConfigMaps beside each other."""
+    """The entries that hold, by cluster, and where their ConfigMaps contradict each other."""
 
     saturation: dict[str, tuple[SaturationEntry, ...]]
     zero: dict[str, tuple[ZeroEntry, ...]]
@@ -430,7 +430,7 @@ def choose_in_force(
         if _say(first) != _say(config_map):
             this, other = f"{config_map.namespace}/{config_map.name}", f"{first.namespace}/{first.name}"
             message = (
-                f"ConfigMap {this} says otherwise than {other} at {first.place}, "
+                f"ConfigMap {this} differs from {other} at {first.place}, "
                 "which is used: keep one, or label the namespace of the other wva.llmd.ai/config-enabled"
             )
             place = replace(config_map.place, field="metadata.name")
@@ -455,7 +455,7 @@ def _rank(config_map: UpstreamSettings) -> tuple[str, int, Place]:
 
 
 def _say(config_map: UpstreamSettings) -> list[object]:
-    """What it says, wherever it stands and whatever it is called."""
+    """What it says, without its name and place."""
     nowhere = Source(kind=SourceKind.CONFIG_MAP)
     said: list[object] = []
     for each in config_map.saturation:

@@ -164,7 +164,7 @@ _PARMS = FormOfSpec(Form.PROFILE, ParmsProfileSpec, StatusShape.TTFT)
 _NAME = FormOfSpec(Form.NAME, NameSpec, StatusShape.TTFT)
 
 
-def tell_form(spec: Mapping[str, object]) -> FormOfSpec:
+def find_form(spec: Mapping[str, object]) -> FormOfSpec:
     """The form that the written fields belong to, however incomplete."""
     if _written(spec, _TARGET_FIELDS):
         return _TARGET
@@ -312,7 +312,7 @@ _MODELS: Mapping[StatusShape, type[FullStatus] | type[TtftStatus] | type[TargetS
 
 
 def check_status(shape: StatusShape, status: object, locate: Locate) -> tuple[Finding, ...]:
-    """What the resource's own version would say of its status; only warnings, since nothing decides by it."""
+    """What the resource's own version would say of its status; only warnings, since it has no effect."""
     return validate(_MODELS[shape], status, locate=locate, unknown=Severity.WARNING, severity=Severity.WARNING).findings
 
 
@@ -323,7 +323,7 @@ _PROFILE_PATH = ("spec", "modelProfile", "accelerators")
 
 
 def read_variant(source: KubernetesObject, *, target_versions: Mapping[str, str]) -> Iterator[Piece]:
-    """The variant, or the broken resource, and all that must be said about it.
+    """The variant, or the broken resource, and all findings.
 
     `target_versions` are the kinds that it may scale, each with the API version to name it in.
     """
@@ -332,9 +332,9 @@ def read_variant(source: KubernetesObject, *, target_versions: Mapping[str, str]
         message = f"expected a mapping, {'found' if spec is None else 'got'} {describe(spec)}"
         yield from break_on(source, (source.complain(("spec",), message),))
         return
-    form = tell_form(spec)
+    form = find_form(spec)
     validated = _validate_spec(source, form, spec)
-    # The fields whose text is valid whatever it says.
+    # Fields for which any text is valid.
     named = {name: spec[name] for name in ("modelID", "scaleTargetRef", "sloClassRef") if name in spec}
     templated = find_templated(spec if validated.value is None else named)
     if templated is not None:

@@ -1,4 +1,4 @@
-"""Every field of the API documents decides something, or `validate` says that nothing decides by it.
+"""Every field of the API documents decides something, or `validate` says that it has no effect.
 
 A file of `tests/testdata/api-fields` is a small world: manifests, what a metrics server saw, and of each field what it
 becomes. From manifests to the plan nothing is replaced but the answers of Prometheus. The parsers' own schemas say
@@ -210,7 +210,7 @@ def test_a_field_that_decides_nothing_is_told_as_such(row: Row) -> None:
     settings = settings_of(described)
     assert look(described, after) == look(described, before)
     _, declaration = declare(after, settings)
-    words = "nothing decides by it: "
+    words = "it has no effect: "
     told = {each.place.field for each in (*declaration.notes, *declaration.findings) if each.message.startswith(words)}
     assert told & {name_field(row.path[:depth]) for depth in range(2, len(row.path) + 1)}
 

@@ -41,8 +41,8 @@ def test_a_finding_about_a_whole_file_has_no_line_and_one_without_rule_a_title()
 
 
 def test_a_note_is_a_notice_to_a_runner() -> None:
-    note = replace(finding("nothing decides by it"), severity=Severity.NOTE)
-    assert workflow_command(note) == "::notice file=a.yaml,line=7,title=reconciler::nothing decides by it"
+    note = replace(finding("it has no effect"), severity=Severity.NOTE)
+    assert workflow_command(note) == "::notice file=a.yaml,line=7,title=reconciler::it has no effect"
 
 
 def test_what_ends_a_command_or_a_property_is_encoded() -> None:

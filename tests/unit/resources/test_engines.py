@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.domain.workloads import LaunchSettings
 from reconciler.resources.declaration import Declaration
-from reconciler.resources.kubernetes.engines import read_launch, tell_engine
+from reconciler.resources.kubernetes.engines import find_engine, read_launch
 
 Declare = Callable[..., Declaration]
 
@@ -44,7 +44,7 @@ SGLANG = LaunchSettings(engine="sglang", block_tokens=1)
     ],
 )
 def test_the_engine_is_told_by_command_image_or_flags(image: str, words: list[str], engine: str) -> None:
-    assert tell_engine(image, words) == engine
+    assert find_engine(image, words) == engine
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ def test_entries_that_say_the_same_count_once_and_others_not_at_all(declare: Dec
     differing = declare({"a.yaml": files["a.yaml"], "b.yaml": files["b.yaml"].replace("'1'", "'2'")})
     assert differing.costs["prod"] == ()
     assert [finding.message for finding in differing.findings] == [
-        "says otherwise than b.yaml:4: neither is used",
-        "says otherwise than a.yaml:4: neither is used",
+        "differs from b.yaml:4: neither is used",
+        "differs from a.yaml:4: neither is used",
     ]
 
 

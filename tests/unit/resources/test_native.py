@@ -169,7 +169,7 @@ def test_an_annotated_autoscaler_is_a_variant(declare: Declare, kind: str) -> No
 @pytest.mark.parametrize(
     ("annotations", "message"),
     [
-        ('{llm-d.ai/managed: "true"}', "expected the id of the model beside llm-d.ai/managed, found nothing"),
+        ('{llm-d.ai/managed: "true"}', "expected the id of the model with llm-d.ai/managed, found nothing"),
         (ANNOTATED.replace("5.5", "-1"), 'expected a decimal number of at least 0, got "-1"'),
         (ANNOTATED.replace("5.5", "nan"), 'expected a decimal number of at least 0, got "nan"'),
     ],

@@ -195,7 +195,7 @@ def test_of_two_global_config_maps_the_first_by_path_is_used_and_the_other_told(
     assert [layer.priority for layer in rules(declaration).layers] == [1]
     (finding,) = declaration.findings
     assert str(finding) == (
-        "b.yaml:1: warning: metadata.name: ConfigMap wva-b/wva-saturation-scaling-config says otherwise than "
+        "b.yaml:1: warning: metadata.name: ConfigMap wva-b/wva-saturation-scaling-config differs from "
         "wva-a/wva-saturation-scaling-config at a.yaml:1, which is used: keep one, or label the namespace of the other "
         "wva.llmd.ai/config-enabled"
     )

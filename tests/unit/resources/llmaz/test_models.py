@@ -91,8 +91,8 @@ def test_a_source_that_llmaz_takes(load: Load, write: Write, source: str) -> Non
     [
         ("{}", "source: expected modelHub or uri, found neither"),
         ("{modelHub: {name: unknown, modelID: m}}", 'name: expected "Huggingface" or "ModelScope", got "unknown"'),
-        ("{modelHub: {modelID: m, filename: f, allowPatterns: ['*']}}", "expected no allowPatterns beside filename"),
-        ("{modelHub: {modelID: m, filename: f, ignorePatterns: ['*']}}", "expected no ignorePatterns beside filename"),
+        ("{modelHub: {modelID: m, filename: f, allowPatterns: ['*']}}", "expected no allowPatterns with filename"),
+        ("{modelHub: {modelID: m, filename: f, ignorePatterns: ['*']}}", "expected no ignorePatterns with filename"),
         ("{modelHub: {name: ModelScope, modelID: m, filename: f}}", "no filename with ModelScope: only Huggingface"),
         ("{uri: 'unknown://bucket.endpoint/m'}", "expected an address with oss://, s3://, gcs://, ollama:// or host"),
         ("{uri: 'hf://org/m'}", 'host://, got "hf://org/m"'),
@@ -117,9 +117,7 @@ def test_a_source_that_llmaz_refuses(load: Load, write: Write, source: str, mess
 
 def test_of_a_hub_and_an_address_the_hub_is_used_and_that_is_told(load: Load, write: Write, told: Told) -> None:
     text = write("OpenModel", _source("{modelHub: {modelID: m}, uri: 's3://bucket/m'}"))
-    assert told(text) == [
-        "5: warning: spec.source.uri: nothing decides by it: where both are written llmaz takes modelHub"
-    ]
+    assert told(text) == ["5: warning: spec.source.uri: it has no effect: where both are written llmaz takes modelHub"]
     assert load(text).llmaz.models[0].protocol == ""
 
 

@@ -153,8 +153,8 @@ def test_a_playground_that_llmaz_takes(load: Load, write: Write, told: Told, spe
         ("{modelClaim: {}}", "spec.modelClaim.modelName: expected a string, found nothing"),
         ("{modelClaims: {models: []}}", "spec.modelClaims.models: expected at least one item, got an empty list"),
         (_claims("{name: m, role: lora}"), 'role: expected "main" or "draft", got "lora"'),
-        (_claims(MAIN, DRAFT, DRAFT), "expected a draft beside one main model, got 1 main and 2 draft"),
-        (_claims(DRAFT), "expected a draft beside one main model, got 1 draft"),
+        (_claims(MAIN, DRAFT, DRAFT), "expected a draft with one main model, got 1 main and 2 draft"),
+        (_claims(DRAFT), "expected a draft with one main model, got 1 draft"),
         (
             "{modelClaim: {modelName: m}, backendRuntimeConfig: {resources: {requests: {cpu: 10}, limits: {cpu: 5}}}}",
             "resources.limits.cpu: expected at least the request (10), got 5",

@@ -73,7 +73,7 @@ def test_what_is_not_written_is_as_llmaz_fills_it_in(load: Load, write: Write) -
             "[{name: a}, {name: b, role: draft}, {name: c, role: draft}]",
             "expected at most 2 models, got 3",
         ),
-        ("[{name: m}]", "[{name: a, role: draft}]", "expected a draft beside one main model, got 1 draft"),
+        ("[{name: m}]", "[{name: a, role: draft}]", "expected a draft with one main model, got 1 draft"),
         ("[{name: m}]", "[{name: a, role: draft}, {name: b, role: draft}]", "expected one main model, got 2 draft"),
         ("workerTemplate: {spec", "size: 0, workerTemplate: {spec", "size: expected at least 1, got 0"),
         ("workerTemplate: {spec", "leaderTemplate: {spec", "workerTemplate: expected a mapping, found nothing"),
