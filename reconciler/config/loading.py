@@ -65,6 +65,8 @@ Value = TypeVar("Value")
 
 def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Settings:
     """The settings that a configuration amounts to; `root` is the merged tree that it was validated from."""
+    git = configuration.git
+    author = None if git.author is None else _same(Identity, git.author)
     return Settings(
         currency=configuration.currency,
         clusters=tuple(map(_cluster, configuration.clusters, root.at("clusters").items)),
@@ -73,7 +75,7 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
         models=tuple(map(_model, configuration.models, root.at("models").items)),
         defaults=_settings(configuration.defaults, root.at("defaults")),
         overrides=tuple(map(_override, configuration.overrides, root.at("overrides").items)),
-        git=_git(configuration.git),
+        git=_same(GitSettings, git, base_branch=git.base_branch or "", author=author),
         forge=_forge(configuration.forge, root.at("forge")),
         pull_requests=_same(
             PullRequestSettings,
@@ -232,11 +234,6 @@ def _override(override: schema.OverrideEntry, entry: PlacedValue) -> Override:
 def _settings(section: VariantSection, entry: PlacedValue) -> Mapping[str, Setting]:
     """What one layer gives, by the names of the settings; what it leaves out is not there."""
     return {each.name: Setting(value=value, place=entry.at(*each.path).place) for each, value in stated_in(section)}
-
-
-def _git(git: schema.GitSection) -> GitSettings:
-    author = None if git.author is None else _same(Identity, git.author)
-    return _same(GitSettings, git, base_branch=git.base_branch or "", author=author)
 
 
 def _forge(forge: schema.ForgeSection, entry: PlacedValue) -> ForgeSettings:
@@ -443,7 +440,10 @@ def load(sources: Sources, flags: Flags, environment: Environment) -> tuple[Load
         return None, findings
     settings = _fill_gaps(convert(validated.value, root), flags, environment)
     findings += (
-        *find_unknown_devices(root.at("clusters"), _known_devices(settings)),
+        *find_unknown_devices(
+            root.at("clusters"),
+            frozenset({*(accelerator.device for accelerator in settings.accelerators), *PRODUCTS.values()}),
+        ),
         *find_misplaced_references(validated.value, root, environment.secrets_directory),
         *_find_misused_flags(settings, flags, environment),
     )
@@ -485,10 +485,6 @@ def _once(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 def _has_errors(findings: tuple[Finding, ...]) -> bool:
     return any(finding.severity is Severity.ERROR for finding in findings)
-
-
-def _known_devices(settings: Settings) -> frozenset[str]:
-    return frozenset({*(accelerator.device for accelerator in settings.accelerators), *PRODUCTS.values()})
 
 
 def _find_flag_errors(flags: Flags, environment: Environment) -> Iterator[Finding]:

@@ -4,17 +4,16 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from reconciler.domain.proposals import Part, Promise, PromisedLatency, Proposal, ProposalState, ProposedChange
 from reconciler.domain.settings import Identity
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
 
-# --- was reconciler/forge/promises.py:
-# What the marker keeps of promises, one row a change; whatever is not as we write it is no promise at all.
+# Promises: one row a change; a row that is not as we write it is no promise at all.
 
 NUMBERS = ("demand", "capacity", "cost_per_hour", "arrival_rate_per_s", "input_tokens", "output_tokens")
 """Fields of a promise that are a number or not known, and their keys in a row."""
@@ -22,6 +21,7 @@ LATENCIES = ("itl", "ttft", "wait")
 MOST_LATENCIES = 5
 LARGEST = 1e15
 """No number of ours is larger."""
+MAX_TEXT_LENGTH = 500
 MAX_UNIT_LENGTH = 40
 MAX_NUMBER = 10**9
 """Of a pull request."""
@@ -29,8 +29,8 @@ MAX_NUMBER = 10**9
 
 def promise_rows(promises: Sequence[Promise], resources: Sequence[str]) -> list[object]:
     """The promises in the order of these resources, as JSON; one that nothing was promised of has an empty row."""
-    told = {each.resource: each for each in promises}
-    return [_row(told[each]) if each in told else {} for each in resources]
+    promised = {each.resource: each for each in promises}
+    return [_promise_row(promised[each]) if each in promised else {} for each in resources]
 
 
 def parse_promises(rows: object, resources: Sequence[str]) -> tuple[Promise, ...]:
@@ -39,14 +39,14 @@ def parse_promises(rows: object, resources: Sequence[str]) -> tuple[Promise, ...
         return ()
     found: list[Promise] = []
     for row, resource in zip(rows, resources, strict=True):
-        promise = _parse(row, resource)
+        promise = _parse_promise(row, resource)
         if promise is None:
             return ()
         found.append(promise)
     return tuple(found)
 
 
-def _row(promise: Promise) -> dict[str, object]:
+def _promise_row(promise: Promise) -> dict[str, object]:
     row: dict[str, object] = {"unit": promise.unit}
     row |= {name: value for name in NUMBERS if (value := getattr(promise, name)) is not None}
     if promise.latencies:
@@ -59,12 +59,12 @@ def _row(promise: Promise) -> dict[str, object]:
     return row
 
 
-def _parse(row: object, resource: str) -> Promise | None:
+def _parse_promise(row: object, resource: str) -> Promise | None:
     if not isinstance(row, dict):
         return None
     numbers = {name: row.get(name) for name in NUMBERS}
     unit, reverts, latencies = row.get("unit", ""), row.get("reverts"), _parse_latencies(row.get("latencies", []))
-    if not _is_word(unit) or latencies is None or not all(map(_is_known_or_none, numbers.values())):
+    if not _is_text(unit, MAX_UNIT_LENGTH) or latencies is None or not all(map(_is_known_or_none, numbers.values())):
         return None
     if reverts is not None and not (type(reverts) is int and 0 < reverts <= MAX_NUMBER):
         return None
@@ -83,16 +83,17 @@ def _parse_latency(row: object) -> PromisedLatency | None:
     if not isinstance(row, list) or len(row) != 6:
         return None
     name, statistic, target_s, *times_s = row
-    if name not in LATENCIES or not _is_word(statistic) or not _is_number(target_s) or not target_s > 0:
+    if (
+        name not in LATENCIES
+        or not _is_text(statistic, MAX_UNIT_LENGTH)
+        or not _is_number(target_s)
+        or not target_s > 0
+    ):
         return None
     if not all(map(_is_known_or_none, times_s)):
         return None
     times = _floats(dict(zip(("expected_s", "mean_s", "measured_s"), times_s, strict=True)))
     return PromisedLatency(name=name, statistic=statistic, target_s=float(target_s), **times)
-
-
-def _is_word(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= MAX_UNIT_LENGTH and value.isprintable()
 
 
 def _is_known_or_none(value: object) -> bool:
@@ -110,9 +111,7 @@ def _floats(numbers: Mapping[str, object]) -> dict[str, float | None]:
     return {name: float(value) if isinstance(value, int | float) else None for name, value in numbers.items()}
 
 
-# --- was reconciler/forge/marker.py:
-# The hidden marker in a pull request's body: which decision it proposes, in a comment that only machines read.
-# Anybody who may edit the body may edit the marker, so it is read defensively and can only make us do less.
+# The marker of a pull request. Anybody who may edit the body may edit it, so it can only make us do less.
 
 VERSION = 1
 OPENING = "<!-- reconciler: "
@@ -121,7 +120,6 @@ CLOSING = " -->"
 MAX_JSON_LENGTH = 16_000
 """Longer ones are not written with their changes, and not read at all."""
 MAX_MARKERS = 20
-MAX_TEXT_LENGTH = 500
 MAX_REPLICAS = 1_000_000
 DECISION = re.compile(r"[0-9a-f]{64}")
 
@@ -158,14 +156,6 @@ class Marker:
     merges: bool = False
 
 
-class PlacedMarker(NamedTuple):
-    """A marker with its place in the body."""
-
-    marker: Marker
-    start: int
-    end: int
-
-
 def write_marker(marker: Marker) -> str:
     """The comment for `marker`, on one line; what would make it too long is left out: promises first, then changes."""
     shorter = (marker, replace(marker, promises=()))
@@ -176,7 +166,7 @@ def write_marker(marker: Marker) -> str:
 def read_marker(body: str) -> Marker | None:
     """The marker of a body, or None when there is no valid one."""
     found = _find(body)
-    return found.marker if found else None
+    return found[0] if found else None
 
 
 def withdrawn(body: str) -> str:
@@ -184,8 +174,8 @@ def withdrawn(body: str) -> str:
     found = _find(body)
     if found is None:
         return body
-    marker = write_marker(replace(found.marker, state=MarkerState.WITHDRAWN))
-    return body[: found.start] + marker + body[found.end :]
+    marker, start, end = found
+    return body[:start] + write_marker(replace(marker, state=MarkerState.WITHDRAWN)) + body[end:]
 
 
 def with_outcome(body: str, text: str) -> str:
@@ -193,36 +183,31 @@ def with_outcome(body: str, text: str) -> str:
     found = _find(body)
     if found is None:
         return body
-    marker = write_marker(replace(found.marker, state=MarkerState.TOLD))
-    return f"{body[: found.start].rstrip()}\n{text}\n{marker}{body[found.end :]}"
+    marker, start, end = found
+    written = write_marker(replace(marker, state=MarkerState.TOLD))
+    return f"{body[:start].rstrip()}\n{text}\n{written}{body[end:]}"
 
 
 def body_digest(body: str) -> str:
     """sha256 of a body without what may differ for no reason: white space and the marker."""
     found = _find(body)
-    text = body[: found.start] + body[found.end :] if found else body
+    text = body[: found[1]] + body[found[2] :] if found else body
     return hashlib.sha256(" ".join(text.split()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _find(body: str) -> PlacedMarker | None:
-    """The last valid marker: we write ours behind everything that quotes somebody else's words."""
-    for start, end in _spans(body):
-        marker = _parse_of_marker(body[start + len(OPENING) : end - len(CLOSING)])
-        if marker is not None:
-            return PlacedMarker(marker, start, end)
-    return None
-
-
-def _spans(body: str) -> Iterator[tuple[int, int]]:
+def _find(body: str) -> tuple[Marker, int, int] | None:
+    """The last valid marker with its place: we write ours behind everything that quotes somebody else's words."""
     end_of_search = len(body)
     for _ in range(MAX_MARKERS):
         start = body.rfind(OPENING, 0, end_of_search)
         if start < 0:
-            return
+            return None
         end = body.find(CLOSING, start, start + len(OPENING) + MAX_JSON_LENGTH + len(CLOSING))
-        if end >= 0:
-            yield start, end + len(CLOSING)
+        marker = _parse_marker(body[start + len(OPENING) : end]) if end >= 0 else None
+        if marker is not None:
+            return marker, start, end + len(CLOSING)
         end_of_search = start
+    return None
 
 
 def _json(marker: Marker) -> str:
@@ -247,13 +232,18 @@ def _json(marker: Marker) -> str:
         ]
     if marker.changes and marker.promises:
         content["promises"] = promise_rows(marker.promises, [each.resource for each in sorted(marker.changes)])
+    return _escaped(content)
+
+
+def _escaped(content: Mapping[str, object]) -> str:
+    """JSON in which nothing ends a comment."""
     text = json.dumps(content, separators=(",", ":"))
     for plain, escaped in ESCAPES:
         text = text.replace(plain, escaped)
     return text
 
 
-def _parse_of_marker(text: str) -> Marker | None:
+def _parse_marker(text: str) -> Marker | None:
     content = _load(text)
     if content is None or type(content.get("version")) is not int or content["version"] != VERSION:
         return None
@@ -263,13 +253,16 @@ def _parse_of_marker(text: str) -> Marker | None:
     if not isinstance(state, str) or state not in set(MarkerState):
         return None
     changes = _parse_changes(content.get("changes", []))
+    # Promises are in the order of the changes; where that order is not ours, they cannot be assigned.
+    resources, rows = [each.resource for each in changes], content.get("changes")
+    is_ordered = isinstance(rows, list) and [row[0] for row in rows] == resources if changes else False
     return Marker(
         group=str(group),
         decision=decision,
         part=next((part for part in Part if part == content.get("part")), None),
         state=MarkerState(state),
         changes=changes,
-        promises=_parse_promises(content, changes),
+        promises=parse_promises(content.get("promises"), resources) if is_ordered else (),
         merges=content.get("merges") is True,
     )
 
@@ -291,18 +284,13 @@ def _parse_changes(rows: object) -> tuple[ProposedChange, ...]:
     return tuple(sorted(valid)) if len(valid) == len(changes) else ()
 
 
-def _parse_promises(content: Mapping[str, object], changes: Sequence[ProposedChange]) -> tuple[Promise, ...]:
-    """Those of the changes in the order in which they are written; where that is not ours, nobody knows whose."""
-    resources, rows = [each.resource for each in changes], content.get("changes")
-    is_ordered = isinstance(rows, list) and [row[0] for row in rows] == resources if changes else False
-    return parse_promises(content.get("promises"), resources) if is_ordered else ()
-
-
 def _parse_change(row: object) -> ProposedChange | None:
     if not isinstance(row, list) or len(row) != 5:
         return None
     resource, before, after, accelerator_before, accelerator_after = row
-    if not _are_texts((resource, accelerator_before, accelerator_after)) or not _are_counts((before, after)):
+    if not all(map(_is_text, (resource, accelerator_before, accelerator_after))):
+        return None
+    if not all(type(count) is int and 0 <= count <= MAX_REPLICAS for count in (before, after)):
         return None
     return ProposedChange(
         resource=resource,
@@ -313,23 +301,13 @@ def _parse_change(row: object) -> ProposedChange | None:
     )
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= MAX_TEXT_LENGTH and value.isprintable()
+def _is_text(value: object, most: int = MAX_TEXT_LENGTH) -> bool:
+    return isinstance(value, str) and len(value) <= most and value.isprintable()
 
 
-def _are_texts(values: Sequence[object]) -> bool:
-    return all(_is_text(value) for value in values)
+# The marker of a review's comment, read from comments of our own alone; it too can only make us do less.
 
-
-def _are_counts(values: Sequence[object]) -> bool:
-    return all(type(value) is int and 0 <= value <= MAX_REPLICAS for value in values)
-
-
-# --- was reconciler/forge/review_marker.py:
-# The hidden marker in a review's comment: what was reviewed, and what was said, as only machines read it. It is read
-# from comments of our own alone, and defensively all the same: it can only make us do less.
-
-OPENING_OF_REVIEW_MARKER = "<!-- reconciler-review: "
+REVIEW_OPENING = "<!-- reconciler-review: "
 MAX_NAMES = 8000
 """Characters of the names of variants; of more none is written down, and what is needed of them is not compared."""
 DIGEST = re.compile(r"[0-9a-f]{40,64}")
@@ -371,29 +349,22 @@ def write_review_marker(marker: ReviewMarker) -> str:
         "told": marker.told,
         "needed": dict(sorted(marker.needed.items())),
     }
-    text = json.dumps(content, separators=(",", ":"))
-    # `>` ends an HTML comment and `--` ends an XML one; both stand only inside strings, where these mean the same
-    for plain, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("--", "-\\u002d")):
-        text = text.replace(plain, escaped)
-    return f"{OPENING_OF_REVIEW_MARKER}{text}{CLOSING}"
+    return f"{REVIEW_OPENING}{_escaped(content)}{CLOSING}"
 
 
 def is_marked(body: str) -> bool:
     """Whether a comment is a review's, its marker readable or not: a person who quotes one does not end with it."""
-    return body.rstrip().rpartition("\n")[2].startswith(OPENING_OF_REVIEW_MARKER.rstrip())
+    return body.rstrip().rpartition("\n")[2].startswith(REVIEW_OPENING.rstrip())
 
 
 def read_review_marker(body: str) -> ReviewMarker | None:
     """The last marker of a body; None when it is none of ours."""
-    start = body.rfind(OPENING_OF_REVIEW_MARKER)
-    end = body.find(CLOSING, start, start + len(OPENING_OF_REVIEW_MARKER) + MAX_JSON_LENGTH)
+    start = body.rfind(REVIEW_OPENING)
+    end = body.find(CLOSING, start, start + len(REVIEW_OPENING) + MAX_JSON_LENGTH)
     if start < 0 or end < 0:
         return None
-    try:
-        content: object = json.loads(body[start + len(OPENING_OF_REVIEW_MARKER) : end])
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(content, dict) or content.get("version") != VERSION:
+    content = _load(body[start + len(REVIEW_OPENING) : end])
+    if content is None or content.get("version") != VERSION:
         return None
     digests = [content.get(name) for name in ("head", "base", "told")]
     needed = content.get("needed")
@@ -409,7 +380,6 @@ def _is_noise(then: int, now: int) -> bool:
     return then == now or (min(then, now) >= 0 and abs(now - then) <= max(1.0, TOLERANCE * then))
 
 
-# --- was reconciler/forge/proposals.py:
 # From a pull request and the tip of its head branch to the proposal that decide sees.
 
 TRAILER = "Reconciler-Decision"

@@ -1,7 +1,7 @@
 """A private clone of one branch: what `run` reads, commits to and pushes from."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,6 +42,11 @@ class Clone(Repository):
         Other files and all modes stay as in `parent`. The same arguments give the same id. Only objects are written:
         no work tree, hook or filter takes part. Raises InputError for a path that is a link or leaves the tree.
         """
+        return self._write(parent, files, message, author, date_s)
+
+    def _write(
+        self, parent: str, files: Mapping[str, bytes], message: str, author: Identity, date_s: int, merged: str = ""
+    ) -> str:
         stream = write_import(
             parent=parent,
             entries=self._files_of(parent),
@@ -49,12 +54,10 @@ class Clone(Repository):
             message=message,
             author=author,
             date_s=date_s,
+            merged=merged,
         )
-        return self._import(stream, action="write the commit")
-
-    def _import(self, stream: bytes, *, action: str) -> str:
         arguments = ("fast-import", "--quiet", "--done", "--force", "--date-format=raw")
-        output = self.git.run(*arguments, action=action, stdin=stream)
+        output = self.git.run(*arguments, action="write the merge" if merged else "write the commit", stdin=stream)
         return check_object_id(output.strip().decode("ascii", "replace"))
 
     def remote_branches(self, prefix: str) -> dict[str, str]:
@@ -69,8 +72,12 @@ class Clone(Repository):
 
         RivalRunError when one is gone by now.
         """
-        commits = {name: oid for batch in _batches(names) for name, oid in _fetch(self.git, batch, depth).items()}
-        return {name: self.read_commit(oid) for name, oid in commits.items()}
+        ordered, found = sorted(names), dict[str, CommitRecord]()
+        for start in range(0, len(ordered), FETCHED_AT_ONCE):
+            batch = ordered[start : start + FETCHED_AT_ONCE]
+            commits = _fetch_refs(self.git, [branch_ref(name) for name in batch], (f"--depth={depth}",))
+            found |= {name: self.read_commit(oid) for name, oid in zip(batch, commits, strict=True)}
+        return found
 
     def fetch_head(self, ref: str) -> Repository:
         """What somebody wants to merge (a branch, or where a forge keeps a head), as data: nothing is checked out.
@@ -83,7 +90,9 @@ class Clone(Repository):
             try:
                 (commit,) = _fetch_refs(self.git, [ref], (f"--depth={depth}",), beside=(base,))
             finally:
-                _sweep(self.git)
+                if self.git.directory is not None:  # what a stopped fetch leaves behind would fill the disk
+                    for path in (self.git.directory / "objects" / "pack").glob("tmp_*"):
+                        path.unlink(missing_ok=True)
             head = Repository(git=self.git, commit=commit, branch="")
             if head.common_ancestor(self.commit):
                 break
@@ -103,16 +112,14 @@ class Clone(Repository):
         since = min(since_s, self.committed_s()) - CLOCKS_DIFFER_S
         ref, action = branch_ref(self.branch), f"fetch the history of {self.branch}"
         for depth in DEPTHS:
-            if depth > most or self._reaches(since):
+            if depth > most:
                 return
-            arguments = (*FETCH, f"--depth={depth}", *_upload_pack(self.git), "--", self._url, ref)
+            reading = ("log", "--first-parent", "--format=%ct", "--end-of-options", self.commit)
+            times = self.git.run(*reading, action="look at the history").split()
+            if float(times[-1]) < since or not self.is_shallow():
+                return
+            arguments = (*FETCH, f"--depth={depth}", *_upload_pack(self.git), "--", _url_of(self.git), ref)
             self.git.run(*arguments, action=action)
-
-    def _reaches(self, since_s: float) -> bool:
-        """Whether the way of first parents is here up to a commit that is older."""
-        arguments = ("log", "--first-parent", "--format=%ct", "--end-of-options", self.commit)
-        times = self.git.run(*arguments, action="look at the history").split()
-        return float(times[-1]) < since_s or not self.is_shallow()
 
     def descends_from(self, oid: str) -> bool:
         """Whether the base holds the commit `oid`, as far back as its history was fetched."""
@@ -121,8 +128,7 @@ class Clone(Repository):
 
     def merges_cleanly(self, *, head: str, onto: str, parent: str) -> bool:
         """Whether `head`, a single commit on `parent`, still merges into `onto` without a conflict."""
-        trees = (self._files_of(parent), self._files_of(head), self._files_of(onto))
-        return merges_cleanly(self, *trees)
+        return merges_cleanly(self, self._files_of(parent), self._files_of(head), self._files_of(onto))
 
     def merged(self, head: str, *, parent: str) -> Mapping[str, bytes] | None:
         """What a merge of `head`, a single commit on `parent`, makes of files; None for a conflict or a removal."""
@@ -139,16 +145,7 @@ class Clone(Repository):
         files = self.merged(head, parent=parent)
         if files is None:
             raise RivalRunError(f"merge {branch}: it conflicts with {self.branch}")
-        stream = write_import(
-            parent=self.commit,
-            entries=self._files_of(self.commit),
-            files=files,
-            message=message,
-            author=author,
-            date_s=date_s,
-            merged=head,
-        )
-        commit = self._import(stream, action="write the merge")
+        commit = self._write(self.commit, files, message, author, date_s, merged=head)
         self.push(self.branch, commit, expected=self.commit)
         return replace(self, commit=commit)
 
@@ -172,7 +169,17 @@ class Clone(Repository):
     ) -> None:
         action = f"push {branch}"
         lease = f"--force-with-lease={branch_ref(branch)}:{check_object_id(expected) if expected is not None else ''}"
-        arguments = ("push", *options, "--porcelain", "--no-verify", "--no-signed", lease, "--", self._url, refspec)
+        arguments = (
+            "push",
+            *options,
+            "--porcelain",
+            "--no-verify",
+            "--no-signed",
+            lease,
+            "--",
+            _url_of(self.git),
+            refspec,
+        )
         completed = self.git.attempt(*arguments, action=action)
         if completed.status == 0:
             return
@@ -188,10 +195,6 @@ class Clone(Repository):
             )
         reason = shorten(completed.stdout + completed.stderr, self.git.redactor)
         raise TransientError(f"{action}: the remote refused it (branch protection or a hook?): {reason}")
-
-    @property
-    def _url(self) -> str:
-        return _url_of(self.git)
 
 
 def clone_base(
@@ -221,7 +224,8 @@ def clone_base(
     branch, oid = _find_base(git, base)
     object_format = "sha256" if len(oid) == 64 else "sha1"
     git.run("init", "--bare", "--quiet", "--template=", f"--object-format={object_format}", action="start a clone")
-    return Clone(git=git, commit=_fetch(git, [branch], depth=1)[branch], branch=branch)
+    (commit,) = _fetch_refs(git, [branch_ref(branch)], ("--depth=1",))
+    return Clone(git=git, commit=commit, branch=branch)
 
 
 def _find_base(git: GitCommand, base: str | None) -> tuple[str, str]:
@@ -254,18 +258,6 @@ def _list_remote(git: GitCommand, *patterns: str) -> dict[str, str]:
     return {ref: oid for oid, _, ref in pairs if is_object_id(oid)}
 
 
-def _batches(names: Collection[str]) -> Iterator[list[str]]:
-    ordered = sorted(names)
-    return (ordered[start : start + FETCHED_AT_ONCE] for start in range(0, len(ordered), FETCHED_AT_ONCE))
-
-
-def _fetch(git: GitCommand, branches: Sequence[str], depth: int) -> dict[str, str]:
-    """The commit of each branch, fetched in one request."""
-    refs = {branch: branch_ref(branch) for branch in branches}
-    oids = _fetch_refs(git, list(refs.values()), (f"--depth={depth}",))
-    return dict(zip(refs, oids, strict=True))
-
-
 def _fetch_refs(
     git: GitCommand, refs: Sequence[str], options: Sequence[str], beside: Sequence[str] = ()
 ) -> tuple[str, ...]:
@@ -281,13 +273,6 @@ def _fetch_refs(
     shown = git.run("rev-parse", "--end-of-options", *(f"{ref}^{{commit}}" for ref in refs), action=action)
     oids = [line for line in shown.decode("ascii", "replace").splitlines() if line != "--end-of-options"]
     return tuple(check_object_id(oid) for oid in oids)
-
-
-def _sweep(git: GitCommand) -> None:
-    """Remove what a fetch that was stopped leaves behind: many such heads would fill the disk."""
-    if git.directory is not None:
-        for path in (git.directory / "objects" / "pack").glob("tmp_*"):
-            path.unlink(missing_ok=True)
 
 
 def _upload_pack(git: GitCommand) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
 from reconciler.http.addresses import sends_in_the_clear
@@ -25,14 +25,11 @@ from reconciler.http.redaction import MAX_SHOWN, UNPRINTABLE, Redactor
 if TYPE_CHECKING:
     from git.cmd import Git
 
-# --- was reconciler/git/remotes.py:
-# Where a repository is: what a source may look like, over which protocol it is reached, and with which token.
-
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 SCP_LIKE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^-:].*")
 
-MAX_SHOWN_OF_REMOTES = 200
+MAX_SHOWN_SOURCE = 200
 SAFE_UPLOAD_PACK = "git -c safe.directory='*' upload-pack"
 
 
@@ -104,7 +101,7 @@ def open_remote(source: str) -> Remote:
         return _open_url(source)
     if SCP_LIKE.fullmatch(source):
         return Remote(url=source, protocol="ssh")
-    return _open_directory(source)
+    return Remote(url=str(resolve_directory(source)), protocol="file")
 
 
 def without_user(source: str) -> str:
@@ -123,20 +120,20 @@ def resolve_directory(source: str | Path) -> Path:
     except (OSError, ValueError, RuntimeError):  # unreadable, too long, or a home directory of nobody
         pass
     raise ConfigurationError(
-        f"repository {str(source)[:MAX_SHOWN_OF_REMOTES]}: no such directory; expected a clone, a bare repository, "
+        f"repository {str(source)[:MAX_SHOWN_SOURCE]}: no such directory; expected a clone, a bare repository, "
         "or a URL with https:// or ssh://"
     )
 
 
-def _open_directory(source: str) -> Remote:
-    return Remote(url=str(resolve_directory(source)), protocol="file")
-
-
 def _open_url(url: str) -> Remote:
     shown = Redactor().show(url)
-    parts = _split(url, shown)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # urllib checks the port only when it is read
+    except ValueError as error:
+        raise ConfigurationError(f"repository {shown}: {error}") from None
     if parts.scheme == "file":
-        return _open_directory(unquote(parts.path))
+        return Remote(url=str(resolve_directory(unquote(parts.path))), protocol="file")
     if parts.scheme not in {"https", "http", "ssh"}:
         raise ConfigurationError(
             f"repository {shown}: expected https://, ssh://, user@host:path or a directory, found {parts.scheme}://"
@@ -156,16 +153,6 @@ def _open_url(url: str) -> Remote:
     return Remote(url=url, protocol=parts.scheme, origin=origin)
 
 
-def _split(url: str, shown: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # urllib checks the port only when it is asked for
-    except ValueError as error:
-        raise ConfigurationError(f"repository {shown}: {error}") from None
-    return parts
-
-
-# --- was reconciler/git/environment.py:
 # What git may see of the world: a closed environment and fixed settings.
 
 SETTINGS = (
@@ -210,7 +197,7 @@ VARIABLES: Mapping[str, str] = {
 def build_environment(directory: Path | None, remote: Remote | None, credentials: GitToken | None) -> dict[str, str]:
     """The variables for one command, to be laid over the process's own.
 
-    GitToken travel in `GIT_CONFIG_VALUE_n` only: never in an argument list or a file, and only to the remote's
+    A token travels in `GIT_CONFIG_VALUE_n` only: never in an argument list or a file, and only to the remote's
     origin. Without `directory` git looks for the repository itself.
     """
     environment = dict(VARIABLES)
@@ -220,7 +207,14 @@ def build_environment(directory: Path | None, remote: Remote | None, credentials
     # Operators name their own certificate authority once, for all clients.
     if bundle := os.environ.get("REQUESTS_CA_BUNDLE"):
         environment["GIT_SSL_CAINFO"] = bundle
-    environment |= _config_variables([*SETTINGS, *_remote_settings(remote, credentials)])
+    settings = list(SETTINGS)
+    if remote is not None and remote.protocol == "http":
+        settings.append((f"http.{remote.origin}/.proxy", ""))  # loopback: a proxy would be another machine
+    if remote is not None and remote.origin and credentials is not None:
+        settings.append((f"http.{remote.origin}/.extraHeader", credentials.authorization))
+    environment["GIT_CONFIG_COUNT"] = str(len(settings))
+    for number, (key, value) in enumerate(settings):
+        environment |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return environment
 
 
@@ -228,27 +222,6 @@ def inherited_git_variables(kept: Iterable[str]) -> list[str]:
     """`GIT_*` variables of this process that git must not see (a hook or CI job sets GIT_DIR, GIT_TRACE and more)."""
     return sorted({name for name in os.environ if name.startswith("GIT_")} - set(kept))
 
-
-def _remote_settings(remote: Remote | None, credentials: GitToken | None) -> list[tuple[str, str]]:
-    if remote is None or not remote.origin:
-        return []
-    settings = []
-    if remote.protocol == "http":
-        settings.append((f"http.{remote.origin}/.proxy", ""))  # loopback: a proxy would be another machine
-    if credentials is not None:
-        settings.append((f"http.{remote.origin}/.extraHeader", credentials.authorization))
-    return settings
-
-
-def _config_variables(settings: list[tuple[str, str]]) -> dict[str, str]:
-    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
-    for number, (key, value) in enumerate(settings):
-        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return variables
-
-
-# --- was reconciler/git/command.py:
-# The one place that runs git, through GitPython's argument-list runner and nothing else of GitPython.
 
 # git ends with 128 for everything, so the only facts are the HTTP status and the few fixed messages of its transports,
 # which `LC_ALL=C` keeps in English. What is not recognised is transient: the next run tries again, the text is shown.
@@ -352,25 +325,28 @@ class GitCommand:
         What a repository holds may be tiny and its listing without end.
         """
         environment = build_environment(self.directory, self.remote, self.credentials)
-        interrupt = _start([*_command(environment), *arguments], environment)  # held: it ends git when nobody does
-        process = _process_of(interrupt)
+        _held, process = _start([*_command(environment), *arguments], environment)
         timer = threading.Timer(self.timeout_s, _end_group, [process])
         timer.start()
         try:
-            printed, said = _read_at_most(process, most_bytes)
+            if process.stdout is None or process.stderr is None:
+                raise TransientError("git ended before it began")
+            printed = process.stdout.read(most_bytes + 1)
+            if len(printed) > most_bytes:
+                raise ConfigurationError(f"{action}: more than {most_bytes} bytes; this is no fleet repository")
+            said = process.stderr.read()
+            process.wait()
         finally:
             timer.cancel()
             _end_group(process)
-        if len(printed) > most_bytes:
-            raise ConfigurationError(f"{action}: more than {most_bytes} bytes; this is no fleet repository")
         if process.returncode != 0:
             raise explain_failure(action, process.returncode, said, self.redactor)
         return printed
 
     def run(self, *arguments: str, action: str, stdin: bytes = b"") -> bytes:
-        """Run git and return what it printed; `action` tells a person what was tried.
+        """Run git and return what it printed; `action` says in errors what was tried.
 
-        Raises ConfigurationError or TransientError, see `failures`.
+        Raises ConfigurationError or TransientError, see `explain_failure`.
         """
         completed = self.attempt(*arguments, action=action, stdin=stdin)
         if completed.status != 0:
@@ -391,9 +367,12 @@ class GitCommand:
     def _attempt(self, arguments: Sequence[str], action: str, stdin: bytes) -> Completed:
         environment = build_environment(self.directory, self.remote, self.credentials)
         logger.debug("git %s", arguments[0])
-        limit_s = self._limit_s(arguments[0])
-        interrupt = _start([*_limited(arguments[0]), *_command(environment), *arguments], environment)
-        process = _process_of(interrupt)
+        is_remote = arguments[0] in REMOTE_MEMORY_KIB
+        left_s = max(0.0, self.run_ends_s - Clock().monotonic()) if is_remote else math.inf
+        limit_s = min(self.timeout_s, REMOTE_S.get(arguments[0], math.inf), left_s)
+        kib = REMOTE_MEMORY_KIB.get(arguments[0])  # a shell limits the memory of what listens to a server
+        limited = [] if kib is None else ["/bin/sh", "-c", LIMITED, str(kib)]
+        _held, process = _start([*limited, *_command(environment), *arguments], environment)
         try:
             stdout, stderr = process.communicate(input=stdin, timeout=limit_s)
         except subprocess.TimeoutExpired:
@@ -403,10 +382,6 @@ class GitCommand:
         finally:
             _end_group(process)
         return Completed(status=process.returncode, stdout=stdout, stderr=stderr)
-
-    def _limit_s(self, command: str) -> float:
-        left_s = max(0.0, self.run_ends_s - Clock().monotonic()) if command in REMOTE_MEMORY_KIB else math.inf
-        return min(self.timeout_s, REMOTE_S.get(command, math.inf), left_s)
 
 
 def _command(environment: Mapping[str, str]) -> list[str]:
@@ -418,14 +393,9 @@ def _command(environment: Mapping[str, str]) -> list[str]:
     return [*(["env", *unset] if unset else []), executable]
 
 
-def _limited(command: str) -> list[str]:
-    """What to put before a command that listens to a server: a shell that lets it have only so much memory."""
-    kib = REMOTE_MEMORY_KIB.get(command)
-    return [] if kib is None else ["/bin/sh", "-c", LIMITED, str(kib)]
-
-
-def _start(command: list[str], environment: Mapping[str, str]) -> "Git.AutoInterrupt":
-    return _runner(environment)(os.sep).execute(
+def _start(command: list[str], environment: Mapping[str, str]) -> tuple["Git.AutoInterrupt", "subprocess.Popen[bytes]"]:
+    """A process, and what ends it when it is collected: hold it as long as git is to run."""
+    interrupt = _runner(environment)(os.sep).execute(
         command,
         istream=subprocess.PIPE,
         as_process=True,
@@ -433,6 +403,9 @@ def _start(command: list[str], environment: Mapping[str, str]) -> "Git.AutoInter
         shell=False,
         start_new_session=True,  # one group: git's transports are children that must end with it
     )
+    if interrupt.proc is None:
+        raise TransientError("git ended before it began")
+    return interrupt, interrupt.proc
 
 
 def _runner(environment: Mapping[str, str]) -> "type[Git]":
@@ -452,24 +425,6 @@ def _runner(environment: Mapping[str, str]) -> "type[Git]":
     from git.cmd import Git
 
     return Git
-
-
-def _process_of(interrupt: "Git.AutoInterrupt") -> "subprocess.Popen[bytes]":
-    if interrupt.proc is None:
-        raise TransientError("git ended before it began")
-    return interrupt.proc
-
-
-def _read_at_most(process: "subprocess.Popen[bytes]", most_bytes: int) -> tuple[bytes, bytes]:
-    """What it prints, one byte over `most_bytes` where there is more, and what it says when it ends by itself."""
-    if process.stdout is None or process.stderr is None:
-        raise TransientError("git ended before it began")
-    printed = process.stdout.read(most_bytes + 1)
-    if len(printed) > most_bytes:
-        return printed, b""
-    said = process.stderr.read()
-    process.wait()
-    return printed, said
 
 
 def _end_group(process: "subprocess.Popen[bytes]") -> None:

@@ -6,9 +6,6 @@ from itertools import accumulate
 
 from reconciler.git.repository import Repository, check_object_id
 
-# --- was reconciler/git/history.py:
-# The first-parent history of a commit: when files changed, and what they were before.
-
 COMMIT, ENTRY = b"\x01", b":"
 RENAMED = (b"R", b"C")
 CLOCKS_DIFFER_S = 86400.0
@@ -86,9 +83,6 @@ def _object_id(oid: bytes) -> str:
     return check_object_id(oid.decode("ascii", "replace")) if oid.strip(b"0") else ""
 
 
-# --- was reconciler/git/log.py:
-# Commits of the base with their messages, as far back as they are here.
-
 MOST_COMMITS = 20_000
 EARLIEST_S = 100_000_000.0
 """Smaller numbers git takes for something else than seconds."""
@@ -111,14 +105,13 @@ def read_log(repository: Repository, since_s: float) -> tuple[LoggedCommit, ...]
     arguments = ("log", "--topo-order", "-z", f"--max-count={MOST_COMMITS}", f"--format={'%x00'.join(FIELDS)}")
     since = f"--since=@{max(since_s, EARLIEST_S):.0f}"
     output = repository.git.run(*arguments, since, "--end-of-options", repository.commit, action="read the log")
-    return tuple(_commits(iter(output.decode("utf-8", "replace").split("\0"))))
-
-
-def _commits(fields: Iterator[str]) -> Iterator[LoggedCommit]:
-    for oid, time, parents, message in zip(fields, fields, fields, fields, strict=False):
-        yield LoggedCommit(
+    fields = iter(output.decode("utf-8", "replace").split("\0"))
+    return tuple(
+        LoggedCommit(
             oid=check_object_id(oid),
             at_s=float(time),
             parents=tuple(parents.split()),
             message=message[:MAX_MESSAGE_LENGTH],
         )
+        for oid, time, parents, message in zip(fields, fields, fields, fields, strict=False)
+    )

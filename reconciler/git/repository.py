@@ -11,9 +11,6 @@ from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, InputError, TransientError
 from reconciler.git.command import TIMEOUT_S, GitCommand, resolve_directory
 
-# --- was reconciler/git/refs.py:
-# Names of branches and object ids, checked before git sees them.
-
 ObjectId = NewType("ObjectId", str)
 
 MAX_NAME_LENGTH = 200
@@ -34,7 +31,7 @@ def is_branch_name(name: str) -> bool:
         and ".." not in name
         and not name.startswith("-")
         and not name.endswith(".")
-        and all(_is_component(component) for component in name.split("/"))
+        and all(part and not part.startswith(".") and not part.endswith(".lock") for part in name.split("/"))
     )
 
 
@@ -72,13 +69,6 @@ def check_object_id(text: str) -> ObjectId:
     return ObjectId(text)
 
 
-def _is_component(component: str) -> bool:
-    return component != "" and not component.startswith(".") and not component.endswith(".lock")
-
-
-# --- was reconciler/git/repository.py:
-# One commit of a repository: trees and files, read from its object store and never from a work tree.
-
 REGULAR_MODES = frozenset({"100644", "100755", "100664"})
 MOST_LISTED_BYTES = 64 * 1024 * 1024
 """Half a million files. A tree may hold itself many times over in each level, and never end."""
@@ -111,9 +101,18 @@ class TreeEntry:
     kind: EntryKind
 
 
-def parse_tree(output: bytes) -> tuple[TreeEntry, ...]:
+def parse_tree(output: bytes) -> Iterator[TreeEntry]:
     """Entries of `git ls-tree -r -z -l`, in git's order (bytes of the path)."""
-    return tuple(_parse_entry(record) for record in output.split(b"\0") if record)
+    for record in filter(None, output.split(b"\0")):
+        facts, _, raw_path = record.partition(b"\t")
+        mode, _, oid, size = facts.decode("ascii").split()
+        path = raw_path.decode("utf-8", "backslashreplace")
+        kind = EntryKind.SYMLINK if mode == "120000" else EntryKind.SUBMODULE
+        if path.encode("utf-8") != raw_path:
+            kind = EntryKind.UNREADABLE_NAME
+        elif mode in REGULAR_MODES:
+            kind = EntryKind.FILE
+        yield TreeEntry(path=path, mode=mode, oid=oid, size_bytes=int(size) if size.isdigit() else 0, kind=kind)
 
 
 def parse_batch(output: bytes) -> Iterator[tuple[str, bytes]]:
@@ -130,21 +129,6 @@ def parse_batch(output: bytes) -> Iterator[tuple[str, bytes]]:
         start, size = end + 1, int(rest[1])
         yield oid, output[start : start + size]
         position = start + size + 1
-
-
-def _parse_entry(record: bytes) -> TreeEntry:
-    facts, _, raw_path = record.partition(b"\t")
-    mode, _, oid, size = facts.decode("ascii").split()
-    path, kind = raw_path.decode("utf-8", "backslashreplace"), _kind_of(mode)
-    if path.encode("utf-8") != raw_path:
-        kind = EntryKind.UNREADABLE_NAME
-    return TreeEntry(path=path, mode=mode, oid=oid, size_bytes=int(size) if size.isdigit() else 0, kind=kind)
-
-
-def _kind_of(mode: str) -> EntryKind:
-    if mode in REGULAR_MODES:
-        return EntryKind.FILE
-    return EntryKind.SYMLINK if mode == "120000" else EntryKind.SUBMODULE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +150,7 @@ class Repository:
         if commit not in self._trees:
             arguments = ("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit)
             action = f"list the files of {commit}"
-            self._trees[commit] = parse_tree(self.git.run_within(MOST_LISTED_BYTES, *arguments, action=action))
+            self._trees[commit] = tuple(parse_tree(self.git.run_within(MOST_LISTED_BYTES, *arguments, action=action)))
         return self._trees[commit]
 
     def read_files(self, oids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
@@ -311,9 +295,6 @@ def _read_id(output: bytes) -> str:
     return check_object_id(output.strip().decode("ascii", "replace"))
 
 
-# --- was reconciler/git/commits.py:
-# Commits as bytes: read from an object, written as a stream for `git fast-import`, or into a new repository.
-
 PERSON = re.compile(r"(?P<name>.*?) ?<(?P<email>[^>]*)>.*")
 TIME = re.compile(r".*> (?P<seconds>[0-9]{1,12}) [+-][0-9]{4}")
 NEW_FILE_MODE = "100644"
@@ -344,6 +325,7 @@ def parse_commit(oid: str, content: bytes) -> CommitRecord:
         values.setdefault(key, []).append(value)
     if not values.get("tree"):
         raise TransientError(f"commit {oid}: the object holds no tree")
+    match = TIME.fullmatch(values.get("committer", [""])[0])
     return CommitRecord(
         oid=oid,
         tree=values["tree"][0],
@@ -351,7 +333,7 @@ def parse_commit(oid: str, content: bytes) -> CommitRecord:
         author=_parse_person(values.get("author", [""])[0]),
         committer=_parse_person(values.get("committer", [""])[0]),
         message=message,
-        committed_s=_parse_time(values.get("committer", [""])[0]),
+        committed_s=float(match["seconds"]) if match else 0.0,
     )
 
 
@@ -373,7 +355,12 @@ def write_import(
 
     Raises InputError for a path that cannot be written.
     """
-    person = _format_person(author)
+    if not author.name.strip() or any(sign in author.name + author.email for sign in "<>\n\r\0"):
+        raise ConfigurationError(
+            f"git.author: expected a name and an email address without angle brackets and line breaks, "
+            f"found {author.name!r} and {author.email!r}"
+        )
+    person = f"{author.name} <{author.email}>"
     text = message.encode() if message.endswith("\n") else f"{message}\n".encode()
     pieces = [
         f"commit {ref}\nmark :1\n".encode(),
@@ -381,16 +368,13 @@ def write_import(
         _block(text),
         b"" if parent is None else f"from {check_object_id(parent)}\n".encode(),
         f"merge {check_object_id(merged)}\n".encode() if merged else b"",
-        *_format_files(entries, files),
+        *(
+            f"M {_mode_for(path, entries.get(path))} inline {_quote(path)}\n".encode() + _block(content)
+            for path, content in sorted(files.items())
+        ),
         b"\nget-mark :1\ndone\n",
     ]
     return b"".join(pieces)
-
-
-def _format_files(entries: Mapping[str, TreeEntry], files: Mapping[str, bytes]) -> Iterator[bytes]:
-    for path, content in sorted(files.items()):
-        yield f"M {_mode_for(path, entries.get(path))} inline {_quote(path)}\n".encode()
-        yield _block(content)
 
 
 def _mode_for(path: str, entry: TreeEntry | None) -> str:
@@ -413,23 +397,9 @@ def _block(content: bytes) -> bytes:
     return b"data %d\n%b\n" % (len(content), content)
 
 
-def _format_person(identity: Identity) -> str:
-    if not identity.name.strip() or any(sign in identity.name + identity.email for sign in "<>\n\r\0"):
-        raise ConfigurationError(
-            f"git.author: expected a name and an email address without angle brackets and line breaks, "
-            f"found {identity.name!r} and {identity.email!r}"
-        )
-    return f"{identity.name} <{identity.email}>"
-
-
 def _parse_person(text: str) -> Identity:
     match = PERSON.fullmatch(text)
     return Identity(name=match["name"], email=match["email"]) if match else Identity(name=text, email="")
-
-
-def _parse_time(text: str) -> float:
-    match = TIME.fullmatch(text)
-    return float(match["seconds"]) if match else 0.0
 
 
 def create_bare(

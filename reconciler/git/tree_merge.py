@@ -53,7 +53,10 @@ def merge_into(base: Repository, head: Repository) -> Merged:
         if content is None or new is None:
             conflicts.append(path)
         else:
-            oid = _object_id(content, new.oid)
+            # the id that git would give the blob
+            digest = hashlib.sha256() if len(new.oid) == 64 else hashlib.sha1(usedforsecurity=False)
+            digest.update(b"blob %d\0" % len(content) + content)
+            oid = digest.hexdigest()
             contents[oid] = content
             merged[path] = replace(new, oid=oid, size_bytes=len(content))
     entries = (merged[path] for path in sorted(merged))
@@ -74,13 +77,6 @@ def _merge_entries(
     if max(each.size_bytes for each in (old, new, other)) > MERGED_BYTES:
         return None
     return merge_contents(repository, old.oid, new.oid, other.oid)
-
-
-def _object_id(content: bytes, like: str) -> str:
-    """The id that git would give a blob, by the same hash as `like`."""
-    digest = hashlib.sha256() if len(like) == 64 else hashlib.sha1(usedforsecurity=False)
-    digest.update(b"blob %d\0" % len(content) + content)
-    return digest.hexdigest()
 
 
 def merges_cleanly(repository: Repository, parent: Tree, head: Tree, onto: Tree) -> bool:

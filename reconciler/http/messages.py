@@ -7,7 +7,7 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -190,7 +190,9 @@ class FailurePlace:
 
 def _kind_of(error: Exception) -> tuple[FailureKind, str]:
     links = tuple(_chain(error))
-    cause = _cause(links)
+    # The operating system's or TLS library's own short words, from the innermost exception that has some.
+    words = [link.strerror for link in links if isinstance(link, OSError) and link.strerror]
+    cause = words[-1] if words else type(links[-1]).__name__
     is_cut = any(isinstance(link, ssl.SSLEOFError) for link in links)
     if isinstance(error, requests.exceptions.SSLError) and not is_cut:
         return FailureKind.UNTRUSTED, f"no trust in the connection ({cause})"
@@ -221,12 +223,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         reason = getattr(current, "reason", None)
         arguments = [part for part in (reason, *current.args) if isinstance(part, BaseException)]
         current = arguments[0] if arguments else current.__cause__ or current.__context__
-
-
-def _cause(links: Sequence[BaseException]) -> str:
-    """The operating system's or TLS library's own short words, from the innermost exception that has some."""
-    words = [link.strerror for link in links if isinstance(link, OSError) and link.strerror]
-    return words[-1] if words else type(links[-1]).__name__
 
 
 # --- was reconciler/http/messages.py:
