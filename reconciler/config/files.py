@@ -14,11 +14,9 @@ from reconciler.manifests.documents import parse_documents
 from reconciler.manifests.wording import describe, join_words
 from reconciler.policy.files import ReadPolicy, join_policies, read_policy
 
-# --- was reconciler/config/files.py:
-# Configuration files: read within caps, what they extend first, each checked by itself before they are merged.
-
 REPOSITORY_FILE = "reconciler.yaml"
 MAX_FILES = 50
+MAX_POLICY_FILES = 100
 MAX_FILE_BYTES = 1024 * 1024
 
 HEADER = {"apiVersion": API_VERSION, "kind": KIND}
@@ -49,7 +47,8 @@ class LayerReader:
         if root is None:
             return
         for entry in root.at("extends").items:
-            self._add_extended(entry, (*ancestors, path))
+            if isinstance(entry.value, str) and not find_path_flaw(entry.value):  # else the schema says so
+                self._add_extended(entry.value, entry.place, (*ancestors, path))
         self.layers.append(root)
 
     def add_operator_file(self, path: Path) -> None:
@@ -68,24 +67,17 @@ class LayerReader:
             self._refuse(root.at("extends").place, "expected only in files of the repository: give --config once more")
         self.layers.append(root)
 
-    def _add_extended(self, entry: PlacedValue, ancestors: tuple[str, ...]) -> None:
-        path = entry.value
-        if not isinstance(path, str) or find_path_flaw(path):
-            return  # the schema says so
+    def _add_extended(self, path: str, place: Place, ancestors: tuple[str, ...]) -> None:
         if path in ancestors:
-            self._refuse(entry.place, f"{describe(path)} extends itself: {' -> '.join((*ancestors, path))}")
-        elif path not in self._read:
-            self._read_extended(path, entry.place, ancestors)
-
-    def _read_extended(self, path: str, place: Place, ancestors: tuple[str, ...]) -> None:
-        if len(self._read) >= MAX_FILES:
+            self._refuse(place, f"{describe(path)} extends itself: {' -> '.join((*ancestors, path))}")
+        elif path in self._read:
+            return
+        elif len(self._read) >= MAX_FILES:
             self._refuse(place, f"expected at most {MAX_FILES} files")
-            return
-        data = self.read_repository_file(path)
-        if data is None:
+        elif (data := self.read_repository_file(path)) is None:
             self._refuse(place, f"no file {describe(path)} in the repository")
-            return
-        self.add_repository_file(path, data, ancestors)
+        else:
+            self.add_repository_file(path, data, ancestors)
 
     def _parse(self, path: str, data: bytes, *, by_operator: bool) -> PlacedValue | None:
         try:
@@ -125,12 +117,7 @@ def _find_wrong_header(root: PlacedValue) -> Iterator[Finding]:
             yield Finding(place=entry.place, severity=Severity.ERROR, message=f"expected {expected}, {found}")
 
 
-# --- was reconciler/config/policies.py:
 # Guard rails: presets from the package, a team's own from the base commit, the operator's from this machine.
-
-DEFAULT = "default"
-SUFFIXES = (".yaml", ".yml")
-MAX_FILES_OF_POLICIES = 100
 
 RepositoryFolder = Callable[[str], Sequence[str]]
 """The paths of all files below a folder of the base commit."""
@@ -162,7 +149,7 @@ def load_policies(
 ) -> tuple[ReadPolicy, tuple[Finding, ...]]:
     """The rules of `policies` (those of the default preset without it), and what is wrong with the list itself."""
     if not isinstance(stated.value, tuple):
-        return read_preset(DEFAULT), ()
+        return read_preset("default"), ()
     found: list[ReadPolicy] = []
     wrong: list[Finding] = []
     for entry in stated.items:
@@ -179,10 +166,10 @@ def _entry(entry: PlacedValue, read: RepositoryReader, list_folder: RepositoryFo
         yield read_preset(name)
         return
     files = dict(_operators(entry, name) if entry.by_operator else _repositorys(name, read, list_folder))
-    if not files or len(files) > MAX_FILES_OF_POLICIES:
+    if not files or len(files) > MAX_POLICY_FILES:
         where = "on this machine" if entry.by_operator else "in the repository"
         expected = f"expected {join_words((*preset_names(), f'a policy file or a folder with some {where}'))}"
-        raise ValueError(f"{expected} (at most {MAX_FILES_OF_POLICIES}), got {describe(name)}")
+        raise ValueError(f"{expected} (at most {MAX_POLICY_FILES}), got {describe(name)}")
     yield from (read_policy(path, data) for path, data in sorted(files.items()))
 
 
@@ -192,7 +179,7 @@ def _repositorys(path: str, read: RepositoryReader, list_folder: RepositoryFolde
         raise ValueError(flaw)
     folder = path.rstrip("/") + "/"
     names = [path] if _is_policy(path) else [each for each in list_folder(folder) if _is_policy(each)]
-    for name in names[: MAX_FILES_OF_POLICIES + 1]:
+    for name in names[: MAX_POLICY_FILES + 1]:
         data = read(name)
         if data is not None:
             yield name, data
@@ -203,7 +190,7 @@ def _operators(entry: PlacedValue, name: str) -> Iterator[tuple[str, bytes]]:
     path = Path(entry.place.path).parent / name
     try:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        for each in [file for file in files if _is_policy(file.name)][: MAX_FILES_OF_POLICIES + 1]:
+        for each in [file for file in files if _is_policy(file.name)][: MAX_POLICY_FILES + 1]:
             with each.open("rb") as file:
                 yield str(each), file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
@@ -211,7 +198,7 @@ def _operators(entry: PlacedValue, name: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _is_policy(name: str) -> bool:
-    return name.endswith(SUFFIXES)
+    return name.endswith((".yaml", ".yml"))
 
 
 def _shipped() -> Path:

@@ -10,8 +10,6 @@ from typing import TypedDict, TypeVar
 from pydantic import BaseModel
 
 from reconciler.config import schema
-from reconciler.config import schema as connections
-from reconciler.config import schema as facts
 from reconciler.config.environment import (
     FORGE_TOKEN,
     PAUSED,
@@ -57,15 +55,17 @@ from reconciler.http.addresses import origin_of
 from reconciler.manifests.wording import describe, join_words
 from reconciler.resources.validation import validate
 
-# --- was reconciler/config/conversion.py:
-# A validated configuration -> domain values, each with its place.
-
 Value = TypeVar("Value")
+DEFAULT_CLUSTER = "default"
+_SCP_LIKE = re.compile(r"[A-Za-z0-9._-]+@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?!//).+")
+_SSH = re.compile(r"ssh://(?:[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)(?::[0-9]+)?/.*")
 
 
 def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Settings:
     """The settings that a configuration amounts to; `root` is the merged tree that it was validated from."""
-    git = configuration.git
+    git, status = configuration.git, configuration.status
+    if not isinstance(status, str):
+        status = DELIVER_CONDITIONS if status.deliver.conditions else DELIVER
     author = None if git.author is None else _same(Identity, git.author)
     return Settings(
         currency=configuration.currency,
@@ -76,7 +76,12 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
         defaults=_settings(configuration.defaults, root.at("defaults")),
         overrides=tuple(map(_override, configuration.overrides, root.at("overrides").items)),
         git=_same(GitSettings, git, base_branch=git.base_branch or "", author=author),
-        forge=_forge(configuration.forge, root.at("forge")),
+        forge=ForgeSettings(
+            kind=configuration.forge.kind or "",
+            url=configuration.forge.url or "",
+            token=_secret(configuration.forge.auth.token),
+            place=root.at("forge").place if root.at("forge").members else None,
+        ),
         pull_requests=_same(
             PullRequestSettings,
             configuration.pull_requests,
@@ -87,17 +92,11 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
             pushes_per_hour=configuration.pull_requests.limits.pushes_per_hour,
             merges_per_hour=configuration.pull_requests.limits.merges_per_hour,
         ),
-        status=_status(configuration.status),
+        status=status,
     )
 
 
-def _status(status: str | schema.StatusSection) -> str:
-    if isinstance(status, str):
-        return status
-    return DELIVER_CONDITIONS if status.deliver.conditions else DELIVER
-
-
-def _cluster(cluster: facts.ClusterEntry, entry: PlacedValue) -> ClusterSettings:
+def _cluster(cluster: schema.ClusterEntry, entry: PlacedValue) -> ClusterSettings:
     prometheus = cluster.prometheus
     return ClusterSettings(
         name=cluster.name,
@@ -119,7 +118,7 @@ def _same(kind: type[Value], section: ConfigSection, **other: object) -> Value:
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}, **other)
 
 
-def _prometheus(prometheus: connections.PrometheusSection, entry: PlacedValue) -> PrometheusSettings:
+def _prometheus(prometheus: schema.PrometheusSection, entry: PlacedValue) -> PrometheusSettings:
     headers = {
         name: value if isinstance(value, str) else _reference(value) for name, value in prometheus.headers.items()
     }
@@ -135,7 +134,7 @@ def _prometheus(prometheus: connections.PrometheusSection, entry: PlacedValue) -
     )
 
 
-def convert_gauges(gauges: connections.GaugesSection | None) -> GaugeSettings | None:
+def convert_gauges(gauges: schema.GaugesSection | None) -> GaugeSettings | None:
     """Where our own gauges go; None: nowhere."""
     if gauges is None:
         return None
@@ -152,7 +151,7 @@ class _Credentials(TypedDict):
     tls: Tls
 
 
-def _credentials(section: connections.PrometheusSection | connections.PushgatewaySection) -> _Credentials:
+def _credentials(section: schema.PrometheusSection | schema.PushgatewaySection) -> _Credentials:
     basic = section.basic_auth
     return _Credentials(
         bearer_token=_secret(section.bearer_token),
@@ -161,15 +160,15 @@ def _credentials(section: connections.PrometheusSection | connections.Pushgatewa
     )
 
 
-def _secret(secret: connections.SecretSection | None) -> SecretRef | None:
+def _secret(secret: schema.SecretSection | None) -> SecretRef | None:
     return None if secret is None else _reference(secret)
 
 
-def _reference(secret: connections.SecretSection) -> SecretRef:
+def _reference(secret: schema.SecretSection) -> SecretRef:
     return SecretRef(file=secret.file or "", env=secret.env or "")
 
 
-def _accelerator(accelerator: facts.AcceleratorEntry, entry: PlacedValue) -> Accelerator:
+def _accelerator(accelerator: schema.AcceleratorEntry, entry: PlacedValue) -> Accelerator:
     cost = entry.at("costPerHour").place
     return _same(
         Accelerator,
@@ -181,7 +180,7 @@ def _accelerator(accelerator: facts.AcceleratorEntry, entry: PlacedValue) -> Acc
     )
 
 
-def _service_class(service_class: facts.ServiceClassEntry, entry: PlacedValue) -> ServiceClass:
+def _service_class(service_class: schema.ServiceClassEntry, entry: PlacedValue) -> ServiceClass:
     unserved = service_class.unserved_cost_per_1000_requests
     return _same(
         ServiceClass,
@@ -207,7 +206,7 @@ def _model(model: schema.ModelEntry, entry: PlacedValue) -> ModelSettings:
     )
 
 
-def _profile(profile: facts.ProfileEntry, entry: PlacedValue) -> PerformanceProfile:
+def _profile(profile: schema.ProfileEntry, entry: PlacedValue) -> PerformanceProfile:
     return PerformanceProfile(
         accelerator=profile.accelerator,
         alpha_s=profile.alpha,
@@ -236,20 +235,7 @@ def _settings(section: VariantSection, entry: PlacedValue) -> Mapping[str, Setti
     return {each.name: Setting(value=value, place=entry.at(*each.path).place) for each, value in stated_in(section)}
 
 
-def _forge(forge: schema.ForgeSection, entry: PlacedValue) -> ForgeSettings:
-    return ForgeSettings(
-        kind=forge.kind or "",
-        url=forge.url or "",
-        token=_secret(forge.auth.token),
-        place=entry.place if entry.members else None,
-    )
-
-
-# --- was reconciler/config/trust.py:
 # Trust: a secret goes only to origins that the operator named, so merging a change cannot send one elsewhere.
-
-_SCP_LIKE = re.compile(r"[A-Za-z0-9._-]+@(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*):(?!//).+")
-_SSH = re.compile(r"ssh://(?:[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)(?::[0-9]+)?/.*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,10 +349,7 @@ def origins_of_remote(remote: str) -> frozenset[str]:
     return frozenset({origin, *(f"{scheme}://{host}" for host in apis)})
 
 
-# --- was reconciler/config/loading.py:
-# From files, flags and environment to the effective settings of a run.
-
-DEFAULT_CLUSTER = "default"
+# The whole: files, flags and environment in order.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -458,21 +441,17 @@ def load(sources: Sources, flags: Flags, environment: Environment) -> tuple[Load
     if _has_errors(findings):
         return None, findings
     findings += policy.findings
+    paused = str(root.at("paused").place) if validated.value.paused else ""
+    paused = PAUSED if environment.is_paused else paused
     loaded = LoadedSettings(
         settings=settings,
         findings=findings,
         trusted_origins=trusted,
-        paused=_who_pauses(validated.value, root, environment),
+        paused=paused,
         run_interval_s=validated.value.run_interval,
         gauges=gauges,
     )
     return loaded, findings
-
-
-def _who_pauses(configuration: ConfigurationFile, root: PlacedValue, environment: Environment) -> str:
-    if environment.is_paused:
-        return PAUSED
-    return str(root.at("paused").place) if configuration.paused else ""
 
 
 def _once(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -526,13 +505,11 @@ def _wrong(source: str, message: str, severity: Severity = Severity.ERROR) -> Fi
 
 
 def _fill_gaps(settings: Settings, flags: Flags, environment: Environment) -> Settings:
-    """What nobody configured: one cluster of all files, and the environment's token for the forge."""
+    """What is not configured: one cluster of all files, and the environment's token for the forge."""
     settings = replace(settings, forge=_fill_forge(settings.forge, flags.remote or flags.repo, environment))
-    if not settings.clusters:
-        settings = replace(
-            settings, clusters=(ClusterSettings(name=DEFAULT_CLUSTER),), assumed=(Assumption.ONE_CLUSTER,)
-        )
-    return settings
+    if settings.clusters:
+        return settings
+    return replace(settings, clusters=(ClusterSettings(name=DEFAULT_CLUSTER),), assumed=(Assumption.ONE_CLUSTER,))
 
 
 def _fill_forge(forge: ForgeSettings, remote: str, environment: Environment) -> ForgeSettings:
@@ -551,16 +528,15 @@ def _selected(settings: Settings, flags: Flags) -> tuple[ClusterSettings, ...]:
 
 
 def _select(settings: Settings, flags: Flags, environment: Environment) -> Settings:
+    """The clusters of `--cluster`; with `--prometheus` their labels, queries and headers stay as files have them."""
     selected = _selected(settings, flags)
     others = tuple(cluster for cluster in settings.clusters if cluster not in selected)
-    if flags.prometheus:
-        selected = tuple(_connect(cluster, flags.prometheus, environment) for cluster in selected)
+    if url := flags.prometheus:
+        connected = []
+        for cluster in selected:
+            prometheus = replace(cluster.prometheus or PrometheusSettings(url=url), url=url, place=None)
+            if environment.prometheus_token is not None:
+                prometheus = replace(prometheus, bearer_token=environment.prometheus_token, basic_auth=None)
+            connected.append(replace(cluster, prometheus=prometheus))
+        selected = tuple(connected)
     return replace(settings, clusters=selected, other_clusters=others)
-
-
-def _connect(cluster: ClusterSettings, url: str, environment: Environment) -> ClusterSettings:
-    """The cluster with the operator's connection; what files say of labels, queries and headers stays."""
-    prometheus = replace(cluster.prometheus or PrometheusSettings(url=url), url=url, place=None)
-    if environment.prometheus_token is not None:
-        prometheus = replace(prometheus, bearer_token=environment.prometheus_token, basic_auth=None)
-    return replace(cluster, prometheus=prometheus)

@@ -55,14 +55,18 @@ from reconciler.manifests.wording import describe, join_words
 from reconciler.policy.files import PolicyFile
 from reconciler.resources.validation import describe_unknown, described_fields
 
-# --- was reconciler/config/connections.py:
-# Connections: the part of the schema that says how servers are reached, and where a secret is read from. What is
-# declared with `repr=False` is never shown in an error: somebody may have put the secret itself there.
-
+# The text below each field describes its value in a few words: it is the editor's help and the end of the sentence
+# "expected ..." in an error, and "=" is the default. A field of type `NotYet` is documented and not built: giving it is
+# an error that says so. Nothing is converted. A field with `repr=False` is never shown in an error: it may be a secret.
 # pydantic copies a default for each instance; ruff knows this of direct subclasses only.
 # ruff: noqa: RUF012
 
-
+API_VERSION = "reconciler.io/v1alpha1"
+KIND = "Configuration"
+RUN_INTERVAL_S = 600.0
+_GIT = GitSettings()
+_PULL_REQUESTS = PullRequestSettings()
+_SETTINGS = Settings()
 _SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|credential|api-?key", re.IGNORECASE)
 # With one of these a shared front door would hand the request, and the operator's token in it, to somebody else.
 _ROUTING_HEADER = re.compile(
@@ -218,10 +222,6 @@ class PrometheusSection(ConfigSection):
         return self
 
 
-# --- was reconciler/config/pools.py:
-# Pools of devices in a configuration file: how many there are of a type, and what of them is never planned.
-
-
 class PoolEntry(ConfigSection):
     """Devices of one type in a cluster; several pools of a type count together."""
 
@@ -280,13 +280,6 @@ def find_unknown_devices(clusters: PlacedValue, known: Collection[str]) -> Itera
             advice = f" {describe(device.plain)}: list it under accelerators"
             message = describe_unknown(str(device.plain), sorted(known), "device type", advice=advice)
             yield Finding(place=device.place, severity=Severity.ERROR, message=message)
-
-
-# --- was reconciler/config/facts.py:
-# What a configuration file states as facts: clusters, accelerators, service classes, performance profiles.
-
-# pydantic copies a default for each instance; ruff knows this of direct subclasses only.
-# ruff: noqa: RUF012
 
 
 class PathsSection(ConfigSection):
@@ -425,25 +418,6 @@ def refuse_shared_aliases(accelerators: list[AcceleratorEntry]) -> list[Accelera
             if owner != accelerator.name:
                 raise ValueError(f"expected alias {describe(alias)} on one accelerator: {owner} has it too")
     return accelerators
-
-
-# --- was reconciler/config/schema.py:
-# What may stand in a configuration file, as far as it is built: the one definition that files, editors and docs
-# share. The text below each field describes its value in a few words; it is both the editor's help and the end of the
-# sentence "expected ..." in an error, and "=" is the default. A field of type `NotYet` is documented and not built:
-# giving it is an error that says so. Nothing is converted: text is no number and the other way round.
-
-# pydantic copies a default for each instance; ruff knows this of direct subclasses only.
-# ruff: noqa: RUF012
-
-
-API_VERSION = "reconciler.io/v1alpha1"
-KIND = "Configuration"
-
-_GIT = GitSettings()
-_PULL_REQUESTS = PullRequestSettings()
-_SETTINGS = Settings()
-RUN_INTERVAL_S = 600.0
 
 
 class DefaultsSection(VariantSection):

@@ -33,11 +33,6 @@ from reconciler.manifests.wording import describe, join_words
 from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES
 from reconciler.resources.amounts import FRACTIONS, SECONDS, pattern_of, read_delay, read_duration, read_percentage
 
-# --- was reconciler/config/values.py:
-# The kinds of values in a configuration file: quantities with units, and text that must be spelled in some way. Each
-# is a pydantic annotation. What does not fit is refused with one sentence (`expected a duration like 500ms, got
-# 500`); a value in whose place a secret may stand by mistake is never repeated.
-
 MAX_COUNT = 2**31 - 1
 """Replicas, devices and batch sizes end up in a resource's int32 fields."""
 
@@ -50,7 +45,7 @@ _LARGEST_AMOUNT = 1e12
 
 
 def refuse_not_yet(word: str = "") -> NoReturn:
-    """Refuse what is documented and not built yet, so that nobody believes that it works."""
+    """Refuse what is documented and not built yet."""
     what = f"{describe(word)} is " if word else ""
     raise ValueError(f"{what}{NOT_SUPPORTED_YET}: leave it out")
 
@@ -73,7 +68,7 @@ class Parsed:
 class Spelled:
     """An annotation of text that a function checks; `pattern` is for editors."""
 
-    check: Callable[[str], None]
+    check: Callable[[str], object]
     pattern: str
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -152,10 +147,6 @@ def _matching(expected: str, pattern: str, *, is_shown: bool = True, is_line: bo
     return Spelled(check, f"^(?:{pattern})$")
 
 
-def _check_url(url: str) -> None:
-    origin_of(url)
-
-
 def _check_day(text: str) -> None:
     try:
         day = date.fromisoformat(text).isoformat()
@@ -190,10 +181,6 @@ def _check_branch(name: str) -> None:
 
     if not is_branch_name(name):
         raise ValueError(f"expected the name of a branch like main, got {describe(name)}")
-
-
-def _refuse_key(_: object) -> NoReturn:
-    refuse_not_yet()
 
 
 _COUNT_SPELLING = (("type", "integer"), ("minimum", 0), ("maximum", MAX_COUNT))
@@ -251,7 +238,7 @@ BranchPrefix = Annotated[str, Spelled(_check_branch_prefix, r"^[A-Za-z0-9._/-]+$
 TextfilePath = Annotated[
     str, _matching("an absolute path that ends in .prom", r"/(?!.*/\.\.?/)[^\x00-\x1f\x7f]*[^/\x00-\x1f\x7f]\.prom")
 ]
-Url = Annotated[str, Spelled(_check_url, r"^https?://[^@?#\s]+$")]
+Url = Annotated[str, Spelled(origin_of, r"^https?://[^@?#\s]+$")]
 
 DeviceCount = Annotated[int | None, Parsed(_devices, (("anyOf", [dict(_COUNT_SPELLING), {"const": MEASURED}]),))]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
@@ -259,7 +246,7 @@ PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Priority = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
 Money = Annotated[float, Field(ge=0, le=1e9)]
 
-NotYet = SkipJsonSchema[Annotated[None, BeforeValidator(_refuse_key)]]
+NotYet = SkipJsonSchema[Annotated[None, BeforeValidator(lambda _: refuse_not_yet())]]
 """A key that is documented and not built."""
 
 _BY_KIND: Mapping[ValueKind, object] = {
@@ -279,10 +266,6 @@ def type_of(setting: SettingDefinition[Any]) -> Any:
     return Annotated[str, word(*setting.choices)] if setting.kind is ValueKind.WORD else _BY_KIND[setting.kind]
 
 
-# --- was reconciler/config/section.py:
-# Sections of a configuration file: their base, and that of variant settings, made from the definitions.
-
-_SHOWN_KEYS = 4
 _GROUPS: Mapping[str, tuple[str, str]] = {
     "sizing": ("How the requirement of a model is found.", "{engine: auto, headroom: 20%}"),
     "helmValues": (
@@ -322,7 +305,7 @@ class ConfigSection(BaseModel):
     def _is_a_mapping(cls, value: object) -> object:
         if not isinstance(value, dict | ConfigSection):
             # Not shown: it may be a URL with a password, or a secret where its reference belongs.
-            keys = join_words([field.alias or name for name, field in cls.model_fields.items()][:_SHOWN_KEYS])
+            keys = join_words([field.alias or name for name, field in cls.model_fields.items()][:4])
             raise ValueError(f"expected {cls.expected or f'a mapping with keys like {keys}'}")  # noqa: TRY004  # pydantic lets a TypeError pass
         return value
 

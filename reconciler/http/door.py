@@ -37,7 +37,15 @@ from reconciler.http.messages import (
 )
 from reconciler.http.redaction import redacting_logs, take_over_library_logs
 
-# --- was reconciler/http/connections.py:
+logger = logging.getLogger(__name__)
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+CHUNK_BYTES = 64 * 1024
+GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+DEFLATED = frozenset({"gzip", "x-gzip", "deflate"})
+HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "reconciler"}
+
+
 # Connections that end when their time is over: a time-out of the library alone begins anew with every byte.
 
 
@@ -189,15 +197,6 @@ def open_session(connections: int) -> requests.Session:
     return session
 
 
-# --- was reconciler/http/exchange.py:
-# One request and its answer, within its caps and its time.
-
-CHUNK_BYTES = 64 * 1024
-GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
-DEFLATED = frozenset({"gzip", "x-gzip", "deflate"})
-HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "reconciler"}
-
-
 def exchange(
     session: requests.Session,
     request: Request,
@@ -211,7 +210,20 @@ def exchange(
     """What came back within `left_s` seconds, whatever its status; `now_s` is Unix time."""
     with Watchdog(left_s) as watchdog, redacting_logs(credentials.redactor):
         try:
-            with _send(session, request, credentials, limits, left_s) as reply:
+            reply = session.request(
+                request.method,
+                request.url,
+                params=dict(request.query),
+                data=request.content if request.form is None else dict(request.form),
+                json=None if request.json is None else dict(request.json),
+                headers={**HEADERS, **request.headers, **credentials.headers},
+                verify=credentials.ca or True,
+                cert=(credentials.cert, credentials.key) if credentials.key else credentials.cert or None,
+                timeout=(min(limits.connect_s, left_s), min(limits.read_s, left_s)),
+                allow_redirects=False,
+                stream=True,
+            )
+            with reply:
                 received = _receive(reply, place, limits, now_s)
         except (requests.RequestException, HTTPError, OSError) as error:
             received = place.failure_of(error)
@@ -219,29 +231,13 @@ def exchange(
         return place.silence() if watchdog.has_expired else received
 
 
-def _send(
-    session: requests.Session, request: Request, credentials: Credentials, limits: Limits, left_s: float
-) -> requests.Response:
-    return session.request(
-        request.method,
-        request.url,
-        params=dict(request.query),
-        data=request.content if request.form is None else dict(request.form),
-        json=None if request.json is None else dict(request.json),
-        headers={**HEADERS, **request.headers, **credentials.headers},
-        verify=credentials.ca or True,
-        cert=(credentials.cert, credentials.key) if credentials.key else credentials.cert or None,
-        timeout=(min(limits.connect_s, left_s), min(limits.read_s, left_s)),
-        allow_redirects=False,
-        stream=True,
-    )
-
-
 def _receive(reply: requests.Response, place: FailurePlace, limits: Limits, now_s: float) -> Response | Failure:
     is_success = reply.status_code in SUCCESS
     cap = limits.body_bytes if is_success else limits.error_bytes
     encoding = reply.headers.get("Content-Encoding", "").strip().lower()
-    content, is_whole = _read_capped(_chunks(reply), encoding, cap)
+    # what is there of the body: a full chunk would be waited for, however slowly it drips
+    chunks = iter(lambda: reply.raw.read1(CHUNK_BYTES, decode_content=False) or b"", b"")
+    content, is_whole = _read_capped(chunks, encoding, cap)
     if is_success and not is_whole:
         return place.failure(FailureKind.TOO_LARGE, f"the answer is larger than {cap} bytes")
     return Response(
@@ -251,11 +247,6 @@ def _receive(reply: requests.Response, place: FailurePlace, limits: Limits, now_
         redactor=place.redactor,
         retry_after_s=retry_after_s(reply.headers, now_s),
     )
-
-
-def _chunks(reply: requests.Response) -> Iterator[bytes]:
-    """What is there of the body: a full chunk would be waited for, however slowly it drips."""
-    return iter(lambda: reply.raw.read1(CHUNK_BYTES, decode_content=False) or b"", b"")
 
 
 def _read_capped(chunks: Iterable[bytes], encoding: str, cap: int) -> tuple[bytes, bool]:
@@ -303,13 +294,6 @@ def _inflater(encoding: str) -> Callable[[bytes, int], Iterable[bytes]]:
 
     return inflate
 
-
-# --- was reconciler/http/door.py:
-# The door: one question to a server, with its redirects, its retries and one deadline for all of it.
-
-logger = logging.getLogger(__name__)
-
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 Judge = Callable[[Response, FailurePlace], Failure | None]
 """Says what is wrong with an answer; None: it can be used."""
@@ -361,20 +345,22 @@ class Door:
             TRAFFIC.note(request.url, failed=isinstance(answer, Failure))
             if isinstance(answer, Response) or answer.wait_s is None or attempt == self._limits.attempts:
                 return answer
-            pause_s = self._pause_s(attempt, answer.wait_s)
+            backoff_s: float = self._limits.backoff_s * 2 ** (attempt - 1)
+            pause_s = max(backoff_s, min(answer.wait_s, self._limits.retry_after_s))
             if self._clock.monotonic() + pause_s >= deadline_s:
                 return answer
             logger.info("%s; trying again in %.1f s", answer.error, pause_s)
             self._clock.sleep(pause_s)
             attempt += 1
 
-    def _pause_s(self, attempt: int, wait_s: float) -> float:
-        backoff_s: float = self._limits.backoff_s * 2 ** (attempt - 1)
-        return max(backoff_s, min(wait_s, self._limits.retry_after_s))
-
     def _attempt(self, request: Request, credentials: Credentials, deadline_s: float) -> Response | Failure:
         for _ in range(self._limits.redirects + 1):
-            place = self._place(request, credentials)
+            place = FailurePlace(
+                action=request.action,
+                address=credentials.redactor.show(place_of(request.url)),
+                advice=self._advice,
+                redactor=credentials.redactor,
+            )
             answer = self._exchange(request, credentials, place, deadline_s)
             if isinstance(answer, Failure):
                 return answer
@@ -407,20 +393,8 @@ class Door:
         )
         if logger.isEnabledFor(logging.DEBUG):
             took_s = self._clock.monotonic() - started_s
-            asked = place.redactor.show(str(request.form or request.query or ""))
-            logger.debug("%s %s %s: %s in %.2f s", request.method, place.where, asked, _summary(answer), took_s)
+            query = place.redactor.show(str(request.form or request.query or ""))
+            outcome = answer.kind.value if isinstance(answer, Failure) else f"status {answer.status}"
+            size = "" if isinstance(answer, Failure) else f", {len(answer.content)} bytes"
+            logger.debug("%s %s %s: %s%s in %.2f s", request.method, place.where, query, outcome, size, took_s)
         return answer
-
-    def _place(self, request: Request, credentials: Credentials) -> FailurePlace:
-        return FailurePlace(
-            action=request.action,
-            address=credentials.redactor.show(place_of(request.url)),
-            advice=self._advice,
-            redactor=credentials.redactor,
-        )
-
-
-def _summary(answer: Response | Failure) -> str:
-    if isinstance(answer, Failure):
-        return answer.kind.value
-    return f"status {answer.status}, {len(answer.content)} bytes"

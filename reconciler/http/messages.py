@@ -7,7 +7,7 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -19,10 +19,12 @@ from urllib3.exceptions import DecodeError, InvalidHeader, NewConnectionError, R
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
 from reconciler.http.redaction import Redactor
 
-# --- was reconciler/http/limits.py:
-# How long, how much and how often: every bound of a door in one place, and the clock that it goes by.
-
 MIB = 1024 * 1024
+UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
+SUCCESS = range(200, 300)
+HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"
+MAX_DATE_CHARACTERS = 40
+MAX_DIGITS = 9
 RUN_S = 1800.0
 """How long a run waits for servers and remotes altogether: what is not done by then is left to the next run."""
 
@@ -68,10 +70,6 @@ class Clock:
         time.sleep(seconds)
 
 
-# --- was reconciler/http/traffic.py:
-# Traffic: how many requests this process sent to each host, and how many of them brought nothing.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostTraffic:
     """Attempts, retries among them, and those that failed."""
@@ -106,10 +104,6 @@ class Traffic:
 
 TRAFFIC = Traffic()
 """Of every door of this process."""
-
-
-# --- was reconciler/http/failures.py:
-# What can go wrong between us and a server, each in one sentence: what, where, what to do.
 
 
 class FailureKind(StrEnum):
@@ -150,7 +144,7 @@ SILENCE = "no complete answer in time"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The error to raise, and how long to wait at least before asking again; None: asking again is of no use."""
+    """The error to raise, and how long to wait at least before another attempt; None: another attempt is of no use."""
 
     kind: FailureKind
     error: ReconcilerError
@@ -189,8 +183,14 @@ class FailurePlace:
 
 
 def _kind_of(error: Exception) -> tuple[FailureKind, str]:
-    links = tuple(_chain(error))
-    # The operating system's or TLS library's own short words, from the innermost exception that has some.
+    links = list[BaseException]()  # what it wraps, outermost first: in arguments, `reason` or causes
+    current: BaseException | None = error
+    while current is not None and not any(current is link for link in links):
+        links.append(current)
+        reason = getattr(current, "reason", None)
+        wrapped = [part for part in (reason, *current.args) if isinstance(part, BaseException)]
+        current = wrapped[0] if wrapped else current.__cause__ or current.__context__
+    # the short words of the operating system or TLS library, from the innermost exception that has some
     words = [link.strerror for link in links if isinstance(link, OSError) and link.strerror]
     cause = words[-1] if words else type(links[-1]).__name__
     is_cut = any(isinstance(link, ssl.SSLEOFError) for link in links)
@@ -211,28 +211,6 @@ def _kind_of(error: Exception) -> tuple[FailureKind, str]:
     if type(error) is OSError and error.errno is None:  # what requests raises for a PEM file that is not there
         return FailureKind.UNTRUSTED, "a PEM file (of REQUESTS_CA_BUNDLE?) cannot be read"
     return FailureKind.BROKEN, f"the answer broke off ({cause})"
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """`error` and what it wraps, outermost first: the libraries use arguments, `reason` and causes alike."""
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        yield current
-        reason = getattr(current, "reason", None)
-        arguments = [part for part in (reason, *current.args) if isinstance(part, BaseException)]
-        current = arguments[0] if arguments else current.__cause__ or current.__context__
-
-
-# --- was reconciler/http/messages.py:
-# What is asked of a server, what lets it in (nothing of that in any text), and what is answered.
-
-UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
-SUCCESS = range(200, 300)
-HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"
-MAX_DATE_CHARACTERS = 40
-MAX_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

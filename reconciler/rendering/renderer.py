@@ -19,10 +19,6 @@ from reconciler.report.formatting import LABEL_LENGTH, TEXT_LENGTH, one_line
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# --- was reconciler/rendering/filters.py:
-# How a value enters a text: one filter for each kind of place, and no way around them. Every filter answers
-# `Filtered`; the renderer refuses to print anything else.
-
 ZERO_WIDTH = "\N{ZERO WIDTH SPACE}"
 LINE_LENGTH = 200
 YAML_LENGTH = 32768
@@ -156,10 +152,6 @@ def _yaml_character(char: str) -> str:
     return f"\\x{code:02X}" if code < 0x100 else f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
 
 
-# --- was reconciler/rendering/renderer.py:
-# Views in, texts out: a sandbox without clock, environment, chance or file, where nothing prints unfiltered.
-
-ALLOWED_TESTS = ("defined", "equalto", "eq", "ne", "in")
 CUT_NOTE = "\n\n*Cut here: the rest does not fit the forge's limit.*\n"
 SUFFIX = ".j2"
 
@@ -229,7 +221,7 @@ def _environment(templates: Mapping[str, str]) -> ImmutableSandboxedEnvironment:
     )
     environment.globals.clear()
     environment.filters = dict(FILTERS)
-    environment.tests = {name: environment.tests[name] for name in ALLOWED_TESTS}
+    environment.tests = {name: environment.tests[name] for name in ("defined", "equalto", "eq", "ne", "in")}
     return environment
 
 
