@@ -187,12 +187,14 @@ def test_a_stale_lease_leaves_the_other_runs_branch_alone(
     assert workshop.head("reconciler/a") == theirs
 
 
-def test_a_branch_that_is_where_it_should_be_is_no_error(clone: Clone, author: Identity) -> None:
+def test_a_branch_that_is_where_it_should_be_stays_there(clone: Clone, author: Identity) -> None:
     commit = commit_on(clone, author, {"a": b"1"})
-    clone.push("reconciler/a", commit, expected=None)
-    clone.push("reconciler/a", commit, expected=None)
-    clone.delete_branch("reconciler/a", expected=commit)
-    clone.delete_branch("reconciler/a", expected=commit)
+    for _ in ("pushed", "there already"):
+        clone.push("reconciler/a", commit, expected=None)
+        assert clone.remote_branches("reconciler/") == {"reconciler/a": commit}
+    for _ in ("deleted", "gone already"):
+        clone.delete_branch("reconciler/a", expected=commit)
+        assert clone.remote_branches("reconciler/") == {}
 
 
 @pytest.mark.parametrize("commit", ["", "main", "+main", "0" * 39])
