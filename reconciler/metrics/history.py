@@ -5,7 +5,7 @@ All series of a kind are put on one grid of moments; NaN where nothing is known.
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.domain.answers import Absence, Answer, NoAnswer
@@ -171,40 +171,23 @@ class PastReadings:
     warnings: dict[str, None] = field(default_factory=dict)
 
 
-_ServedOf = Callable[[Mapping[str, str], LabelNames], Served]
-PAST_SERVED: Mapping[str, _ServedOf] = {
-    Name.PAST_COMPLETIONS: reported_model,
-    Name.PAST_QUEUE_GROWTH: reported_model,
-    Name.PAST_OUTPUT_TOKENS: reported_model,
-    Name.PAST_INPUT_TOKENS: reported_model,
-    Name.PAST_ENDPOINT_PICKER: picked_model,
-    Name.PAST_CONFIGURED: configured_model,
-}
-"""How the model of a series of the past is found, by quantity."""
-USUAL_SERVED: Mapping[str, _ServedOf] = {
-    Name.USUAL_COMPLETIONS: reported_model,
-    Name.USUAL_OUTPUT_TOKENS: reported_model,
-    Name.USUAL_INPUT_TOKENS: reported_model,
-}
-"""The same for a whole day."""
-
-
 def read_past(
     answers: Iterable[Answer],
     names: LabelNames,
     attribution: Attribution,
     first_names: Mapping[ResourceKey, Served],
-    served_of: Mapping[str, _ServedOf],
+    quantities: Container[str],
 ) -> PastReadings:
-    """The answers of one cluster to the quantities of `served_of`, put together on one grid.
+    """The answers of one cluster to some `quantities` of the past, put together on one grid.
 
     A pod's series without a model count for the first served name of its variant, from `first_names`.
     """
-    asked = [answer for answer in answers if answer.query.quantity in served_of and answer.query.step_s is not None]
+    asked = [answer for answer in answers if answer.query.quantity in quantities and answer.query.step_s is not None]
     readings = PastReadings(grid=grid_over([answer.query for answer in asked]))
+    model_of = {Name.PAST_ENDPOINT_PICKER: picked_model, Name.PAST_CONFIGURED: configured_model}
 
     def owner_of(labels: Mapping[str, str], name: Name) -> Served | None:
-        served = served_of[name](labels, names)
+        served = model_of.get(name, reported_model)(labels, names)
         pod = labels.get(UNNAMED_POD, "")
         if served.model or not pod:
             return served

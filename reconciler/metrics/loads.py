@@ -206,24 +206,18 @@ def _endpoint_picker(served: Sequence[Served], replicas: int, readings: MetricRe
     completed = _sum(Name.COMPLETIONS, served, readings)
     if not isinstance(counted, tuple) or completed is None or not is_usable(completed):
         return counted
-    if counted[0] < SEEN_BY_PICKER * completed:
+    picked_per_s = counted[0]
+    if picked_per_s < SEEN_BY_PICKER * completed:
         return None
-    return _disagreement(counted[0], completed, served, replicas, readings) or counted
-
-
-def _disagreement(
-    picked_per_s: float, completed_per_s: float, served: Sequence[Served], replicas: int, readings: MetricReadings
-) -> NoAnswer | None:
-    """Why the picker's count and that of all replicas contradict each other; it may be higher where requests wait."""
+    # the picker's count and that of all replicas must agree, but it may be higher where requests wait
     growths = [readings.of_model(Name.QUEUE_GROWTH, one) or 0.0 for one in served]
     growth = max(0.0, sum(growths)) if all(is_usable(abs(each)) for each in growths) else 0.0
-    taken_per_s = completed_per_s + (growth if picked_per_s > completed_per_s else 0.0)
+    taken_per_s = completed + (growth if picked_per_s > completed else 0.0)
     reporting = {series.pod for one in served for series in readings.members(Name.RUNNING, one)}
     queued = _sum(Name.WAITING, served, readings)
-    if picked_per_s > taken_per_s and (len(reporting) < replicas or queued is None or queued >= len(reporting)):
-        return None
-    if not is_beyond_noise(picked_per_s, taken_per_s):
-        return None
+    may_wait = len(reporting) < replicas or queued is None or queued >= len(reporting)
+    if (picked_per_s > taken_per_s and may_wait) or not is_beyond_noise(picked_per_s, taken_per_s):
+        return counted
     reason = (
         f"the endpoint picker counts {picked_per_s:.4g} req/s for {_named(served)} and its replicas "
         f"{taken_per_s:.4g} req/s, which is more than noise: one of them counts something else"
@@ -335,18 +329,18 @@ def requests_of(models: Sequence[Model], readings: MetricReadings) -> dict[Model
     """How many requests each model finished within the retention period; empty when that was not asked."""
     if Name.REQUESTS_IN_RETENTION not in readings.answered:
         return {}
-    return {model.key: model.obstacle or _requests(model.served, readings) for model in models}
-
-
-def _requests(served: Sequence[Served], readings: MetricReadings) -> float | NoAnswer:
-    if Name.REQUESTS_IN_RETENTION in readings.failed:
-        return readings.failed[Name.REQUESTS_IN_RETENTION]
-    counted = _sum(Name.REQUESTS_IN_RETENTION, served, readings)
-    if counted is None:
-        return NoAnswer(absence=Absence.MISSING, reason=f"no series counted requests of {_named(served)}")
-    if not is_usable(counted):
-        return NoAnswer(absence=Absence.NAN, reason=f"the requests of {_named(served)} are not a finite number")
-    return counted
+    requests: dict[ModelKey, float | NoAnswer] = {}
+    for model in models:
+        counted = _sum(Name.REQUESTS_IN_RETENTION, model.served, readings)
+        failed = model.obstacle or readings.failed.get(Name.REQUESTS_IN_RETENTION)
+        if failed is None and counted is None:
+            reason = f"no series counted requests of {_named(model.served)}"
+            failed = NoAnswer(absence=Absence.MISSING, reason=reason)
+        elif failed is None and counted is not None and not is_usable(counted):
+            reason = f"the requests of {_named(model.served)} are not a finite number"
+            failed = NoAnswer(absence=Absence.NAN, reason=reason)
+        requests[model.key] = failed or counted or 0.0
+    return requests
 
 
 def with_arrivals(

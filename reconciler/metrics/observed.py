@@ -13,8 +13,6 @@ from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import says_partial
 from reconciler.metrics.devices import devices_seen
 from reconciler.metrics.history import (
-    PAST_SERVED,
-    USUAL_SERVED,
     Histories,
     PastReadings,
     histories_by_grid,
@@ -27,6 +25,7 @@ from reconciler.metrics.history import (
     usual_of,
 )
 from reconciler.metrics.loads import loads_of, models_of, queues_of, requests_of, with_arrivals
+from reconciler.metrics.quantities import PAST, USUAL, Name
 from reconciler.metrics.queries import LabelNames, names_in
 from reconciler.metrics.readings import (
     Attribution,
@@ -99,7 +98,8 @@ def _read_cluster(
     name_models(readings, attribution, first_names)
     histories, live = histories_by_grid(answers, names), read_live(answers, names)
     past, usual = (
-        read_past(answers, names, attribution, first_names, served_of) for served_of in (PAST_SERVED, USUAL_SERVED)
+        read_past(answers, names, attribution, first_names, asked)
+        for asked in ({*PAST, Name.PAST_CONFIGURED}, frozenset(USUAL))
     )
     seen = _look(variants, readings, attribution, past, usual, now_s)
     failed = [

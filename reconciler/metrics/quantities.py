@@ -84,21 +84,6 @@ class Name(StrEnum):
     USUAL_INPUT_TOKENS = "usual_input_tokens"
 
 
-def _as_key(name: Name) -> str:
-    first, *rest = name.value.split("_")
-    return first + "".join(map(str.capitalize, rest))
-
-
-_REPLACEABLE = (
-    *(Name.COMPLETIONS, Name.QUEUE_GROWTH, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS, Name.ITL, Name.WAIT, Name.TTFT),
-    *(Name.INPUT_BUCKETS, Name.RUNNING, Name.MOST_RUNNING, Name.CHANGES, Name.WAITING, Name.LAST_SEEN),
-    *(Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.KV_TOKENS, Name.PREFIX_HIT_RATE, Name.STORED_KV_TOKENS),
-    *(Name.FLOW_CONTROL_QUEUE_SIZE, Name.FLOW_CONTROL_QUEUE_BYTES, Name.REQUESTS_IN_RETENTION),
-    *(Name.POD_LABELS, Name.POD_OWNER, Name.REPLICASET_OWNER, Name.READY_REPLICAS, Name.UNSCHEDULABLE, Name.QUOTAS),
-)
-CONFIGURABLE_QUANTITIES = {"arrivalRate": Name.ARRIVALS_CONFIGURED, **{_as_key(name): name for name in _REPLACEABLE}}
-"""Keys of `clusters[].prometheus.queries` and their quantities: such a query is tried before ours."""
-
 PER_POD = ("namespace", "pod", "model", VARIANT_LABEL)
 _PER_PICKED_MODEL = ("namespace", PICKER_MODEL, PICKER_TARGET_MODEL)
 
@@ -283,6 +268,18 @@ SATURATION_QUANTITIES: tuple[Quantity, ...] = (
     ),
 )
 """Asked in namespaces with a variant that is sized by saturation."""
+
+
+def _as_key(name: Name) -> str:
+    first, *rest = name.value.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+CONFIGURABLE_QUANTITIES = {
+    "arrivalRate": Name.ARRIVALS_CONFIGURED,
+    **{_as_key(each.name): each.name for each in (*QUANTITIES, *SATURATION_QUANTITIES) if each is not _ARRIVALS},
+}
+"""Keys of `clusters[].prometheus.queries` and their quantities: such a query is tried before ours."""
 
 # ---- over time, by range queries
 

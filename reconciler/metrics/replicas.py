@@ -35,28 +35,17 @@ MOST_SURPLUS_SHARE = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnattributedPods:
-    """How many of the pods that report a model belong to no known variant."""
-
-    unattributed: int
-    pods: int
-
-    def __str__(self) -> str:
-        percent = 100 * self.unattributed / self.pods
-        return f"{self.unattributed} of {self.pods} pods ({percent:.0f} %)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sightings:
-    """`series_of` each variant, those `reporting` now, and the `shares` of models with unattributed pods.
+    """`series_of` each variant, those `reporting` now, and `strangers`: pods that belong to no variant, by model.
 
-    The empty model name has the share of pods that report no model, which may be any variant's; `unnamed` are the
-    variants with such replicas. `frozen` series are scraped and never change, which counts as silent.
+    `pods` are all pods that report a model. Under the empty name are pods that report none, which may be any variant's;
+    `unnamed` are the variants with such replicas. `frozen` series are scraped and never change, which counts as silent.
     """
 
     series_of: Mapping[ResourceKey, tuple[ReplicaSeries, ...]]
     reporting: frozenset[ReplicaSeries]
-    shares: Mapping[Served, UnattributedPods]
+    pods: Mapping[Served, set[ObjectName]]
+    strangers: Mapping[Served, set[ObjectName]]
     unnamed: frozenset[ResourceKey] = frozenset()
     frozen: frozenset[ReplicaSeries] = frozenset()
 
@@ -80,14 +69,11 @@ def sight(readings: MetricReadings, attribution: Attribution, now_s: float) -> S
             series_of.setdefault(variant, []).append(series)
         elif series.model or not attribution.is_elsewhere(series):
             strangers.add(series)
-    everyone = _pods_by_model(reporting)
     return Sightings(
         series_of={variant: tuple(found) for variant, found in series_of.items()},
         reporting=reporting,
-        shares={
-            served: UnattributedPods(unattributed=len(pods), pods=len(everyone[served]))
-            for served, pods in _pods_by_model(reporting & strangers).items()
-        },
+        pods=_pods_by_model(reporting),
+        strangers=_pods_by_model(reporting & strangers),
         unnamed=frozenset(variant for variant, found in series_of.items() if not readings.renamed.isdisjoint(found)),
         frozen=frozen,
     )
@@ -395,10 +381,11 @@ def _surplus(variant: Variant, fresh: Sequence[ReplicaSeries]) -> NoAnswer | Non
 
 def _unattributed(variant: Variant, sightings: Sightings) -> NoAnswer | None:
     for served in served_by(variant):
-        share = sightings.shares.get(served)
-        if share:
+        pods, everyone = len(sightings.strangers.get(served, ())), len(sightings.pods.get(served, ()))
+        if pods:
             reason = (
-                f'{share} that report model "{printable(served.model)}" belong to no variant in Git: '
+                f"{pods} of {everyone} pods ({100 * pods / everyone:.0f} %) that report model "
+                f'"{printable(served.model)}" belong to no variant in Git: '
                 "label them llm-d.ai/variant, or scrape kube-state-metrics"
             )
             return NoAnswer(absence=Absence.UNATTRIBUTED, reason=reason)
@@ -408,11 +395,11 @@ def _unattributed(variant: Variant, sightings: Sightings) -> NoAnswer | None:
 
 
 def _strangers(variant: Variant, sightings: Sightings) -> str:
-    share = sightings.shares.get(Served(variant.model.namespace, ""))
-    if share is None:
+    pods = sightings.strangers.get(Served(variant.model.namespace, ""))
+    if pods is None:
         return ""
     return (
-        f"no variant in Git has the pods that report no model, as TGI and Triton do ({share.unattributed} seen): "
+        f"no variant in Git has the pods that report no model, as TGI and Triton do ({len(pods)} seen): "
         "label them llm-d.ai/variant, or scrape kube-state-metrics"
     )
 

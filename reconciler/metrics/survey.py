@@ -48,11 +48,6 @@ def metrics_in(*quantities: Quantity) -> tuple[str, ...]:
     return _named(text for quantity in quantities for text in quantity.candidates)
 
 
-def owner_metrics() -> tuple[str, ...]:
-    """The metrics that pods and their owners are found by."""
-    return metrics_in(*POD_OWNERS)
-
-
 def _named(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for text in texts for name in _SELECTED.findall(text)))
 

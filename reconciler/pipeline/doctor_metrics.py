@@ -15,11 +15,11 @@ from reconciler.domain.settings import ClusterSettings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.metrics.answers import UnexpectedError, decode, document_of, result_of
 from reconciler.metrics.engines import ENGINES
-from reconciler.metrics.quantities import LIVE_REPLICAS, Name
+from reconciler.metrics.quantities import LIVE_REPLICAS, POD_OWNERS, Name
 from reconciler.metrics.queries import label_names
 from reconciler.metrics.readings import served_by
 from reconciler.metrics.replicas import STALE_AFTER_S
-from reconciler.metrics.survey import ESSENTIAL, NODES, REQUESTS, Survey, metrics_in, metrics_of, owner_metrics
+from reconciler.metrics.survey import ESSENTIAL, NODES, REQUESTS, Survey, metrics_in, metrics_of
 from reconciler.report.formatting import count, duration, labels_of
 
 
@@ -250,7 +250,7 @@ def _engines(asked: Asked) -> Iterator[Check]:
 
 def _kubernetes(asked: Asked) -> Iterator[Check]:
     wanted: Mapping[str, Sequence[str]] = {
-        "whose a pod is": owner_metrics()[1:],
+        "whose a pod is": metrics_in(*POD_OWNERS[1:]),
         "who else sets replicas": metrics_in(LIVE_REPLICAS)[:1],
         "how many devices there are, and who holds them": (NODES, REQUESTS),
     }
