@@ -212,7 +212,7 @@ def _add_up(held: "array[float]", row: MatrixRow, grid: Grid) -> None:
     for time_s, value in zip(row.times_s, row.values, strict=True):
         index = grid.index_of(time_s)
         if index is not None:
-            known = value if math.isfinite(value) else math.inf  # infinite it stays, whatever is added
+            known = value if math.isfinite(value) else math.inf  # it stays infinite when more is added
             held[index] = known if math.isnan(held[index]) else held[index] + known
 
 

@@ -387,7 +387,7 @@ def declare(fleet: Fleet, readings: Container[str]) -> Iterator[FileDeclaration]
         for path in sorted(build.unbuilt):
             documents = fleet.repository.files.get(path, ())
             if any(isinstance(each.value, dict) and names_kind(each.value.get("kind")) for each in documents):
-                message = "no kustomization lists it, so nobody applies it: it is not read"
+                message = "no kustomization lists it, so it is not applied, and not read"
                 place = Place(path=path)
                 finding = Finding(place=place, severity=Severity.WARNING, message=message, rule="unbuilt-file")
                 yield FileDeclaration(cluster=cluster, path=path, pieces=(finding,))

@@ -32,7 +32,7 @@ WHOLE_DEVICES = (
     "gpu.intel.com/xe",
     "habana.ai/gaudi",
 )
-"""Resources that count whole devices, whatever an accelerator's own resource is."""
+"""Resources that count whole devices."""
 SLICES = "nvidia_com_mig_.*"
 """The resources, spelled as exported, of a node that cuts its devices in several ways."""
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
@@ -222,7 +222,7 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True)
 class DeviceCount:
-    """One cluster's nodes by device type, and whatever makes a type's number less than certain."""
+    """One cluster's nodes by device type, and what makes a number uncertain."""
 
     catalog: Catalog
     seen: DevicesSeen

@@ -215,7 +215,7 @@ def test_a_file_that_nobody_builds_is_told(fleet: Fleet) -> None:
     with contextlib.redirect_stdout(out):
         invoke(["validate", "--repo", str(fleet.folder / "clone")])
     assert "variant.yaml" in out.getvalue()
-    assert "no kustomization lists it, so nobody applies it" in out.getvalue()
+    assert "no kustomization lists it, so it is not applied" in out.getvalue()
 
 
 def test_a_marked_number_of_a_chart_is_edited(fleet: Fleet) -> None:

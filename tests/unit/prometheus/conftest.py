@@ -1,12 +1,11 @@
 """A Prometheus of a few lines that misbehaves on demand, on a real port."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Protocol
 
 import pytest
 
-from reconciler.domain.answers import Query
 from reconciler.domain.settings import PrometheusSettings, SecretRef
 from reconciler.errors import ConfigurationError
 from reconciler.http.messages import Limits
@@ -73,15 +72,3 @@ def connect(clock: SteppedClock) -> Connect:
         return PrometheusClient(settings, read_secret, limits=limits, clock=clock)
 
     return make
-
-
-@pytest.fixture
-def query() -> Query:
-    """An instant query."""
-    return Query(cluster="prod", quantity="running", text='up{a="b"}', start_s=1000.0, end_s=1000.0)
-
-
-@pytest.fixture
-def replying() -> Callable[..., Respond]:
-    """`reply`, for tests that script several answers."""
-    return lambda body=EMPTY, *others, **headers: reply(body, *others, **headers)
