@@ -11,9 +11,6 @@ from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement
 
-# --- was reconciler/optimizer/device_use.py:
-# What replicas take of pools and budgets, and serve meanwhile, by the problem's words: to check and to show.
-
 Allocations = Mapping[ResourceKey, Allocation]
 NOTHING: Mapping[str, int] = {}
 
@@ -108,9 +105,6 @@ def served_meanwhile(problem: Problem, requirement: Requirement, key: ResourceKe
     each = requirement.per_replica.get(key.on(current.accelerator), 0.0)
     return min(each * after.replicas, now)
 
-
-# --- was reconciler/optimizer/checking.py:
-# The independent check of every solution, from the problem's words: of what solvers use it knows only `DeviceUse`.
 
 _NOISE = 1e-6
 

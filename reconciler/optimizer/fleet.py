@@ -8,7 +8,10 @@ import numpy as np
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import (
+    Budget,
+    ChangeLimit,
     ModelCoverage,
+    Pool,
     Problem,
     Requirement,
     Sensitivity,
@@ -36,14 +39,20 @@ from reconciler.optimizer.planning import (
 from reconciler.optimizer.scarcity import ConsistentProblem, settle, shed
 from reconciler.optimizer.separable import VALUE_TOLERANCE, SeparableSolver
 
-# --- was reconciler/optimizer/fleet/proof.py:
-# What a plan shows besides itself: what it takes of everything shared, at which price, and how it bears surprises.
-
 SCENARIOS = ((1.25, 1.0), (1.5, 1.0), (1.0, 0.9))
-"""Factors on demand and on capacity under which the plan is looked at again (arXiv 2604.07472 asks for 1.5)."""
+"""Factors on demand and capacity under which the plan is checked again (arXiv 2604.07472 asks for 1.5)."""
 
 RIVALS = 5
-"""How many of those that a model competes with are named: the most urgent."""
+"""How many competitors of a model are named: the most urgent."""
+
+FEW = 300
+"""Models up to which each is solved alone first; more are decided together as exactly, in less time."""
+
+ASKED = 100
+"""Choices of a fleet up to which the saving of one more of each full shared row is computed: it takes a plan each."""
+
+DOUBT = 0.1
+"""The fraction of a saving that may be unproven."""
 
 _NOISE = 1e-6
 
@@ -51,40 +60,29 @@ _NOISE = 1e-6
 def shared_uses(
     problem: Problem, allocations: Mapping[ResourceKey, Allocation], prices: Mapping[str, float]
 ) -> tuple[SharedUse, ...]:
-    """What all variants take of everything shared, pinned ones too, and what one more of it would save an hour."""
+    """What all variants take of each shared row, pinned ones included, and what one more of it would save an hour."""
     device_use, everybody = DeviceUse.of(problem), {**problem.current, **allocations}
-    uses = (
-        *_pools(problem, device_use, everybody),
-        *_budgets(problem, device_use, everybody),
-        *_changes(problem, everybody),
-    )
+    used = device_use.pools(everybody)
+    uses = [(each.name, float(used[each.name]), float(each.devices)) for each in sorted(problem.pools, key=_name)]
+    budgets = sorted(problem.budgets, key=_name)
+    uses += [(each.name, device_use.spent(everybody, each.variants), each.amount) for each in budgets]
+    for limit in sorted(problem.change_limits, key=_name):
+        changed = sum(everybody[key] != problem.current[key] for key in limit.variants)
+        uses.append((limit.name, float(changed), float(limit.changes)))
     return tuple(
         SharedUse(name=name, used=round(used, 6), limit=round(limit, 6), price=round(prices.get(name, 0.0), 6))
         for name, used, limit in uses
     )
 
 
-def _pools(problem: Problem, device_use: DeviceUse, everybody: Allocations) -> Iterator[tuple[str, float, float]]:
-    used = device_use.pools(everybody)
-    for pool in sorted(problem.pools, key=lambda each: each.name):
-        yield pool.name, float(used[pool.name]), float(pool.devices)
-
-
-def _budgets(problem: Problem, device_use: DeviceUse, everybody: Allocations) -> Iterator[tuple[str, float, float]]:
-    for budget in sorted(problem.budgets, key=lambda each: each.name):
-        yield budget.name, device_use.spent(everybody, budget.variants), budget.amount
-
-
-def _changes(problem: Problem, everybody: Allocations) -> Iterator[tuple[str, float, float]]:
-    for limit in sorted(problem.change_limits, key=lambda each: each.name):
-        changed = sum(everybody[key] != problem.current[key] for key in limit.variants)
-        yield limit.name, float(changed), float(limit.changes)
+def _name(shared: Pool | Budget | ChangeLimit) -> str:
+    return shared.name
 
 
 def coverages(
     problem: Problem, allocations: Allocations, scarce: Mapping[ModelKey, tuple[str, ...]]
 ) -> tuple[ModelCoverage, ...]:
-    """What each model needs and gets; `scarce` are the shared rows without room for one more of its replicas."""
+    """What each model needs and gets; `scarce` names the shared rows without room for one more of its replicas."""
     everybody = {**problem.current, **allocations}
     ordered = sorted(problem.requirements, key=model_place)
     takers = _takers(problem, ordered, everybody, {name for names in scarce.values() for name in names})
@@ -117,7 +115,7 @@ Taker = tuple[int, int]
 def _takers(
     problem: Problem, ordered: Sequence[Requirement], everybody: Allocations, names: Collection[str]
 ) -> dict[str, list[Taker]]:
-    """Of each shared row that is asked about who takes of it, the most urgent first."""
+    """The models that use each of the named shared rows, the most urgent first."""
     device_use = DeviceUse.of(problem)
     shares = [(each.name, each.variants) for each in problem.budgets if each.name in names]
     shares += [(each.name, each.variants) for each in problem.change_limits if each.name in names]
@@ -138,16 +136,16 @@ def _takers(
 
 
 def _last_other(takers: Sequence[Taker], place: int) -> Iterator[int]:
-    """The negative priority of the least urgent besides a model; nothing where nobody else takes."""
+    """The negative priority of the least urgent other model, if there is one."""
     last = next((each for each in reversed(takers) if each[1] != place), None)
     if last is not None:
         yield last[0]
 
 
 def sensitivity(problem: Problem, allocations: Mapping[ResourceKey, Allocation]) -> tuple[Sensitivity, ...]:
-    """How many models the plan would leave short if demand or capacity were another.
+    """How many models the plan would leave short at another demand or capacity.
 
-    Finished answers have neither, and what carries nothing anywhere (no target can be met) is no surprise.
+    Fixed answers have neither. Models that no candidate can serve are left out.
     """
     covered = [
         (_carried(requirement, allocations) / requirement.amount, requirement.model)
@@ -179,12 +177,8 @@ def _scenario(covered: list[tuple[float, ModelKey]], demand: float, capacity: fl
     )
 
 
-# --- was reconciler/optimizer/fleet/components.py:
-# Parts of a fleet that share nothing with each other: each is decided as if the others did not exist.
-
-
 def components(formulation: Formulation) -> list[Problem]:
-    """The problem by what its models share, in the order of the models; those that share nothing are one together."""
+    """The parts that share nothing with each other, in the order of models; models that share nothing form one part."""
     label = _labels(formulation)
     if label.max(initial=0) == 0:
         return [formulation.problem]
@@ -273,22 +267,8 @@ def joined(problem: Problem, solutions: Sequence[Solution]) -> Solution:
     )
 
 
-# --- was reconciler/optimizer/fleet/solvers.py:
-# Solvers of what models share, found by name, and the one that chooses among all: `auto`.
-
-FEW = 300
-"""Models up to which each is asked alone first; more are decided together as exactly, in less time than that takes."""
-
-
-ASKED = 100
-"""Choices of a fleet up to which it is asked what one more of anything full would save."""
-
-DOUBT = 0.1
-"""How much of a saving may be unproven."""
-
-
 class UnsoundSolutionError(Exception):
-    """Raised when a solver's answer breaks a rule of the problem: a bug, and nothing may be written from it."""
+    """Raised when a solution breaks a rule of its problem: a bug, and nothing may be written from it."""
 
 
 class FleetSolver:
@@ -299,10 +279,10 @@ class FleetSolver:
         self._planner = planner
 
     def solve(self, problem: Problem) -> Solution:
-        """An allocation for every variant that has a candidate; models of rules that contradict each other are held.
+        """An allocation for every variant that has a candidate; models of conflicting rules are held.
 
-        Where the limits of the search are reached before any plan is found, the usual rule serves what it can, and
-        nothing is proven; where that breaks a rule, everything stays as it is, and the solution says so.
+        If the search finds no plan within its limits, the greedy rule serves what it can and nothing is proven. If that
+        breaks a rule, everything stays as it is, and the solution says so.
         """
         formulation = formulate(problem)
         parts = components(formulation)
@@ -313,13 +293,13 @@ class FleetSolver:
         return self._together(problem, formulation)
 
     def _together(self, problem: Problem, formulation: Formulation) -> Solution:
-        settled = ConsistentProblem(formulation=formulation, conflicts=(), is_changed=False)
+        settled = ConsistentProblem(formulation=formulation)
         try:
-            # Numbers beyond all measure end in a programme without an answer, which is told, not in a warning.
+            # Infinite numbers lead to UnsolvableError, not to a warning.
             with np.errstate(over="ignore", invalid="ignore"):
                 return self._solve(problem, settled)
         except UnsolvableError:
-            return self._usual(problem, settled)
+            return self._fallback(problem, settled)
 
     def _solve(self, problem: Problem, settled: ConsistentProblem) -> Solution:
         formulation = settled.formulation
@@ -327,12 +307,11 @@ class FleetSolver:
         if not isinstance(planned, FleetPlan):
             settled = settle(formulation, self._planner)
             formulation = settled.formulation
-            planned = self._planner(formulation) if settled.is_changed else planned
+            planned = self._planner(formulation) if settled.conflicts else planned
         if not isinstance(planned, FleetPlan):
-            lowered = shed(formulation, self._planner)
-            planned, formulation = lowered.plan, lowered.formulation
+            planned, formulation = shed(formulation, self._planner)
         if not isinstance(planned, FleetPlan):
-            return self._usual(problem, settled)
+            return self._fallback(problem, settled)
         formulation, planned = in_order(formulation, planned, self._planner)
         greedy = plan_greedily(formulation)
         reached = None if greedy is None else value_of(formulation, greedy)
@@ -341,29 +320,43 @@ class FleetSolver:
         is_whole = formulation is settled.formulation
         savings = self._savings(formulation, planned) if is_whole else np.zeros(len(formulation.shared))
         plan = replace(planned, prices=savings)
-        return _checked(settled, _solution(settled, formulation, plan, self.name, reached))
+        solution = _solution(settled, formulation, plan, self.name, reached)
+        _refuse(solution, violations(settled.formulation.problem, solution.allocations))
+        return solution
 
     @np.errstate(over="ignore", invalid="ignore")
-    def _usual(self, problem: Problem, settled: ConsistentProblem) -> Solution:
-        """Where limits of the search came before a plan: what the usual rule serves; if not even that, all stays."""
-        counts = plan_greedily(settled.formulation, is_partial=True)
+    def _fallback(self, problem: Problem, settled: ConsistentProblem) -> Solution:
+        """The greedy plan, with nothing proven; if that breaks a rule everything stays as it is."""
+        formulation = settled.formulation
+        counts = plan_greedily(formulation, is_partial=True)
         if counts is not None:
-            solution = _solution(settled, settled.formulation, _unproven(settled, counts), self.name, None)
-            if not violations(settled.formulation.problem, solution.allocations):
+            nothing = np.zeros(len(formulation.shared))
+            plan = FleetPlan(counts=counts, value=value_of(formulation, counts), bound=-np.inf, prices=nothing)
+            solution = _solution(settled, formulation, plan, self.name, None)
+            if not violations(formulation.problem, solution.allocations):
                 return solution
-        return _unmoved(problem, settled, self.name)
+        allocations = {key: problem.current[key] for key in formulation.variants.keys}
+        return Solution(
+            allocations={**allocations, **formulation.problem.pinned},
+            status=SolveStatus.FEASIBLE,
+            value=0.0,
+            lower_bound=0.0,
+            reasons=dict.fromkeys(allocations, "no plan was found within the limits of the search: all stays as it is"),
+            solver=self.name,
+            conflicts=settled.conflicts,
+            is_unsolved=True,
+        )
 
     def _savings(self, formulation: Formulation, plan: FleetPlan) -> Floats:
-        """By shared row what the plan with one more of it saves; nothing where that is not proven, or not asked.
+        """By shared row what one more of it saves; 0 where that is not proven, and in large fleets.
 
-        A price of the programme over fractions says little of that: most of its prices save nothing at all. Large
-        fleets are not asked, for it takes a plan for each row.
+        The prices of the linear programme say little about that: most of them save nothing.
         """
         savings = np.zeros(len(formulation.shared))
         if len(formulation.choices.keys) > ASKED:
             return savings
         shared = formulation.shared
-        # Where pinned variants take all or more there is no telling what one more would leave.
+        # Where pinned variants take all or more, one more might not free anything.
         for row in np.flatnonzero((plan.prices > 0) & (shared.limits > 0)).tolist():
             limits = shared.limits.copy()
             limits[row] += 1 / shared.units[row]
@@ -378,9 +371,9 @@ class FleetSolver:
 
 
 class AutoSolver:
-    """Each model alone where that fits into everything that is shared, exactly; else all together.
+    """Each model alone, exactly, where that fits into all shared rows; else all together.
 
-    The objective `inferno` knows nothing of models that share: there as many variants as can be are served.
+    Under the objective `inferno` models do not share: its own solver serves as many variants as possible.
     """
 
     name = "auto"
@@ -391,12 +384,12 @@ class AutoSolver:
         self._inferno = inferno
 
     def solve(self, problem: Problem) -> Solution:
-        """The proven optimum where nothing shared binds, else the best plan of the whole fleet with its bound."""
+        """The proven optimum where no shared row binds, else the best plan of the whole fleet with its bound."""
         is_alone = problem.objective == "inferno" or len(problem.requirements) <= FEW
-        if is_alone and _is_separable(problem):
+        is_priced = any(each.price is not None for row in problem.requirements for each in row.segments)
+        if is_alone and not is_priced and not problem.ratios:
             solution = self._separable.solve(problem)
-            allocations = solution.allocations
-            if not violations(problem, allocations):
+            if not violations(problem, solution.allocations):
                 return _shown(problem, replace(solution, solver=self._separable.name))
         if problem.objective == "inferno":
             solution = self._inferno.solve(problem)
@@ -406,7 +399,7 @@ class AutoSolver:
 
 
 def _shown(problem: Problem, solution: Solution) -> Solution:
-    """With what it takes of everything shared, and how it bears surprises."""
+    """With its use of shared rows, its sensitivity and its coverage."""
     return replace(
         solution,
         shared=shared_uses(problem, solution.allocations, {}),
@@ -415,42 +408,9 @@ def _shown(problem: Problem, solution: Solution) -> Solution:
     )
 
 
-def _is_separable(problem: Problem) -> bool:
-    """Whether no demand has a price and no role a proportion: what one model alone cannot be asked."""
-    is_priced = any(each.price is not None for row in problem.requirements for each in row.segments)
-    return not is_priced and not problem.ratios
-
-
-def _checked(settled: ConsistentProblem, solution: Solution) -> Solution:
-    """The solution, after the independent check of the problem that it answers."""
-    _refuse(solution, violations(settled.formulation.problem, solution.allocations))
-    return solution
-
-
 def _refuse(solution: Solution, broken: Sequence[str]) -> None:
     if broken:
         raise UnsoundSolutionError(f"solver {solution.solver}: {'; '.join(broken)}")
-
-
-def _unproven(settled: ConsistentProblem, counts: Integers) -> FleetPlan:
-    """What the usual rule serves, where the limits of the search came before any better plan: nothing is proven."""
-    formulation = settled.formulation
-    nothing = np.zeros(len(formulation.shared))
-    return FleetPlan(counts=counts, value=value_of(formulation, counts), bound=-np.inf, prices=nothing)
-
-
-def _unmoved(problem: Problem, settled: ConsistentProblem, name: str) -> Solution:
-    allocations = {key: problem.current[key] for key in settled.formulation.variants.keys}
-    return Solution(
-        allocations={**allocations, **settled.formulation.problem.pinned},
-        status=SolveStatus.FEASIBLE,
-        value=0.0,
-        lower_bound=0.0,
-        reasons=dict.fromkeys(allocations, "no plan was found within the limits of the search: all stays as it is"),
-        solver=name,
-        conflicts=settled.conflicts,
-        is_unsolved=True,
-    )
 
 
 def _solution(

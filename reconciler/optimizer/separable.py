@@ -1,4 +1,15 @@
-"""The solver for models that share nothing: the cheapest cover of each model's demand, exactly."""
+"""The solver for models that share nothing: the cheapest cover of each model's demand, exactly.
+
+The variants of a model share a demand D. Each takes one candidate, whose value is linear in its replicas, and an integer
+replica count n within its bounds:
+
+    minimise   sum over variants of  fixed + slope * n
+    subject to sum over variants of  per_replica * n  >=  D
+
+The search is depth first, best value per unit first, starts from covers that move few of today's replicas, and bounds
+the rest by its fractional cover. Of covers of equal value the one that changes least wins (`Rank`). The number of nodes
+is limited; the result says what was proven by then.
+"""
 
 import math
 from collections import defaultdict
@@ -9,9 +20,6 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement, Shortfall, Solution, SolveStatus
 from reconciler.optimizer.device_use import DeviceUse, carried_by_pinned
-
-# --- was reconciler/optimizer/objectives.py:
-# What an objective makes of a candidate: a value that is linear in the replica count.
 
 # What leaving an accelerator costs, as a share of the cost before and after (published inferno, version 1).
 _ACCELERATOR_PENALTY = 0.1
@@ -121,14 +129,6 @@ def line_of(problem: Problem, candidate: Candidate, per_replica: float, bounds: 
         touch=0.0 if problem.objective == "inferno" else problem.touch_weights.get(variant, 0.0),
     )
 
-
-# --- was reconciler/optimizer/cover.py:
-# The cheapest way for the variants of one model to cover its demand: a small exact search. Variants share a demand D;
-# each chooses one of its lines and an integer replica count within its bounds: minimise sum over variants of fixed +
-# slope * n subject to sum over variants of per_replica * n >= D Depth first over the variants, best value per unit
-# first, with the fractional cover of the remaining demand as lower bound, from covers that move as few of today's
-# replicas as they can. Of covers of equal value the one that changes least wins, see `Rank`. The node limit makes the
-# effort finite; what is proven when it is reached is said in the result.
 
 NODE_LIMIT = 20_000
 """About 50 ms of search; models with up to four variants of four accelerators need a few hundred nodes."""
@@ -364,10 +364,6 @@ def _at_most(line: ValueLine) -> ReplicaChoice:
 def _width(choice: ReplicaChoice, rank: Rank) -> tuple[float, ...]:
     """What carries most, then what is worth least, then what changes least."""
     return choice.carried, -choice.line.value_at(choice.replicas), *(-step for step in rank(choice))
-
-
-# --- was reconciler/optimizer/separable.py:
-# The solver for models that share no limit: each one alone, exactly.
 
 
 class SeparableSolver:
