@@ -1,7 +1,7 @@
 """The solver for models that share nothing: the cheapest cover of each model's demand, exactly.
 
-The variants of a model share a demand D. Each takes one candidate, whose value is linear in its replicas, and an integer
-replica count n within its bounds:
+The variants of a model share a demand D. Each takes one candidate, whose value is linear in its replicas, and a whole
+number n of replicas within its bounds:
 
     minimise   sum over variants of  fixed + slope * n
     subject to sum over variants of  per_replica * n  >=  D

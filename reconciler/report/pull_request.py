@@ -172,7 +172,7 @@ def _drawn(change: Decision, points: Sequence[tuple[float, float]], before: floa
     levels = dict.fromkeys(level for level in (before, after) if level is not None)
     lines = (peaks, *([level] * len(peaks) for level in levels))
     is_long = oldest_s >= 2 * HOUR_S
-    words = f"{quantity(after, RATE)} {RATE} expected after it"
+    words = f"{quantity(after, RATE)} {RATE} expected after this change"
     if before is not None and before != after:
         words = f"{quantity(before, RATE)} {RATE} expected now, {words}"
     return Picture(
@@ -187,7 +187,7 @@ def _drawn(change: Decision, points: Sequence[tuple[float, float]], before: floa
             f"load measured in the last {_spelled(len(peaks) * each_s)}, the peak of each {_spelled(each_s, of=1)}: "
             f"{_range(quantity(min(peaks), RATE), quantity(max(peaks), RATE))} {RATE}"
         ),
-        capacity_words=f"capacity, {words}",
+        capacity_words=f"model capacity, {words}",
     )
 
 

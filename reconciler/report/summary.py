@@ -246,7 +246,9 @@ def _lacking(changes: Sequence[Decision], decisions: Sequence[Decision]) -> str:
         return now.strip()
     serving = [each for each in decisions if each.model == first.model]
     demand, capacity = _sum(each.demand for each in serving), _sum(each.capacity_before for each in serving)
-    beyond = f"demand {quantity(demand, first.unit)}, capacity {quantity(capacity, first.unit)} {first.unit}"
+    beyond = (
+        f"model demand {quantity(demand, first.unit)}, model capacity {quantity(capacity, first.unit)} {first.unit}"
+    )
     whose = "Unchanged, it" if late is first else f"Without the change, {model_name(first.model)}"
     return f"{now}{whose} would get more than it carries: {beyond} expected."
 
@@ -306,7 +308,7 @@ def _miss_text(
     value = apart(value_s, miss.slo.target_s)
     missed = f"exceed its capacity and {target}" if value == OVER_CAPACITY else f"{target}: {value} expected"
     demand, unit = _sum(each.demand for each in _serving(miss, decisions)), miss.decision.unit
-    at = f"at a demand of {quantity(demand, unit)} {unit}, capacity {quantity(_sum(capacities), unit)} {unit}"
+    at = f"model demand {quantity(demand, unit)} {unit}, model capacity {quantity(_sum(capacities), unit)} {unit}"
     return f"{missed}{_measured_beside(miss)} ({at})"
 
 

@@ -290,7 +290,7 @@ def test_the_urgent_stands_before_what_saves(fleet: Any) -> None:
     together_for_devices(fleet)
     ((_, text),) = texts_of(decide(fleet.snapshot()))
     assert text.startswith("# Scale up late, 1 other change: ")
-    assert "would get more than it carries: demand 55.0, capacity 30.0 req/s expected." in text
+    assert "would get more than it carries: model demand 55.0, model capacity 30.0 req/s expected." in text
 
 
 def test_what_is_measured_beyond_its_target_is_said_now(fleet: Any) -> None:
@@ -331,4 +331,4 @@ def evidence(text: str) -> Iterator[str]:
         if line.startswith(("| ▲", "| ▼", "| ⇄", "| •")):
             yield from line.split(" | ")[1].removesuffix(" |").split("<br>")
         if line.startswith("The uneven line"):
-            yield from line.split(". Straight: ")
+            yield from line.split(". Straight lines: ")

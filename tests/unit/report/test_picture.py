@@ -47,7 +47,7 @@ def test_a_day_has_at_most_24_points_and_three_lines(drawn: Callable[..., str]) 
     assert 'x-axis "hours" -23 --> 0' in body
     assert 'title "Llama-3.1-8B-Instruct, req/s"' in body
     assert "load measured in the last 24 hours, the peak of each hour" in body
-    assert "capacity, 30.0 req/s expected now, 50.0 req/s expected after it" in body
+    assert "capacity, 30.0 req/s expected now, 50.0 req/s expected after this change" in body
 
 
 def test_a_short_history_is_drawn_as_far_as_it_goes(drawn: Callable[..., str]) -> None:

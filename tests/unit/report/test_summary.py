@@ -76,7 +76,7 @@ def test_the_headline_says_who_misses_what_without_the_change(overloaded_plan: P
     assert view.consequence == (
         "Llama-3.1-8B-Instruct misses its TTFT target now: mean 710 ms measured, target 500 ms. "
         "Unchanged, it would exceed its capacity and miss its TTFT p95 target of 500 ms"
-        " (at a demand of 46.2 req/s, capacity 31.8 req/s)."
+        " (model demand 46.2 req/s, model capacity 31.8 req/s)."
     )
     assert view.shortcoming.startswith(
         "Llama-3.1-8B-Instruct would still miss its TTFT p95 target of 500 ms: 620 ms expected"
@@ -169,7 +169,7 @@ def test_a_forecast_is_never_told_as_a_fact(plan_of: Callable[..., Plan], decide
     view = plan_view(plan_of(change))
     assert view.consequence == (
         "Without it, Llama-3.1-8B-Instruct would miss its ITL target of 15 ms: 15.1 ms expected, 13 ms measured now"
-        " (at a demand of 46.2 req/s, capacity 40.0 req/s)."
+        " (model demand 46.2 req/s, model capacity 40.0 req/s)."
     )
 
 
@@ -181,7 +181,7 @@ def test_what_is_measured_above_its_target_is_said_to_be_missed_now(
     assert view.consequence.startswith(
         "Llama-3.1-8B-Instruct misses its TTFT target now: mean 620 ms measured, target 500 ms. Unchanged, it "
     )
-    assert "would miss its TTFT p95 target of 500 ms: 1.9 s expected (at" in view.consequence
+    assert "would miss its TTFT p95 target of 500 ms: 1.9 s expected (model demand" in view.consequence
 
 
 def test_a_row_shows_what_is_measured_expected_and_wanted(
@@ -199,7 +199,7 @@ def test_a_row_shows_what_is_measured_expected_and_wanted(
     body = render(plan_of(change))
     assert "| measured now → expected after (target) |" in body
     assert (
-        "load 39.1 measured → 46.2 expected, capacity 53.0 req/s<br>"
+        "variant load 39.1 measured → 46.2 expected, variant capacity 53.0 req/s<br>"
         "TTFT mean 430 ms measured → p95 **310 ms** expected, target 500 ms ✅<br>without it 1.9 s expected |"
     ) in body
 
