@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from reconciler.domain.answers import Answer, NoAnswer
-from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.holds import CURES, Hold, HoldKind
 from reconciler.domain.identity import Place, Severity
 from reconciler.domain.plan import Decision, Plan
 from reconciler.domain.reports import Check, Level, warning, well
@@ -21,109 +21,6 @@ from reconciler.metrics.readings import served_by
 from reconciler.metrics.replicas import STALE_AFTER_S
 from reconciler.metrics.survey import ESSENTIAL, NODES, REQUESTS, Survey, metrics_in, metrics_of
 from reconciler.report.formatting import count, duration, labels_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cure:
-    """What to do; `is_in_settings` says that it is done in reconciler.yaml rather than at the place of the cause."""
-
-    words: str
-    level: Level = Level.WARN
-    is_in_settings: bool = False
-
-
-def _must(words: str) -> Cure:
-    return Cure(words=words, level=Level.FAIL)
-
-
-def _set(words: str) -> Cure:
-    return Cure(words=f"{words} in reconciler.yaml", is_in_settings=True)
-
-
-CURES: Mapping[HoldKind, Cure | None] = {
-    HoldKind.IGNORED: None,
-    HoldKind.DECLINED: None,
-    HoldKind.PUT_BACK: None,
-    HoldKind.RULE: None,
-    HoldKind.REFUSED: None,
-    HoldKind.WAITING_FOR_REPLICAS: None,
-    HoldKind.WAITING_FOR_MERGE: None,
-    HoldKind.WAITING_FOR_DEVICES: None,
-    HoldKind.RULE_UNREADABLE: _must("mend the rule here: `reconciler validate` says what is wrong with it"),
-    HoldKind.RESOURCE_UNREADABLE: _must(
-        "mend the resource here; `reconciler validate` shows all that is wrong with it"
-    ),
-    HoldKind.RESOURCE_UNSUPPORTED: Cure(words="annotate it reconciler.io/ignore, or use what is supported"),
-    HoldKind.REFERENCE_MISSING: _must("commit what it names, or correct the name here"),
-    HoldKind.SCALE_TARGET_MISSING: _must(
-        "commit it, correct scaleTargetRef here, or set helmValues in reconciler.yaml"
-    ),
-    HoldKind.SCALE_TARGET_UNREADABLE: _must("mend the scale target here"),
-    HoldKind.REPLICAS_UNWRITTEN: Cure(words="write the number that runs now as spec.replicas here"),
-    HoldKind.REPLICAS_CONTESTED: _must("delete all resources for it but one"),
-    HoldKind.OWNED_BY_ANOTHER: Cure(
-        words="delete the owner in the commit that writes the live count into Git, or set whenAutoscaled: bounds in "
-        "reconciler.yaml"
-    ),
-    HoldKind.NOT_WRITABLE: Cure(
-        words="give the number a place of its own: `replicas:` of the overlay's kustomization, or a marker comment "
-        "`# reconciler.io/replicas` behind it"
-    ),
-    HoldKind.DRIFTED: Cure(
-        words="find who writes them (kubectl get deployment -o yaml --show-managed-fields), end that, and write the "
-        "live count into Git here"
-    ),
-    HoldKind.PROMISE_BROKEN: Cure(words="find out why the change it names missed its target; it returns by itself"),
-    HoldKind.SETTINGS_CONFLICT: _must("change one of the two"),
-    HoldKind.RULES_CONFLICT: _must("relax one of the rules it names"),
-    HoldKind.SERVICE_CLASS_MISSING: Cure(words="define it, or correct its name here"),
-    HoldKind.SLO_UNATTAINABLE: _set(
-        "relax its service class, or give a faster accelerator a profile under models[].profiles"
-    ),
-    HoldKind.PROFILE_MISSING: _set(
-        "write what `reconciler fit` learns to .reconciler/profiles.yaml (--write), and name that file under extends"
-    ),
-    HoldKind.PROFILE_CONTRADICTED: _set(
-        "learn it again: reconciler fit --write .reconciler/profiles.yaml, and take the old one out of "
-        "models[].profiles"
-    ),
-    HoldKind.PRICE_MISSING: _set("set accelerators[].costPerHour"),
-    HoldKind.ACCELERATOR_UNKNOWN: Cure(
-        words="write a node selector such as nvidia.com/gpu.product into the pod template, or the label "
-        "inference.optimization/acceleratorName on the resource"
-    ),
-    HoldKind.ACCELERATOR_UNAVAILABLE: _set(
-        "set the pool's devices under clusters[].pools, or allow another accelerator"
-    ),
-    HoldKind.METRICS_MISSING: Cure(words="let Prometheus scrape its pods (PodMonitor), or set models[].servedNames"),
-    HoldKind.METRICS_STALE: Cure(words="look at the scrape of its pods, and at remote write that lags"),
-    HoldKind.METRICS_NAN: Cure(words="restart the replica that it names, and update its engine"),
-    HoldKind.METRICS_FAILED: Cure(words="see what is said of its Prometheus"),
-    HoldKind.METRICS_UNATTRIBUTED: Cure(
-        words="matchLabels stand in reconciler.yaml, the label in the pod template "
-        "(kube-state-metrics tells it with --metric-labels-allowlist=pods=[llm-d.ai/variant])"
-    ),
-    HoldKind.METRICS_CONTRADICTORY: Cure(
-        words="set matchLabels under clusters[].prometheus where a server holds several clusters; else wait until the "
-        "deployment ended"
-    ),
-    HoldKind.LOAD_PARTIAL: Cure(words="let Prometheus scrape every replica"),
-    HoldKind.HISTORY_MISSING: Cure(words="wait, or let Prometheus keep more (--storage.tsdb.retention.time)"),
-    HoldKind.LENGTHS_CHANGED: Cure(words="look at what its replicas answer; after a day it is the rule"),
-    HoldKind.GAUGES_CONTRADICT: Cure(words="update the engine: its metrics cannot both be true"),
-    HoldKind.COUNT_IMPLAUSIBLE: Cure(words="look at who counts its requests, and how often they are scraped"),
-    HoldKind.PROMPTS_UNKNOWN: Cure(
-        words="keep the histogram of prompt tokens in the scrape, or give a profile without gamma"
-    ),
-    HoldKind.CAPACITY_UNKNOWN: Cure(words="mend the variant that it names"),
-    HoldKind.METRIC_TARGETS_MISSING: Cure(
-        words="give its policy metrics, or set another sizing.engine in reconciler.yaml"
-    ),
-    HoldKind.METRIC_TARGETS_UNDECIDED: Cure(words="let Prometheus have what its metric targets name"),
-    HoldKind.SEARCH_UNFINISHED: Cure(words="plan fewer variants at once: --cluster NAME, one run each"),
-    HoldKind.GROWTH_UNPROVEN: Cure(words="look at its pending pods and at quotas, or at what of it is not scraped"),
-}
-
 
 AGE, LABEL, ENGINES_SEEN = "sample-age", "scrape-label", "engines"
 UNIT_S = {"y": 31_536_000.0, "w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -368,7 +265,7 @@ def _is_told(hold: Hold, examined: ExaminedPlan, decision: Decision, told: set[s
 
 def _held(decision: Decision, hold: Hold, examined: ExaminedPlan, variant: Variant | None) -> Iterator[Check]:
     cure = CURES[hold.kind]
-    if cure is None:
+    if not cure.is_needed:
         return
     place = hold.place or (REPOSITORY_FILE if cure.is_in_settings else _written_at(decision))
     words, cured = hold.words, cure.words
@@ -387,7 +284,7 @@ def _held(decision: Decision, hold: Hold, examined: ExaminedPlan, variant: Varia
             words = f'no series for model "{served_by(variant)[0].model}", its namespace reports {others}'
             cured, place = f"set models[].servedNames of {variant.model.model_id} to it", REPOSITORY_FILE
     yield Check(
-        level=cure.level,
+        level=Level.FAIL if cure.is_failure else Level.WARN,
         subject=decision.variant.cluster,
         rule=str(hold.kind),
         words=words,
@@ -402,9 +299,7 @@ def _unknown(variant: Variant, decision: Decision, examined: ExaminedPlan) -> It
     if not variant.current.accelerator and not variant.is_held_by(HoldKind.ACCELERATOR_UNKNOWN):
         cure = CURES[HoldKind.ACCELERATOR_UNKNOWN]
         words = "its accelerator is not known, so it is kept"
-        yield warning(
-            cluster, str(HoldKind.ACCELERATOR_UNKNOWN), words, cure.words if cure else "", _written_at(decision)
-        )
+        yield warning(cluster, str(HoldKind.ACCELERATOR_UNKNOWN), words, cure.words, _written_at(decision))
     if variant.tracked_by is not None:
         return
     if variant.service_class is None and not variant.is_held_by(HoldKind.SERVICE_CLASS_MISSING):
@@ -422,7 +317,7 @@ def _profile(variant: Variant, examined: ExaminedPlan) -> Iterator[Check]:
         words = f"nobody said or learned how fast {variant.model.model_id} is on {variant.current.accelerator}"
         cure = CURES[HoldKind.PROFILE_MISSING]
         if not variant.is_held_by(HoldKind.PROFILE_MISSING):
-            yield warning(cluster, str(HoldKind.PROFILE_MISSING), words, cure.words if cure else "", REPOSITORY_FILE)
+            yield warning(cluster, str(HoldKind.PROFILE_MISSING), words, cure.words, REPOSITORY_FILE)
         return
     learning = option.profile.learning
     age = (examined.today - date.fromisoformat(learning.on)).days if learning is not None else 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.answers import Absence, NoAnswer
-from reconciler.domain.holds import Hold, HoldKind, hold_of
+from reconciler.domain.holds import CURES, Hold, HoldKind, hold_of
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / ".github" / "docs" / "holds.md").read_text()
@@ -28,7 +28,7 @@ def test_every_kind_has_an_example_what_it_means_and_what_to_do(kind: HoldKind) 
     assert re.fullmatch(r"`[^`]+`", example)
     assert f'| <a id="{kind}"></a>`{kind}` |' in PAGE, "pull requests link to it"
     assert meaning
-    assert remedy
+    assert remedy == CURES[kind].words
 
 
 def test_every_kind_is_given_by_something() -> None:
@@ -59,3 +59,17 @@ def test_missing_data_drift_unproven_growth_and_rules_leave_open_proposals_alone
 
 def test_a_hold_reads_as_its_words() -> None:
     assert str(Hold(kind=HoldKind.IGNORED, words="ignored: models[0]")) == "ignored: models[0]"
+
+
+def test_choices_and_holds_that_end_without_help_need_no_cure() -> None:
+    assert set(CURES) == set(HoldKind)
+    assert {kind for kind, cure in CURES.items() if not cure.is_needed} == {
+        HoldKind.IGNORED,
+        HoldKind.DECLINED,
+        HoldKind.PUT_BACK,
+        HoldKind.REFUSED,
+        HoldKind.RULE,
+        HoldKind.WAITING_FOR_DEVICES,
+        HoldKind.WAITING_FOR_MERGE,
+        HoldKind.WAITING_FOR_REPLICAS,
+    }
