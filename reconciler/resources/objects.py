@@ -210,13 +210,28 @@ def _read_spec(
     """The spec as a model, without the fields that the caller reads itself; unknown fields are warnings."""
     spec = source.fields.get("spec")
     if not isinstance(spec, dict):
-        message = f"expected a mapping, {'found' if spec is None else 'got'} {describe(spec)}"
-        return Validated(None, (*find_unknown_top(source, notes), source.complain(("spec",), message)))
+        return Validated(None, (*find_unknown_top(source, notes), complain_of_spec(source)))
     fields = {name: value for name, value in spec.items() if name not in ignored} if ignored else spec
     found = validate(
         model, fields, locate=lambda path: source.locate(("spec", *path)), unknown=Severity.WARNING, notes=notes
     )
     return Validated(found.value, (*find_unknown_top(source, notes), *found.findings))
+
+
+def complain_of_spec(source: KubernetesObject) -> Finding:
+    """The finding about a spec that is no mapping."""
+    spec = source.fields.get("spec")
+    return source.complain(("spec",), f"expected a mapping, {'found' if spec is None else 'got'} {describe(spec)}")
+
+
+def check_status(source: KubernetesObject, model: type[BaseModel]) -> tuple[Finding, ...]:
+    """What the resource's own version would refuse in its status: only warnings, since it has no effect."""
+    status, warning = source.fields.get("status"), Severity.WARNING
+    if status is None:
+        return ()
+    return validate(
+        model, status, locate=lambda path: source.locate(("status", *path)), unknown=warning, severity=warning
+    ).findings
 
 
 def find_unknown_top(source: KubernetesObject, notes: Mapping[str, str] | None = None) -> list[Finding]:

@@ -13,8 +13,15 @@ from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kthena.policy_specs import AnyTargetFields, Count, TargetFieldsBeforeG3
 from reconciler.resources.kubernetes.fields import ConditionFields, ReferenceFields, Time
-from reconciler.resources.objects import KubernetesObject, Piece, break_on, read_resource
-from reconciler.resources.validation import NonEmpty, Shape, validate
+from reconciler.resources.objects import (
+    KubernetesObject,
+    Piece,
+    break_on,
+    check_status,
+    complain_of_spec,
+    read_resource,
+)
+from reconciler.resources.validation import NonEmpty, Shape
 
 ObservedFields = Annotated[int, Field(ge=0)]
 
@@ -98,7 +105,7 @@ class Reader(Generic[Spec]):
         annotations = check_annotations(source)
 
         def check(source: KubernetesObject, spec: Spec) -> tuple[Finding, ...]:
-            return (*annotations.findings, *_check_status(source, self.status), *self.check(source, spec))
+            return (*annotations.findings, *check_status(source, self.status), *self.check(source, spec))
 
         def build(source: KubernetesObject, spec: Spec) -> Piece:
             return self.build(source, spec, annotations.settings)
@@ -122,8 +129,7 @@ def read_with(
     """The pieces of a resource; `choose` finds the form of its spec, or a contradiction in it."""
     spec = source.fields.get("spec")
     if not isinstance(spec, dict):
-        message = f"expected a mapping, {'found' if spec is None else 'got'} {describe(spec)}"
-        yield from break_on(source, (source.complain(("spec",), message),))
+        yield from break_on(source, (complain_of_spec(source),))
         return
     reader = choose(source, spec)
     yield from break_on(source, (reader,)) if isinstance(reader, Finding) else reader.read(source)
@@ -132,20 +138,6 @@ def read_with(
 def field_of(source: KubernetesObject, path: FieldPath) -> WrittenField:
     """A field of the object that holds a number of replicas."""
     return WrittenField(document=source.ref, field=path, place=source.locate(path))
-
-
-def _check_status(source: KubernetesObject, model: type[BaseModel]) -> tuple[Finding, ...]:
-    """Only warnings: a status belongs to the live controller, and it has no effect."""
-    status = source.fields.get("status")
-    if status is None:
-        return ()
-    return validate(
-        model,
-        status,
-        locate=lambda path: source.locate(("status", *path)),
-        unknown=Severity.WARNING,
-        severity=Severity.WARNING,
-    ).findings
 
 
 MODEL_INFER = "ModelInfer"
@@ -215,17 +207,14 @@ def check_reference(
     written = reference.kind or kind
     if written != era.kind and (written or era.needs_kind):
         message = f"expected {quote(era.kind)}, {'got' if written else 'found'} {describe(written or None)}"
-        yield source.complain((*path, "kind"), f"{message}{_explain_kind(era)}")
+        reason = ": of another kind upstream reads every pod of the namespace" if era.needs_kind else ""
+        yield source.complain((*path, "kind"), f"{message}{reason}")
     version = reference.api_version or ""
     if era.generation is Generation.G4 and version and version.partition("/")[0] != SERVING_GROUP:
         yield source.complain((*path, "apiVersion"), f"expected group {SERVING_GROUP}, got {quote(version)}")
     if era.generation is not Generation.G4 and (reference.namespace or source.namespace) != source.namespace:
         message = f"upstream scales it but reads the pods of namespace {source.namespace}: move one to the other"
         yield source.complain((*path, "namespace"), message, Severity.WARNING)
-
-
-def _explain_kind(era: Era) -> str:
-    return ": of another kind upstream reads every pod of the namespace" if era.needs_kind else ""
 
 
 def _older_names(fields: AnyTargetFields) -> tuple[str, str]:

@@ -13,19 +13,21 @@ from reconciler.domain.places import Annotation
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.units import seconds_from_ms
 from reconciler.domain.variant_forms import Form, StatusShape
-from reconciler.manifests.wording import describe, escape, join_words, quote
+from reconciler.manifests.wording import escape, join_words, quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kubernetes.fields import ConditionFields, Time, read_conditions
 from reconciler.resources.objects import (
     KubernetesObject,
     Piece,
     break_on,
+    check_status,
+    complain_of_spec,
     find_templated,
     find_unknown_top,
     hold_templated,
     repeated,
 )
-from reconciler.resources.validation import Locate, NonEmpty, Shape, Validated, validate
+from reconciler.resources.validation import NonEmpty, Shape, Validated, validate
 from reconciler.resources.variants import SloClassRef, VariantResource
 
 # Beyond this, in milliseconds or money, a number is a mistake: 10^9 ms are eleven days.
@@ -304,16 +306,11 @@ class TargetStatus(Shape):
     conditions: list[ConditionFields] | None = None
 
 
-_MODELS: Mapping[StatusShape, type[FullStatus] | type[TtftStatus] | type[TargetStatus]] = {
+_STATUSES: Mapping[StatusShape, type[FullStatus] | type[TtftStatus] | type[TargetStatus]] = {
     StatusShape.FULL: FullStatus,
     StatusShape.TTFT: TtftStatus,
     StatusShape.TARGET: TargetStatus,
 }
-
-
-def check_status(shape: StatusShape, status: object, locate: Locate) -> tuple[Finding, ...]:
-    """What the resource's own version would say of its status; only warnings, since it has no effect."""
-    return validate(_MODELS[shape], status, locate=locate, unknown=Severity.WARNING, severity=Severity.WARNING).findings
 
 
 _DEPLOYMENT = "Deployment"
@@ -329,8 +326,7 @@ def read_variant(source: KubernetesObject, *, target_versions: Mapping[str, str]
     """
     spec = source.fields.get("spec")
     if not isinstance(spec, dict):
-        message = f"expected a mapping, {'found' if spec is None else 'got'} {describe(spec)}"
-        yield from break_on(source, (source.complain(("spec",), message),))
+        yield from break_on(source, (complain_of_spec(source),))
         return
     form = find_form(spec)
     validated = _validate_spec(source, form, spec)
@@ -343,13 +339,11 @@ def read_variant(source: KubernetesObject, *, target_versions: Mapping[str, str]
     annotations = check_annotations(source)
     findings = [*find_unknown_top(source), *validated.findings, *annotations.findings]
     findings += _check(source, validated.value, target_versions) if validated.value is not None else ()
-    status = source.fields.get("status")
-    if status is not None:
-        findings += check_status(form.status_shape, status, lambda path: source.locate(("status", *path)))
+    findings += check_status(source, _STATUSES[form.status_shape])
     broken = tuple(break_on(source, tuple(findings)))
     yield from broken
     if validated.value is not None and len(broken) == len(findings):
-        variant = _as_variant(source, form, validated.value, annotations.settings, status)
+        variant = _as_variant(source, form, validated.value, annotations.settings)
         if variant.target_kind not in target_versions:
             words = f"scale targets of kind {escape(variant.target_kind)} are not available yet"
             variant = replace(variant, unsupported=Hold(kind=HoldKind.RESOURCE_UNSUPPORTED, words=words))
@@ -408,7 +402,7 @@ def _entries_of(spec: Spec) -> Sequence[FlatAccelerator | ParmsAccelerator]:
 
 
 def _as_variant(
-    source: KubernetesObject, form: FormOfSpec, spec: Spec, settings: Mapping[str, Annotation], status: object
+    source: KubernetesObject, form: FormOfSpec, spec: Spec, settings: Mapping[str, Annotation]
 ) -> VariantResource:
     target = spec.scale_target_ref if isinstance(spec, TargetSpec) else None
     cost = spec.variant_cost
@@ -429,7 +423,7 @@ def _as_variant(
         max_replicas=spec.max_replicas if isinstance(spec, TargetSpec) else None,
         labels=source.labels,
         settings=settings,
-        conditions=read_conditions(status),
+        conditions=read_conditions(source.fields.get("status")),
         places=_cite(source),
     )
 
