@@ -12,7 +12,7 @@ from reconciler.forge.github import GitHub, GitHubClient
 from reconciler.forge.gitlab import GitLab, GitLabClient
 from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import Forge, parse_nested_remote, parse_remote
-from tests.servers.forge_server import START_S
+from tests.servers.forge_server import START_S, ForgeServer, StoredPullRequest
 from tests.servers.git_workshop import run_git
 from tests.servers.github import GitHubServer, serve_github
 from tests.servers.gitlab import GitLabServer, serve_gitlab
@@ -50,6 +50,9 @@ class Stage:
 class ServedStage:
     """A repository on a server, and how the client waits without time."""
 
+    server: ForgeServer
+    full_name: str
+    own_fork: str | None
     repository: Path
     write_pause_s: float = 0.0
     clock: SteppedClock = field(default_factory=lambda: SteppedClock(START_S))
@@ -63,12 +66,22 @@ class ServedStage:
         """A head branch with one commit of its own."""
         return push_branch(self.repository, branch)
 
+    def open_one(self, head: str) -> StoredPullRequest:
+        """A pull request from a branch of the repository, which need not be there."""
+        return self.server.open_pull_request(self.full_name, head=head, fork=self.own_fork)
+
 
 @dataclass(kw_only=True)
 class GitHubStage(ServedStage):
     """The GitHub server with one repository, and how the client waits without time."""
 
     server: GitHubServer
+    full_name: str = FULL_NAME
+    own_fork: str | None = FULL_NAME
+    top: str = "^/repos"
+    unmet: str = "blocked"
+    closing: object = ("PATCH", {"body": "Withdrawn", "state": "closed"})
+    incomplete: object = field(default_factory=lambda: {"number": 1, "head": {"repo": {"full_name": FULL_NAME}}})
 
     def open(self, *, token: str | None = None, url: str | None = None, remote: str = FULL_NAME) -> GitHub:
         """The forge under test."""
@@ -90,6 +103,12 @@ class GitLabStage(ServedStage):
     """The GitLab server with one project, and how the client waits without time."""
 
     server: GitLabServer
+    full_name: str = PROJECT
+    own_fork: str | None = None
+    top: str = "^/projects"
+    unmet: str = "not_approved"
+    closing: object = ("PUT", {"description": "Withdrawn", "state_event": "close"})
+    incomplete: object = field(default_factory=lambda: {"iid": 1, "source_project_id": 3, "target_project_id": 3})
 
     def open(self, *, token: str | None = None, url: str | None = None, remote: str = PROJECT) -> GitLab:
         """The forge under test."""
@@ -140,6 +159,13 @@ def gitlab(bare_repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[G
     with serve_gitlab() as server:
         server.add_repository(PROJECT, bare_repository)
         yield GitLabStage(server=server, repository=bare_repository)
+
+
+@pytest.fixture(params=["github", "gitlab"])
+def hosted(request: pytest.FixtureRequest) -> GitHubStage | GitLabStage:
+    """Each hosted forge in turn."""
+    served: GitHubStage | GitLabStage = request.getfixturevalue(request.param)
+    return served
 
 
 @pytest.fixture(params=["github", "gitlab", "local"])

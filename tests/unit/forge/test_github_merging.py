@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import ConfigurationError, RivalRunError
+from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import MergeAnswer, MergeState, PullRequestState
 from tests.servers.git_workshop import run_git
 
@@ -73,35 +73,6 @@ def test_github_is_given_time_to_find_out(proposed: Any) -> None:
     assert forge.merge(1, head_commit=head).state is MergeState.WAITING
 
 
-def test_a_push_before_the_merge_is_a_rivals(proposed: Any) -> None:
-    github, forge, _, head = proposed
-    github.push(HEAD)
-    run_git(github.repository, "update-ref", f"refs/heads/{HEAD}", "main")
-    with pytest.raises(RivalRunError, match="somebody pushed to it meanwhile"):
-        forge.merge(1, head_commit=head)
-    assert puts(github) == []
-
-
-def test_a_push_between_the_look_and_the_merge_is_refused_by_github(proposed: Any) -> None:
-    github, forge, _, head = proposed
-    github.server.fail("PUT", "/merge$", status=409)
-    with pytest.raises(RivalRunError, match="409"):
-        forge.merge(1, head_commit=head)
-    assert forge.merge(1, head_commit=head) == MERGED, "and the next run heals it"
-
-
-def test_a_merge_whose_answer_was_lost_is_found(proposed: Any) -> None:
-    github, forge, _, head = proposed
-    github.server.cut("PUT", "/merge$", applied=True)
-    assert forge.merge(1, head_commit=head) == MERGED
-
-
-def test_what_a_person_closed_stays_closed(proposed: Any) -> None:
-    github, forge, _, head = proposed
-    github.server.close("acme/fleet", 1)
-    assert forge.merge(1, head_commit=head) == MergeAnswer(state=MergeState.WAITING, words="a person closed it")
-
-
 @pytest.mark.parametrize("role", ["push", "admin"])
 def test_rules_of_the_base_are_waited_for_and_never_gone_around(proposed: Any, role: str) -> None:
     github, forge, stored, head = proposed
@@ -133,24 +104,6 @@ def test_a_merge_queue_takes_what_is_clean(proposed: Any) -> None:
     github.server.repositories["acme/fleet"].has_queue = True
     assert forge.merge(1, head_commit=head).state is MergeState.SCHEDULED
     assert shown(forge).is_scheduled
-
-
-def test_what_was_scheduled_is_taken_back(proposed: Any) -> None:
-    github, forge, stored, head = proposed
-    stored.mergeable_state = "blocked"
-    forge.merge(1, head_commit=head)
-    forge.unschedule(1)
-    assert not shown(forge).is_scheduled
-    github.server.meet_rules("acme/fleet", 1)
-    assert shown(forge).is_open
-
-
-def test_what_a_person_scheduled_is_theirs(proposed: Any) -> None:
-    _, forge, stored, _ = proposed
-    stored.told_by = "ann"
-    assert not shown(forge).is_scheduled
-    forge.unschedule(1)
-    assert stored.told_by == "ann"
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import ConfigurationError, RivalRunError
+from reconciler.errors import ConfigurationError
 from reconciler.forge.gitlab import GitLab
 from reconciler.forge.pull_requests import MergeAnswer, MergeState, PullRequest, PullRequestState
 from tests.servers.forge_server import LoggedRequest, StoredPullRequest, StoredRepository
-from tests.servers.git_workshop import run_git
 from tests.servers.gitlab import GitLabServer
 from tests.unit.forge.conftest import PROJECT, GitLabStage
 
@@ -97,12 +96,6 @@ def test_a_review_that_asks_for_changes_is_obeyed_where_gitlab_itself_would_merg
     assert proposed.merge() == MERGED
 
 
-def test_gitlab_is_given_time_to_find_out(proposed: Proposed) -> None:
-    proposed.stored.unknown_for = 2
-    assert proposed.merge() == MERGED
-    assert proposed.stage.waits_s == [1.0, 2.0]
-
-
 @pytest.mark.parametrize("commit", ["", "0" * 40])
 def test_a_pipeline_that_has_not_finished_or_not_begun_is_waited_for_by_gitlab(proposed: Proposed, commit: str) -> None:
     proposed.server.pipelines[1] = (commit, "running")
@@ -140,41 +133,6 @@ def test_a_merge_train_is_never_gone_around(proposed: Proposed) -> None:
     ]
     assert proposed.merge().state is MergeState.SCHEDULED
     assert len(proposed.orders) == 1
-
-
-def test_what_was_scheduled_is_taken_back(proposed: Proposed) -> None:
-    proposed.stored.mergeable_state = "not_approved"
-    proposed.merge()
-    proposed.forge.unschedule(1)
-    assert not proposed.shown().is_scheduled
-    proposed.server.meet_rules(PROJECT, 1)
-    assert proposed.shown().is_open
-
-
-def test_what_a_person_scheduled_is_theirs(proposed: Proposed) -> None:
-    proposed.stored.told_by = "ann"
-    assert (proposed.shown().is_scheduled, proposed.shown().in_merge_queue) == (False, True)
-    proposed.forge.unschedule(1)
-    assert proposed.stored.told_by == "ann"
-
-
-def test_a_push_before_the_merge_is_a_rivals(proposed: Proposed) -> None:
-    run_git(proposed.stage.repository, "update-ref", f"refs/heads/{HEAD}", "main")
-    with pytest.raises(RivalRunError, match="somebody pushed to it meanwhile"):
-        proposed.merge()
-    assert proposed.orders == []
-
-
-def test_a_push_between_the_look_and_the_merge_is_refused_by_gitlab(proposed: Proposed) -> None:
-    proposed.server.fail("PUT", "/merge$", status=409)
-    with pytest.raises(RivalRunError, match="409"):
-        proposed.merge()
-    assert proposed.merge() == MERGED, "and the next run heals it"
-
-
-def test_a_merge_whose_answer_was_lost_is_found(proposed: Proposed) -> None:
-    proposed.server.cut("PUT", "/merge$", applied=True)
-    assert proposed.merge() == MERGED
 
 
 def test_a_token_that_may_not_merge_says_where_to_let_it(proposed: Proposed) -> None:

@@ -1,0 +1,283 @@
+"""What hosted forges have in common: lists, refusals, lost answers, limits, secrets, merging. Each on both."""
+
+import json
+import logging
+import re
+from typing import Any
+
+import pytest
+
+from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, MergeAnswer, MergeState, PullRequestState
+from tests.servers.forge_server import Answer, Fault
+from tests.servers.git_workshop import run_git
+from tests.servers.scripted import reply, serve_script
+
+HEAD = "reconciler/prod-llm"
+MERGED = MergeAnswer(state=MergeState.MERGED)
+
+
+def create(forge: Any, head: str = HEAD, **changes: Any) -> Any:
+    return forge.create(head=head, **{"base": "main", "title": "A title", "body": "A body", **changes})
+
+
+def listed(forge: Any, closed_since_s: float = 0.0) -> Any:
+    return forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=closed_since_s)
+
+
+def opened(hosted: Any, **changes: Any) -> Any:
+    """A forge on which one pull request of ours is open."""
+    hosted.push(HEAD)
+    forge = hosted.open()
+    create(forge, **changes)
+    return forge
+
+
+def test_the_repository_name_is_compared_without_case(hosted: Any) -> None:
+    hosted.open(remote=hosted.full_name.upper()).check_access()
+
+
+def test_a_renamed_repository_must_be_named_anew(hosted: Any) -> None:
+    hosted.server.repositories[hosted.full_name].renamed_to = "acme/clusters"
+    with pytest.raises(ConfigurationError, match="is now acme/clusters"):
+        hosted.open().check_access()
+
+
+def test_an_address_that_is_no_api_is_named_as_such(hosted: Any) -> None:
+    hosted.server.fail("GET", hosted.top, status=200, body=b"<html>Log in</html>")
+    with pytest.raises(TransientError, match=r"is not JSON; is this Git\w+'s API"):
+        hosted.open().check_access()
+
+
+def test_a_token_without_a_user_gets_a_neutral_author(hosted: Any) -> None:
+    hosted.server.has_user = False
+    assert hosted.open().author() == NEUTRAL_IDENTITY
+
+
+# Lists
+
+
+def test_a_fork_with_a_branch_of_the_same_name_is_not_ours(hosted: Any) -> None:
+    hosted.server.open_pull_request(hosted.full_name, head=HEAD, fork="mallory/fleet")
+    assert listed(hosted.open()) == ()
+    hosted.push(HEAD)
+    created = create(hosted.open())
+    assert [each.number for each in listed(hosted.open())] == [created.number], "and keeps us from nothing"
+
+
+def pages(hosted: Any, *states: str) -> list[str]:
+    return [each.query["page"] for each in hosted.server.requests if each.query.get("state") in states]
+
+
+def test_all_of_more_than_a_hundred_pull_requests_are_read_page_by_page(hosted: Any) -> None:
+    commit = hosted.push("reconciler/0")
+    for number in range(230):
+        hosted.open_one(f"reconciler/{number}").head_commit = commit
+    assert [each.number for each in listed(hosted.open())] == list(range(1, 231))
+    assert pages(hosted, "open", "opened") == ["1", "2", "3"]
+
+
+def test_closed_ones_are_read_no_further_back_than_asked(hosted: Any) -> None:
+    for number in range(1, 251):
+        hosted.open_one(f"reconciler/{number}")
+        hosted.server.close(hosted.full_name, number)
+    found = listed(hosted.open(), hosted.server.now_s - 20)
+    assert [each.number for each in found] == list(range(240, 251))
+    assert pages(hosted, "closed") == ["1"]
+
+
+def test_no_request_goes_to_an_address_from_a_link_header(hosted: Any) -> None:
+    for number in range(101):
+        hosted.open_one(f"reconciler/{number}")
+    with serve_script(reply(b"[]")) as elsewhere:
+        hosted.server.next_page = elsewhere.url
+        assert len(listed(hosted.open())) == 101
+    assert elsewhere.seen == []
+
+
+@pytest.mark.parametrize("body", [{"message": "surprise"}, "incomplete", "text", None, 7])
+def test_answers_of_another_shape_are_never_taken_for_an_empty_list(hosted: Any, body: Any) -> None:
+    method, path = hosted.server.lists
+    answer = Answer(status=200, body=[hosted.incomplete] if body == "incomplete" else body)
+    hosted.server.faults.append(Fault(method=method, path=re.compile(path), answer=answer))
+    with pytest.raises(TransientError, match="expected"):
+        listed(hosted.open())
+
+
+# Creating and updating
+
+
+def test_a_create_whose_answer_was_lost_finds_what_it_created(hosted: Any) -> None:
+    hosted.server.cut(*hosted.server.creates, applied=True)
+    opened(hosted, labels=("reconciler",), reviewers=("alice",))
+    ((number, stored),) = hosted.server.repositories[hosted.full_name].pull_requests.items()
+    assert (number, stored.labels, stored.reviewers) == (1, ["reconciler"], ["alice"])
+
+
+def test_one_that_exists_but_is_not_visible_yet_is_waited_for(hosted: Any) -> None:
+    hosted.push(HEAD)
+    hosted.server.hide_new_for = 2
+    hosted.server.cut(*hosted.server.creates, applied=True)
+    assert create(hosted.open()).number == 1
+    assert sum(hosted.waits_s) < 10
+
+
+def test_a_missing_base_branch_is_a_matter_of_configuration(hosted: Any) -> None:
+    hosted.push(HEAD)
+    with pytest.raises(ConfigurationError, match="base branch release exists"):
+        create(hosted.open(), base="release")
+
+
+def test_text_and_closing_travel_in_one_request(hosted: Any) -> None:
+    forge, before = opened(hosted), len(hosted.server.writes)
+    forge.update(1, body="Withdrawn", close=True)
+    (write,) = hosted.server.writes[before:]
+    assert (write.method, write.body) == hosted.closing
+
+
+def test_a_second_writer_is_recognised(hosted: Any) -> None:
+    forge = opened(hosted)
+    hosted.server.fail(*hosted.server.updates, status=409)
+    with pytest.raises(RivalRunError, match="at the same time"):
+        forge.update(1, title="Other")
+
+
+def test_a_pull_request_that_is_gone_is_a_matter_of_configuration(hosted: Any) -> None:
+    with pytest.raises(ConfigurationError, match="update pull request 7"):
+        hosted.open().update(7, title="Other")
+
+
+# Patience
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+def test_a_failing_server_is_asked_again_a_few_times(hosted: Any, status: int) -> None:
+    hosted.server.fail("GET", hosted.top, status=status, times=3)
+    hosted.open().check_access()
+    assert hosted.waits_s == [1.0, 2.0, 4.0]
+
+
+def test_a_limit_is_waited_for_as_long_as_the_server_asks(hosted: Any) -> None:
+    hosted.server.fail("GET", hosted.top, status=429, headers={"Retry-After": "17"})
+    hosted.open().check_access()
+    assert hosted.waits_s == [17.0]
+
+
+def test_a_long_limit_is_left_to_the_next_run_at_once(hosted: Any) -> None:
+    hosted.server.fail("GET", hosted.top, status=429, headers={"Retry-After": "3600"}, times=9)
+    with pytest.raises(TransientError, match=r"asks to wait for 3600 s"):
+        hosted.open().check_access()
+    assert hosted.waits_s == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_to_another_host_is_never_followed(hosted: Any, status: int) -> None:
+    headers = {"Location": "http://evil.invalid/acme/fleet"}
+    hosted.server.fail("GET", hosted.top, status=status, headers=headers, body={"message": "Moved"})
+    with pytest.raises(ConfigurationError, match="redirect"):
+        hosted.open().check_access()
+
+
+def test_a_write_is_not_repeated_after_a_redirect(hosted: Any) -> None:
+    hosted.push(HEAD)
+    headers = {"Location": f"{hosted.server.url}/acme/other"}
+    hosted.server.fail(*hosted.server.creates, status=307, headers=headers, body={"message": "Moved"})
+    with pytest.raises(ConfigurationError, match="never follow a redirect"):
+        create(hosted.open())
+
+
+# Secrets
+
+
+@pytest.mark.parametrize("status", [301, 307, 400, 401, 403, 404, 409, 410, 422, 429, 500])
+def test_no_error_and_no_log_holds_the_token_even_if_the_server_repeats_it(
+    hosted: Any, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    token = hosted.server.token
+    body: Any = {"message": f"no luck with {token}", "errors": [{"message": token, "code": "custom"}]}
+    if hosted.server.kind == "gitlab":
+        body = {"message": {"base": [f"no luck with {token}"]}, "error": json.dumps(token)}
+    headers = {301: {"Location": f"http://evil.invalid/{token}"}, 429: {"Retry-After": "7200"}}.get(status, {})
+    hosted.server.fail("GET", hosted.top, status=status, body=body, headers=headers, times=9)
+    with pytest.raises(ReconcilerError) as caught:
+        hosted.open().check_access()
+    assert "canary" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert "canary" not in caplog.text
+    hosted.server.violations.clear()
+
+
+def test_the_token_is_in_no_representation_and_no_address(hosted: Any) -> None:
+    forge = hosted.open()
+    forge.check_access()
+    assert "canary" not in repr(vars(forge))
+    assert all("canary" not in request.path + str(request.query) for request in hosted.server.requests)
+    assert any("canary" in str(request.headers) for request in hosted.server.requests)
+
+
+# Merging
+
+
+@pytest.fixture
+def proposed(hosted: Any) -> Any:
+    """The stage, the forge, what the server stores of one pull request of ours, and its head commit."""
+    forge = opened(hosted)
+    (stored,) = hosted.server.repositories[hosted.full_name].pull_requests.values()
+    return hosted, forge, stored, run_git(hosted.repository, "rev-parse", f"refs/heads/{HEAD}")
+
+
+def test_the_forge_is_given_time_to_find_out(proposed: Any) -> None:
+    hosted, forge, stored, head = proposed
+    stored.unknown_for = 2
+    assert forge.merge(1, head_commit=head) == MERGED
+    assert hosted.waits_s == [1.0, 2.0]
+
+
+def test_a_push_before_the_merge_is_a_rivals(proposed: Any) -> None:
+    hosted, forge, _, head = proposed
+    run_git(hosted.repository, "update-ref", f"refs/heads/{HEAD}", "main")
+    before = len(hosted.server.writes)
+    with pytest.raises(RivalRunError, match="somebody pushed to it meanwhile"):
+        forge.merge(1, head_commit=head)
+    assert len(hosted.server.writes) == before
+
+
+def test_a_push_between_the_look_and_the_merge_is_refused_by_the_forge(proposed: Any) -> None:
+    hosted, forge, _, head = proposed
+    hosted.server.fail("PUT", "/merge$", status=409)
+    with pytest.raises(RivalRunError, match="409"):
+        forge.merge(1, head_commit=head)
+    assert forge.merge(1, head_commit=head) == MERGED, "and the next run heals it"
+
+
+def test_a_merge_whose_answer_was_lost_is_found(proposed: Any) -> None:
+    hosted, forge, _, head = proposed
+    hosted.server.cut("PUT", "/merge$", applied=True)
+    assert forge.merge(1, head_commit=head) == MERGED
+
+
+def test_what_a_person_closed_stays_closed(proposed: Any) -> None:
+    hosted, forge, _, head = proposed
+    hosted.server.close(hosted.full_name, 1)
+    assert forge.merge(1, head_commit=head) == MergeAnswer(state=MergeState.WAITING, words="a person closed it")
+    assert listed(forge)[0].state is PullRequestState.CLOSED
+
+
+def test_what_was_scheduled_is_taken_back(proposed: Any) -> None:
+    hosted, forge, stored, head = proposed
+    stored.mergeable_state = hosted.unmet
+    assert forge.merge(1, head_commit=head).state is MergeState.SCHEDULED
+    forge.unschedule(1)
+    assert not listed(forge)[0].is_scheduled
+    hosted.server.meet_rules(hosted.full_name, 1)
+    assert listed(forge)[0].is_open
+
+
+def test_what_a_person_scheduled_is_theirs(proposed: Any) -> None:
+    hosted, forge, stored, _ = proposed
+    stored.told_by = "ann"
+    (shown,) = listed(forge)
+    assert (shown.is_scheduled, shown.in_merge_queue) == (False, hosted.server.kind == "gitlab")
+    forge.unschedule(1)
+    assert stored.told_by == "ann"
