@@ -291,9 +291,7 @@ class _Merge:
         keys = self._lists.get(str(path[-1]), ()) if path else ()
         is_replaced = any(_directive(item) == "replace" for item in patch)
         if keys and not is_replaced and all(isinstance(item, dict) for item in (*old, *patch)):
-            # Only the keys that some item has: a port without protocol is identified by its number.
-            used = tuple(key for key in keys if any(isinstance(item, dict) and key in item for item in (*old, *patch)))
-            return self._merged_list(old, patch, source, path, used or keys)
+            return self._merged_list(old, patch, source, path, keys)
         self._trace.record(path, source)
         return [item for item in patch if _directive(item) != "replace"]
 

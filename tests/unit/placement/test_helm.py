@@ -64,5 +64,56 @@ def test_a_value_that_a_template_fills_in_is_no_place(build: Build) -> None:
     assert "template" in found.obstacle.reason
 
 
+APPLICATION = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: llama, namespace: argocd}
+spec:
+  destination: {namespace: llm}
+  source:
+    chart: llm-d
+    repoURL: https://charts.example
+    helm:
+"""
+PARAMETERS = """\
+      parameters:
+        - {name: decode.replicas, value: "3"}
+        - {name: decode.replicas, value: "4"}
+        - {name: prefill.replicas, value: "5"}
+"""
+INLINE = "      valuesObject: {decode: {replicas: 6}}\n"
+
+
+@pytest.mark.parametrize(
+    ("sections", "line", "value"),
+    [
+        (PARAMETERS, 12, "4"),
+        (INLINE + PARAMETERS, 13, "4"),
+        (INLINE + PARAMETERS.replace("decode", "encode"), 10, 6),
+    ],
+    ids=["last-parameter", "parameter-over-values", "values"],
+)
+def test_the_last_parameter_of_a_name_wins_and_then_the_values(
+    build: Build, sections: str, line: int, value: object
+) -> None:
+    found = helm_place(build({"a.yaml": APPLICATION + sections}), key("llama"), "decode.replicas")
+    assert isinstance(found, EffectivePlace)
+    assert (found.place.line, found.value) == (line, value)
+
+
+@pytest.mark.parametrize(("names", "value"), [(("a", "b"), 8), (("b", "a"), 7)])
+def test_the_last_of_several_sources_of_values_wins(build: Build, names: tuple[str, str], value: int) -> None:
+    entries = "".join(f"    - {{kind: ConfigMap, name: {name}}}\n" for name in names)
+    release = RELEASE.replace("  values:\n    decode: {replicas: 2}\n", f"  valuesFrom:\n{entries}")
+    maps = {
+        f"{name}.yaml": f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: llm}}\n"
+        f"data:\n  values.yaml: |\n    decode: {{replicas: {number}}}\n"
+        for name, number in (("a", 7), ("b", 8))
+    }
+    found = helm_place(build({"release.yaml": release, **maps}), key("llama"), "decode.replicas")
+    assert isinstance(found, EffectivePlace)
+    assert found.value == value
+
+
 def test_a_setting_may_lead_through_lists_and_dotted_keys() -> None:
     assert split_setting(r"roles[0].a\.b.replicas") == ("roles", 0, "a.b", "replicas")

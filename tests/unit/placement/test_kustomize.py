@@ -51,6 +51,43 @@ def patched(build: Build, patch: str, target: str = "") -> BuiltObject:
 MERGE = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: llama}\n"
 
 
+def merged_items(build: Build, field: str, old: str, patch: str) -> list[object]:
+    """The names of the items of a container's list after a patch."""
+    deployment = DEPLOYMENT.replace("{name: proxy, image: envoy}", f"{{name: proxy, {field}: [{old}]}}")
+    text = f"spec: {{template: {{spec: {{containers: [{{name: proxy, {field}: [{patch}]}}]}}}}}}"
+    lines = "".join(f"      {line}\n" for line in (MERGE + text).splitlines())
+    files = overlay(f"resources: [../base]\npatches:\n  - patch: |\n{lines}")
+    found = only(build({**files, "base/deployment.yaml": deployment}))
+    items = found.value_at("spec", "template", "spec", "containers", 0, field)
+    assert isinstance(items, list)
+    return [each.get("name") for each in items if isinstance(each, dict)]
+
+
+@pytest.mark.parametrize(
+    ("field", "old", "patch", "names"),
+    [
+        ("ports", "{containerPort: 80, name: a}", "{containerPort: 80, name: b}", ["b"]),
+        ("ports", "{containerPort: 80, name: a}", "{containerPort: 81, name: b}", ["b", "a"]),
+        (
+            "ports",
+            "{containerPort: 80, protocol: TCP, name: a}",
+            "{containerPort: 80, protocol: UDP, name: b}",
+            ["b", "a"],
+        ),
+        ("volumeMounts", "{mountPath: /a, name: a}", "{mountPath: /a, name: b}", ["b"]),
+        ("volumeMounts", "{mountPath: /a, name: a}", "{mountPath: /b, name: a}", ["a", "a"]),
+        ("volumeDevices", "{devicePath: /a, name: a}", "{devicePath: /a, name: b}", ["b"]),
+        ("env", "{name: A, value: x}, {name: B, value: x}", "{name: B, value: y}", ["B", "A"]),
+        ("envFrom", "{prefix: a, name: a}", "{prefix: a, name: b}", ["b"]),
+        ("envFrom", "{prefix: a, name: a}", "{prefix: b, name: b}", ["b"]),
+    ],
+)
+def test_a_list_merges_by_its_own_keys_or_is_replaced(
+    build: Build, field: str, old: str, patch: str, names: list[object]
+) -> None:
+    assert merged_items(build, field, old, patch) == names
+
+
 def test_containers_merge_by_name_and_the_patch_comes_first(build: Build) -> None:
     patch = "spec: {template: {spec: {containers: [{name: proxy, image: envoy:2}, {name: new, image: x}]}}}"
     built = patched(build, MERGE + patch)
