@@ -1,5 +1,6 @@
 """From the bytes of a file to its documents: plain values and the line of every field, within caps."""
 
+import math
 import re
 from base64 import b64decode
 from bisect import bisect_right
@@ -59,23 +60,13 @@ def resolve_plain(text: str) -> Scalar:
         return text
     # An underscore is a digit separator, but not in a number that begins with a point.
     digits = text if text[0] == "." else text.replace("_", "")
-    integer = _resolve_integer(digits)
-    return integer if integer is not None else _resolve_float(text, digits)
-
-
-def _resolve_integer(digits: str) -> int | None:
     match = _INTEGER.fullmatch(digits) if len(digits) <= _LONGEST_INTEGER else None
-    if match is None or match.lastgroup is None:
-        return None
-    number = int(match["sign"] + match[match.lastgroup], _BASES[match.lastgroup])
-    return number if number in _INTEGERS else None
-
-
-def _resolve_float(text: str, digits: str) -> float | str:
-    if not _FLOAT.fullmatch(digits):
-        return text
-    number = float(digits)
-    return text if number in (float("inf"), float("-inf")) else number
+    if match is not None and match.lastgroup is not None:
+        integer = int(match["sign"] + match[match.lastgroup], _BASES[match.lastgroup])
+        if integer in _INTEGERS:
+            return integer
+    number = float(digits) if _FLOAT.fullmatch(digits) else math.inf
+    return text if math.isinf(number) else number
 
 
 def resolve_tagged(tag: str, text: str) -> Scalar:
@@ -207,15 +198,12 @@ class _Composer:
             if type(event) is DocumentStartEvent:
                 self._anchors.clear()
                 self._literals.clear()
-                documents.append(self._document(event))
+                root = self._next_event()
+                value, lines = self._node(root, 0)
+                # The event of an empty value is at the next token, or behind the last line.
+                first_line = _line(event if value is None else root)
+                documents.append(ComposedDocument(value, lines, first_line, frozenset(self._literals)))
         return documents
-
-    def _document(self, start: Event) -> ComposedDocument:
-        event = self._next_event()
-        value, lines = self._node(event, 0)
-        # An empty value stands wherever the next token does, or behind the last line.
-        first_line = _line(start if value is None else event)
-        return ComposedDocument(value, lines, first_line, frozenset(self._literals))
 
     def _node(self, event: Event, depth: int) -> tuple[Value, Lines]:
         if type(event) is ScalarEvent:
@@ -236,16 +224,13 @@ class _Composer:
             if event.style == "|":
                 self._literals.add(_line(event))
         else:
-            value = self._tagged(event)
+            try:
+                value = resolve_tagged(event.tag or "", event.value)
+            except ValueError as error:
+                raise _RefusedError(_line(event), str(error)) from error
         if event.anchor is not None:
             self._anchors[event.anchor] = _Anchored(value, _line(event), 1, 0)
         return value
-
-    def _tagged(self, event: ScalarEvent) -> Scalar:
-        try:
-            return resolve_tagged(event.tag or "", event.value)
-        except ValueError as error:
-            raise _RefusedError(_line(event), str(error)) from error
 
     def _alias(self, event: AliasEvent, depth: int) -> tuple[Value, Lines]:
         line = _line(event)
@@ -278,12 +263,8 @@ class _Composer:
     def _members(self, event: Event, depth: int) -> tuple[Value, Lines]:
         self._num_nodes += 1
         self._deepest = max(self._deepest, depth)
-        line = _line(event)
-        if type(event) is MappingStartEvent:
-            mapping, mapping_lines = self._mapping(depth)
-            return mapping, (line, mapping_lines)
-        items, item_lines = self._sequence(depth)
-        return items, (line, item_lines)
+        value, lines = self._mapping(depth) if type(event) is MappingStartEvent else self._sequence(depth)
+        return value, (_line(event), lines)
 
     def _mapping(self, depth: int) -> tuple[dict[str, Value], dict[str, Lines]]:
         value: dict[str, Value] = {}
@@ -297,7 +278,11 @@ class _Composer:
             key = self._key(event)
             line = _line(event)
             if key in lines and not self._last_key_counts:
-                raise self._duplicate(key, lines[key], line)
+                first = lines[key]
+                number = self._first_line + (first if isinstance(first, int) else first[0])
+                refused = _RefusedError(line, f"the key is already set on line {number}: remove one of the two")
+                refused.parts.append(key)
+                raise refused
             if key == "<<" and (isinstance(event, ScalarEvent) and event.implicit[0]):
                 merged, lines[key] = self._merged(next_event(), depth), line
                 continue
@@ -309,7 +294,10 @@ class _Composer:
                 value[key], lines[key] = self._child(event, depth, key, line)
         if merged is not None:
             del lines["<<"]
-            _merge(value, lines, merged)
+        for mapping, mapping_lines in merged or ():  # what is set already stays; of several sources the first wins
+            for name, member in mapping.items():
+                if name not in value:
+                    value[name], lines[name] = member, mapping_lines[name]
         return value, lines
 
     def _sequence(self, depth: int) -> tuple[list[Value], list[Lines]]:
@@ -365,12 +353,6 @@ class _Composer:
             raise _RefusedError(_line(event), "expected a mapping, or a list of them, after the merge key <<")
         return merged
 
-    def _duplicate(self, key: str, first: Lines, line: int) -> _RefusedError:
-        first_line = self._first_line + (first if isinstance(first, int) else first[0])
-        refused = _RefusedError(line, f"the key is already set on line {first_line}: remove one of the two")
-        refused.parts.append(key)
-        return refused
-
 
 def _line(event: Event) -> int:
     mark = event.start_mark
@@ -379,14 +361,6 @@ def _line(event: Event) -> int:
 
 def _too_many_events(event: Event) -> _RefusedError:
     return _RefusedError(_line(event), f"expected at most {MAX_EVENTS} YAML events, got more")
-
-
-def _merge(value: dict[str, Value], lines: dict[str, Lines], merged: list[_Mapping]) -> None:
-    """Add what is not set yet; of several sources the first wins."""
-    for mapping, mapping_lines in merged:
-        for key, member in mapping.items():
-            if key not in value:
-                value[key], lines[key] = member, mapping_lines[key]
 
 
 MAX_FILE_BYTES: Final = 1024 * 1024
@@ -464,11 +438,6 @@ def refuse_binary(path: str, data: bytes) -> None:
         raise InputError(path, data.count(b"\n", 0, position) + 1, "", "expected YAML text, got a NUL byte")
 
 
-def is_one_document(source: str, section: Section) -> bool:
-    """Whether a section cannot hold a second document."""
-    return _ENTANGLED.search(source, section.start, section.end) is None
-
-
 def split_sections(source: SourceText) -> tuple[Section, ...]:
     """Cut a file at its document starts; one section for the whole file when directives or `...` are about.
 
@@ -499,17 +468,6 @@ def _cut_at_markers(text: str) -> Iterator[Section]:
         line += text.count("\n", position, start)
         yield Section(start, end, line, index)
         position, index = start, index + 1
-
-
-def refuse_ambiguous_breaks(source: SourceText, section: Section) -> None:
-    """InputError at a character that one parser counts as a line break and the next does not."""
-    if source.text.isascii() and source.text.find("\r", section.start, section.end) < 0:
-        return
-    match = _AMBIGUOUS_BREAK.search(source.text, section.start, section.end)
-    if match:
-        name = _BREAK_NAMES[match[0]]
-        message = f"expected LF or CRLF line breaks, got {name}: lines after it cannot be counted, escape or remove it"
-        raise InputError(source.path, source.line_at(match.start()), "", message)
 
 
 _DEFINITION: Final = re.compile(r"^kind: CustomResourceDefinition[ \t]*\r?$", re.MULTILINE)
@@ -556,6 +514,19 @@ def _member(members: dict[str, Lines] | list[Lines], part: str | int) -> Lines |
     return members[part] if isinstance(part, int) and 0 <= part < len(members) else None
 
 
+def value_at(value: Value, path: Sequence[str | int]) -> Value:
+    """The value at a field path; None when it is not there."""
+    for part in path:
+        # Exact types: values come from our own parser, and this is asked a million times.
+        if type(value) is dict:
+            value = value.get(part)  # type: ignore[arg-type]  # an index finds nothing in a mapping of texts
+        elif type(value) is list and type(part) is int and 0 <= part < len(value):
+            value = value[part]
+        else:
+            return None
+    return value
+
+
 def parse_documents(path: str, data: bytes, *, kinds: frozenset[bytes] | None = None) -> tuple[Document, ...]:
     """Parse a file within caps; with `kinds`, skip the documents that contain none of these words.
 
@@ -576,7 +547,7 @@ def parse_readable(
     """
     try:
         refuse_binary(path, data)
-        if kinds is not None and not _may_name_kind(data, kinds):
+        if kinds is not None and not any(kind in data for kind in kinds) and _ESCAPE_BYTES.search(data) is None:
             return (), ()
         source = decode_source(path, data)
         sections = split_sections(source)
@@ -596,18 +567,13 @@ def parse_readable(
     return tuple(documents), tuple(errors)
 
 
-def _may_name_kind(data: bytes, kinds: frozenset[bytes]) -> bool:
-    return any(kind in data for kind in kinds) or _ESCAPE_BYTES.search(data) is not None
-
-
 def _may_contain(text: str, section: Section, words: tuple[str, ...]) -> bool:
-    """Whether one of the words is in a document; a definition of kinds speaks of many, and is none of them."""
+    """Whether one of the words is in a document; a CustomResourceDefinition names many kinds and is none of them."""
     start, end = section.start, section.end
-    if _DEFINITION.search(text, start, end) is not None and is_one_document(text, section):
+    if _DEFINITION.search(text, start, end) is not None and _ENTANGLED.search(text, start, end) is None:
         return False
-    for word in words:
-        if text.find(word, start, end) >= 0:
-            return True
+    if any(text.find(word, start, end) >= 0 for word in words):
+        return True
     return text.find("\\", start, end) >= 0 and _ESCAPE.search(text, start, end) is not None
 
 
@@ -643,8 +609,17 @@ def compose_section(
     source: SourceText, section: Section, budget: ComposingBudget, *, last_key_counts: bool = False
 ) -> list[ComposedDocument]:
     """Compose the documents of one section; InputError when it cannot be read within what is left of the caps."""
-    refuse_ambiguous_breaks(source, section)
     text = source.text[section.start : section.end]
+    # Characters that one parser counts as a line break and the next does not.
+    match = (
+        None
+        if text.isascii() and "\r" not in text
+        else _AMBIGUOUS_BREAK.search(source.text, section.start, section.end)
+    )
+    if match is not None:
+        name = _BREAK_NAMES[match[0]]
+        message = f"expected LF or CRLF line breaks, got {name}: lines after it cannot be counted, escape or remove it"
+        raise InputError(source.path, source.line_at(match.start()), "", message)
     composed = compose_documents(
         source.path, text, first_line=section.first_line, budget=budget, last_key_counts=last_key_counts
     )

@@ -18,6 +18,7 @@ from reconciler.manifests.documents import (
     decode_source,
     parse_documents,
     split_sections,
+    value_at,
 )
 from reconciler.manifests.edits import (
     AppendDocument,
@@ -68,44 +69,37 @@ def prove(before: SourceText, sections: Sequence[Section], data: bytes, expected
         budget = ComposingBudget()
         for position, (old, new) in enumerate(zip(sections, new_sections, strict=True)):
             if position in expected:
-                composed = compose_section(after, new, budget)
-                _compare_documents(expected[position], [document.value for document in composed])
+                found = [document.value for document in compose_section(after, new, budget)]
+                if len(expected[position]) != len(found):
+                    raise ObstacleError("the edit would change the number of documents")
+                difference = find_difference(expected[position], found)
+                if difference is not None:
+                    where = format_field(difference[1:]) or "the root"
+                    raise ObstacleError(f"the edited file would not be read as wanted, see {where}")
             elif before.text[old.start : old.end] != after.text[new.start : new.end]:
                 raise ObstacleError("the edit would change another document")
     except InputError as error:
         raise ObstacleError(f"the edited file could not be read: {error.message}") from error
 
 
-def _compare_documents(expected: list[Value], found: list[Value]) -> None:
-    if len(expected) != len(found):
-        raise ObstacleError("the edit would change the number of documents")
-    for wanted, value in zip(expected, found, strict=True):
-        place = find_difference(wanted, value)
-        if place is not None:
-            where = format_field(place) or "the root"
-            raise ObstacleError(f"the edited file would not be read as wanted, see {where}")
-
-
 def find_difference(wanted: Value, found: Value) -> Field | None:
     """Find the first place where two values differ, in type too: 5 is neither "5" nor 5.0. None: they are equal."""
+    members: Iterable[tuple[str | int, Value, Value]]
     if isinstance(wanted, dict) and isinstance(found, dict):
         if wanted.keys() != found.keys():
             return (min(wanted.keys() ^ found.keys()),)
-        return _first_difference((key, wanted[key], found[key]) for key in wanted)
-    if isinstance(wanted, list) and isinstance(found, list):
+        members = ((key, wanted[key], found[key]) for key in wanted)
+    elif isinstance(wanted, list) and isinstance(found, list):
         if len(wanted) != len(found):
             return (min(len(wanted), len(found)),)
-        return _first_difference((index, wanted[index], found[index]) for index in range(len(wanted)))
-    if type(wanted) is not type(found):
-        return ()
-    # repr tells -0.0 from 0.0, and lets NaN equal itself.
-    is_equal = repr(wanted) == repr(found) if isinstance(wanted, float) else wanted == found
-    return None if is_equal else ()
-
-
-def _first_difference(members: Iterable[tuple[str | int, Value, Value]]) -> Field | None:
-    for part, wanted, found in members:
-        place = find_difference(wanted, found)
+        members = ((index, wanted[index], found[index]) for index in range(len(wanted)))
+    elif isinstance(wanted, float) and isinstance(found, float):
+        # repr tells -0.0 from 0.0, and lets NaN equal itself.
+        return None if repr(wanted) == repr(found) else ()
+    else:
+        return None if type(wanted) is type(found) and wanted == found else ()
+    for part, one, other in members:
+        place = find_difference(one, other)
         if place is not None:
             return (part, *place)
     return None
@@ -332,64 +326,38 @@ def _lines_start(text: str, node: YamlNode) -> int:
     return end_of_content(text, node)
 
 
-_LITERAL: Final = "|"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedText:
-    """The text of a literal block, as it is read, and what it takes to write another in its place.
-
-    `line` is the one that its header stands on.
-    """
-
-    line: int
-    body: str
-    header: str
-    indent: int
-
-    def write(self, edited: str) -> str:
-        """The block with another text, every line of which stands where it stood."""
-        lines = [" " * self.indent + line if line else "" for line in edited.rstrip("\n").split("\n")]
-        end = "\n" if self.body.endswith("\n") else ""
-        return "\n".join([self.header, *lines]) + end
-
-
-def open_text(file: OpenFile, document: int, field: Field) -> EmbeddedText:
-    """The text at a field; EditRefused where it is no literal block, or one whose lines cannot be told apart."""
-    try:
-        line, raw, node, column = _find(file, document, field)
-    except ObstacleError as obstacle:
-        raise EditRefused(file.source.path, 0, format_field(field), obstacle.reason) from obstacle
-    header, _, below = raw.partition("\n")
-    if node.style != _LITERAL or not below:
-        reason = "expected a literal block (|) around the number"
-        raise EditRefused(file.source.path, line, format_field(field), reason)
-    first = next(each for each in below.split("\n") if each.strip())
-    indent = len(first) - len(first.lstrip(" ")) - column
-    header = header.partition("#")[0].strip()
-    if indent < 1 or "+" in header or any(character.isdigit() for character in header):
-        reason = "expected a literal block without an indentation of its own"
-        raise EditRefused(file.source.path, line, format_field(field), reason)
-    return EmbeddedText(line=line, body=node.text, header=header, indent=indent)
-
-
-def _find(file: OpenFile, document: int, field: Field) -> tuple[int, str, ScalarNode, int]:
-    """The block's line, its own text, its node, and the column of the mapping that it stands in."""
+def _edit_embedded(file: OpenFile, document: int, field: Field, edits: Sequence[SetScalar]) -> str:
+    """The literal block at a field with its text edited, indented as before; EditRefused where it is no such block."""
+    path, name = file.source.path, format_field(field)
     position = file.position_of(document)
-    if position < 0:
-        raise ObstacleError(f"there is no document {document}")
-    section = file.sections[position]
+    section = file.sections[max(position, 0)]
     text = file.source.text[section.start : section.end]
     tree = build_tree(text)
     number = document - section.index
-    if number >= len(tree.roots):
-        raise ObstacleError(f"there is no document {document}")
-    way = locate(tree, tree.roots[number], field)
+    if position < 0 or number >= len(tree.roots):
+        raise EditRefused(path, 0, name, f"there is no document {document}")
+    try:
+        way = locate(tree, tree.roots[number], field)
+    except ObstacleError as obstacle:
+        raise EditRefused(path, 0, name, obstacle.reason) from obstacle
     node = way[-1]
     if not isinstance(node, ScalarNode) or len(way) < 2:
-        raise ObstacleError("expected a text around the number", node.start)
+        raise EditRefused(path, 0, name, "expected a text around the number")
     line = section.first_line + text.count("\n", 0, node.start)
-    return line, text[node.start : node.end], node, way[-2].column
+    header, _, below = text[node.start : node.end].partition("\n")
+    if node.style != "|" or not below:
+        raise EditRefused(path, line, name, "expected a literal block (|) around the number")
+    first = next(each for each in below.split("\n") if each.strip())
+    indent = len(first) - len(first.lstrip(" ")) - way[-2].column
+    header = header.partition("#")[0].strip()
+    if indent < 1 or "+" in header or any(character.isdigit() for character in header):
+        raise EditRefused(path, line, name, "expected a literal block without an indentation of its own")
+    try:
+        edited = apply_edits(path, node.text.encode(), edits).decode()
+    except EditRefused as error:
+        raise EditRefused(error.path, line + error.line, f"{name}: {error.field}", error.message) from error
+    lines = [" " * indent + each if each else "" for each in edited.rstrip("\n").split("\n")]
+    return "\n".join([header, *lines]) + ("\n" if node.text.endswith("\n") else "")
 
 
 def apply_edits(path: str, data: bytes, edits: Sequence[Edit]) -> bytes:
@@ -429,42 +397,31 @@ def edit_file(file: OpenFile, edits: Sequence[Edit]) -> bytes:
 
 def _join_embedded(file: OpenFile, edits: Sequence[Edit]) -> Iterator[PlainEdit]:
     """All edits inside of one text as one edit of that text."""
-    texts: defaultdict[tuple[int, Field], list[Edit]] = defaultdict(list)
+    texts: defaultdict[tuple[int, Field], list[SetScalar]] = defaultdict(list)
     for edit in edits:
         if isinstance(edit, SetEmbedded):
             texts[edit.document, edit.field].append(edit.inner)
         else:
             yield edit
     for (document, field), inner in texts.items():
-        text = open_text(file, document, field)
-        try:
-            edited = apply_edits(file.source.path, text.body.encode(), inner).decode()
-        except EditRefused as error:
-            where = f"{format_field(field)}: {error.field}"
-            raise EditRefused(error.path, text.line + error.line, where, error.message) from error
-        yield ReplaceBlock(document=document, field=field, text=text.write(edited))
+        yield ReplaceBlock(document=document, field=field, text=_edit_embedded(file, document, field, inner))
 
 
 def _by_section(file: OpenFile, edits: Sequence[PlainEdit]) -> dict[int, list[PlainEdit]]:
     by_section: defaultdict[int, list[PlainEdit]] = defaultdict(list)
     places = Counter((edit.document, field_of(edit)) for edit in edits)
     for edit in edits:
-        reason = _find_rival(edit, places)
-        position = file.position_of(edit.document)
-        if reason or position < 0:
-            message = reason or f"there is no document {edit.document}"
-            raise EditRefused(file.source.path, 0, format_field(field_of(edit)), message)
+        field, position, reason = field_of(edit), file.position_of(edit.document), ""
+        if places[edit.document, field] > 1:
+            reason = "two edits want the same field"
+        elif any((edit.document, field[:depth]) in places for depth in range(len(field))):
+            reason = "two edits want the same place"
+        elif position < 0:
+            reason = f"there is no document {edit.document}"
+        if reason:
+            raise EditRefused(file.source.path, 0, format_field(field), reason)
         by_section[position].append(edit)
     return by_section
-
-
-def _find_rival(edit: PlainEdit, places: Counter[tuple[int, Field]]) -> str:
-    """Why an edit cannot stand beside the others: one writes the same field, or a value around it."""
-    field = field_of(edit)
-    if places[edit.document, field] > 1:
-        return "two edits want the same field"
-    is_inside = any((edit.document, field[:depth]) in places for depth in range(len(field)))
-    return "two edits want the same place" if is_inside else ""
 
 
 def _edit_section(file: OpenFile, position: int, edits: Sequence[PlainEdit]) -> tuple[list[Splice], list[Value]]:
@@ -478,8 +435,11 @@ def _edit_section(file: OpenFile, position: int, edits: Sequence[PlainEdit]) -> 
     tree = build_tree(text)
     splices: list[Splice] = []
     for edit in edits:
+        number = edit.document - section.index
+        if not 0 <= number < len(values):
+            message = f"there is no document {edit.document}"
+            raise EditRefused(source.path, section.first_line, format_field(field_of(edit)), message)
         try:
-            number = _document_number(edit, section, len(values))
             edit_splices, value = _splices_of(Located(text, tree, tree.roots[number]), edit, values[number])
         except ObstacleError as obstacle:
             line = section.first_line + text.count("\n", 0, obstacle.index or 0)
@@ -492,32 +452,14 @@ def _edit_section(file: OpenFile, position: int, edits: Sequence[PlainEdit]) -> 
     return splices, values
 
 
-def _document_number(edit: PlainEdit, section: Section, num_documents: int) -> int:
-    number = edit.document - section.index
-    if not 0 <= number < num_documents:
-        raise ObstacleError(f"there is no document {edit.document}")
-    return number
-
-
 def _splices_of(located: Located, edit: PlainEdit, document: Value) -> tuple[list[Splice], Value]:
     if isinstance(edit, SetScalar):
-        return splice_scalar(located, edit, _value_at(document, edit.field))
+        return splice_scalar(located, edit, value_at(document, edit.field))
     if isinstance(edit, InsertBlock):
         return splice_insertion(located, edit)
     if isinstance(edit, InsertItem):
-        return splice_item(located, edit, _value_at(document, edit.parent))
-    return splice_replacement(located, edit, _value_at(document, edit.field))
-
-
-def _value_at(value: Value, field: Field) -> Value:
-    for part in field:
-        if isinstance(value, dict) and isinstance(part, str):
-            value = value.get(part)
-        elif isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value):
-            value = value[part]
-        else:
-            return None
-    return value
+        return splice_item(located, edit, value_at(document, edit.parent))
+    return splice_replacement(located, edit, value_at(document, edit.field))
 
 
 def _with_value(root: Value, field: Field, value: Value) -> Value:

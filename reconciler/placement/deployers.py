@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from reconciler.domain.identity import Finding, ResourceKey, Severity, finding_of, path_matches
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Value, parse_documents
+from reconciler.manifests.documents import Value, parse_documents, value_at
 from reconciler.manifests.wording import Field
 from reconciler.placement.kustomization import (
     Kustomization,
@@ -29,7 +29,6 @@ from reconciler.placement.objects import (
     SourceField,
     identify,
     texts_in,
-    value_at,
 )
 from reconciler.placement.repository import (
     ARTIFACT,

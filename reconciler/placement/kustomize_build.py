@@ -7,7 +7,7 @@ from typing import Final
 
 from reconciler.domain.identity import Finding, Severity
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Value
+from reconciler.manifests.documents import Value, value_at
 from reconciler.manifests.wording import quote
 from reconciler.placement.kustomization import Kustomization, PatchRule, read_kustomization
 from reconciler.placement.kustomize_patches import MissingTargetError, apply_patch, obstruct_replaced, select
@@ -24,15 +24,7 @@ from reconciler.placement.kustomize_transformers import (
     set_namespace,
     set_replicas,
 )
-from reconciler.placement.objects import (
-    ObjectDraft,
-    ObjectIdentity,
-    Obstacle,
-    OriginKind,
-    SourceField,
-    texts_in,
-    value_at,
-)
+from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle, OriginKind, SourceField, texts_in
 from reconciler.placement.repository import (
     CHART_NAME,
     KUSTOMIZATION_NAMES,

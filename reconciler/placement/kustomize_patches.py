@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Document, Value, parse_documents
+from reconciler.manifests.documents import Document, Value, parse_documents, value_at
 from reconciler.manifests.editing import find_difference
 from reconciler.manifests.wording import Field, quote
 from reconciler.placement.kustomization import Kustomization, PatchRule, Selector, Unclear
@@ -19,7 +19,6 @@ from reconciler.placement.objects import (
     SourceTrace,
     identify,
     split_version,
-    value_at,
 )
 from reconciler.placement.repository import ManifestRepository, resolve
 

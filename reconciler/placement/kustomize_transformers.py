@@ -5,19 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.manifests.documents import Value
+from reconciler.manifests.documents import Value, value_at
 from reconciler.manifests.wording import Field, join_words, quote
 from reconciler.placement.kustomization import ImageRule, Kustomization, LabelRule, ReplicaRule
 from reconciler.placement.kustomize_patches import missing
-from reconciler.placement.objects import (
-    ObjectDraft,
-    ObjectIdentity,
-    Obstacle,
-    OriginKind,
-    SourceField,
-    SourceTrace,
-    value_at,
-)
+from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle, OriginKind, SourceField, SourceTrace
 from reconciler.placement.repository import ManifestRepository, resolve
 
 _FOLLOWED: Final = frozenset({"nameReference", "replicas", "images"})

@@ -8,10 +8,9 @@ from typing import Final, NamedTuple
 
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Document, OpenFile, Value
+from reconciler.manifests.documents import Document, OpenFile, Value, value_at
 from reconciler.manifests.edits import MappingNode, ScalarNode, SequenceNode, YamlNode, build_tree
 from reconciler.manifests.wording import Field, describe, name_field, quote
-from reconciler.placement.objects import value_at
 
 PREFIX: Final = "reconciler.io/"
 IGNORE: Final = "ignore"

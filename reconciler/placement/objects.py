@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.places import DocumentRef, WrittenField
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Document, Value
+from reconciler.manifests.documents import Document, Value, value_at
 from reconciler.manifests.wording import Field, describe, name_field
 
 # The document number of objects that are read as built or made of a template: they have no place to edit.
@@ -262,19 +262,6 @@ class SourceTrace:
         yield from self.sources
         for member in self.members.values():
             yield from member.recorded()
-
-
-def value_at(value: Value, path: Field) -> Value:
-    """The value at a field path; None when it is not there."""
-    for part in path:
-        # Exact types: values come from our own parser, and this is asked a million times.
-        if type(value) is dict:
-            value = value.get(part)  # type: ignore[arg-type]  # an index finds nothing in a mapping of texts
-        elif type(value) is list and type(part) is int and 0 <= part < len(value):
-            value = value[part]
-        else:
-            return None
-    return value
 
 
 def with_value(root: Value, path: Field, value: Value) -> Value:

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.places import DocumentRef, EntryPlace, OverlayPatch, PatchPath, WrittenField
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Document, Value
+from reconciler.manifests.documents import Document, Value, value_at
 from reconciler.manifests.wording import Field, describe, join_words, name_field
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomization import Kustomization, PatchRule, read_document
@@ -27,7 +27,6 @@ from reconciler.placement.objects import (
     ValueOrigin,
     identify,
     origin_of_source,
-    value_at,
 )
 from reconciler.placement.repository import join, resolve
 from reconciler.resources.validation import is_templated

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Document, Value
-from reconciler.placement.objects import value_at
+from reconciler.manifests.documents import Document, Value, value_at
 
 KUSTOMIZATION_NAMES: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _YAML_ENDINGS: Final = (".yaml", ".yml", ".json")

@@ -130,7 +130,16 @@ def test_operations_move_containers_and_their_places_move_along(build: Build) ->
     containers = ("spec", "template", "spec", "containers")
     assert [origin.place.path for origin in built.origin_of((*containers, 0, "name"))] == ["prod/kustomization.yaml"]
     assert built.value_at(*containers, 1, "name") == "vllm"
+    assert built.value_at(*containers, 2) is None
     assert built.origin_of((*containers, 1, "image"))[0].place.line == 9
+
+
+def test_a_merged_item_and_its_neighbour_keep_places_of_their_own(build: Build) -> None:
+    built = patched(build, MERGE + "spec: {template: {spec: {containers: [{name: proxy, image: envoy:2}]}}}")
+    containers = ("spec", "template", "spec", "containers")
+    assert [origin.kind for origin in built.origin_of((*containers, 0, "image"))] == [OriginKind.PATCH, OriginKind.BASE]
+    assert [origin.kind for origin in built.origin_of((*containers, 1, "image"))] == [OriginKind.BASE]
+    assert [origin.place.line for origin in built.origin_of((*containers, 1, "name"))] == [9]
 
 
 @pytest.mark.parametrize(
@@ -320,6 +329,15 @@ def test_copies_of_an_object_into_itself_end(build: Build) -> None:
     patch = "  - {path: p.yaml, target: {kind: Deployment}}\n"
     fleet = build(overlay(f"resources: [../base]\nimages: [{{name: x}}]\npatches:\n{patch * 60}", prod__p=copy * 4))
     assert "grows beyond" in fleet.findings[0].message
+
+
+def test_copies_of_a_list_into_itself_end(build: Build) -> None:
+    spec = "/spec/template/spec"
+    copy = f"- {{op: copy, from: {spec}/containers, path: {spec}/containers/-}}\n"
+    patch = "  - {path: p.yaml, target: {kind: Deployment}}\n"
+    fleet = build(overlay(f"resources: [../base]\npatches:\n{patch}", prod__p=copy * 16))
+    assert "grows beyond 20000 values" in fleet.findings[0].message
+    assert not build(overlay(f"resources: [../base]\npatches:\n{patch}", prod__p=copy * 8)).findings
 
 
 def test_a_copied_container_has_places_of_its_own(build: Build) -> None:

@@ -6,9 +6,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.manifests.documents import Value
+from reconciler.manifests.documents import Value, value_at
 from reconciler.placement.fleet import Fleet
-from reconciler.placement.objects import value_at
 from reconciler.placement.places import EffectivePlace, NoPlace, effective_place
 
 Build = Callable[..., Fleet]
