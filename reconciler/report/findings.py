@@ -9,9 +9,6 @@ from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.reports import Check, Level
 from reconciler.report.formatting import GAP, REPLACEMENT, count, hung, one_line, pad
 
-# --- was reconciler/report/findings.py:
-# Findings as people and their scripts read them: a line each, groups of a terminal, JSON.
-
 JSON_VERSION = 1
 PATH_LENGTH = 4096
 MESSAGE_LENGTH = 1000
@@ -149,8 +146,7 @@ def _encode(text: str, codes: Iterable[tuple[str, str]]) -> str:
     return text
 
 
-# --- was reconciler/report/checkup.py:
-# A checkup as people and their scripts read it: a line each, and JSON.
+# Checkups: one line each, and JSON.
 
 
 def checkup_text(checks: Sequence[Check], *, width: int = 0) -> str:
@@ -200,8 +196,7 @@ def _check_json(check: Check) -> Mapping[str, object]:
     }
 
 
-# --- was reconciler/report/sarif.py:
-# Findings as SARIF 2.1.0, which code scanning reads (OASIS standard, sections 3.13 to 3.58).
+# SARIF 2.1.0, which code scanning reads (OASIS standard, sections 3.13 to 3.58).
 
 SARIF_VERSION = "2.1.0"
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.units import ms_from_seconds
 
-# --- was reconciler/report/plain.py:
-# Text from outside on one line, without control, bidi or escape characters; names, columns, wrapped lines of it.
+# Untrusted text on one line, without control, bidi or escape characters; names, columns and wrapped lines of it.
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 ELLIPSIS = "…"
@@ -140,8 +139,7 @@ def _broken(text: str, room: int) -> tuple[str, ...]:
     return tuple(lines)
 
 
-# --- was reconciler/report/numbers.py:
-# Numbers as people read them: one way to print each quantity, wherever it is printed.
+# Numbers.
 
 UNKNOWN = "?"
 OVER_CAPACITY = "over capacity"

@@ -10,7 +10,7 @@ from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.reports import Labels, OwnGauge, RunOutcome
 
 UNRESOLVED = "unresolved"
-"""What upstream calls an accelerator that nobody knows."""
+"""Upstream's name for an unknown accelerator."""
 LAST_SUCCESS = "reconciler_last_success_timestamp_seconds"
 
 
@@ -26,7 +26,7 @@ def _of_run(run: RunOutcome) -> Iterator[OwnGauge]:
     yield _one("reconciler_last_run_timestamp_seconds", "When a run last ended, in Unix seconds.", run.ended_s)
     yield _one("reconciler_last_run_exit_code", "The exit code of the last run.", float(run.exit_code))
     yield _one("reconciler_run_interval_seconds", "How often a run is started, as configured.", run.run_interval_s)
-    yield _one("reconciler_paused", "Whether somebody stopped all writing.", float(run.is_paused))
+    yield _one("reconciler_paused", "Whether writing is paused.", float(run.is_paused))
     yield OwnGauge(
         name="reconciler_act_seconds",
         words="How long each act of the last run took.",
@@ -101,13 +101,15 @@ def _after_merges(run: RunOutcome, plan: Plan) -> Iterator[OwnGauge]:
 
 def _upstream(run: RunOutcome, plan: Plan) -> Iterator[OwnGauge]:
     """An autoscaler that reads its own bound as what is wanted would never leave it: those variants have none."""
-    told = sorted((each for each in plan.decisions if each.variant not in run.bounded), key=lambda each: each.variant)
+    exported = sorted(
+        (each for each in plan.decisions if each.variant not in run.bounded), key=lambda each: each.variant
+    )
     yield OwnGauge(
         name="wva_desired_replicas",
         words="Replicas on the base branch.",
-        series=tuple((_labels(each), float(each.current.replicas)) for each in told),
+        series=tuple((_labels(each), float(each.current.replicas)) for each in exported),
     )
-    live = [(each, run.live[each.variant]) for each in told if each.variant in run.live]
+    live = [(each, run.live[each.variant]) for each in exported if each.variant in run.live]
     yield OwnGauge(
         name="wva_current_replicas",
         words="Replicas that the scale target asks for in its cluster.",

@@ -43,8 +43,7 @@ from reconciler.report.summary import (
     title,
 )
 
-# --- was reconciler/report/links.py:
-# Addresses of what a text speaks of: a line of a file, a query, a page of the documentation.
+# Links to a line of a file, a query, a page of the documentation.
 
 _PLACE = re.compile(r"(?P<path>.+?):(?P<line>[1-9][0-9]{0,8})(?: .*)?")
 _PLAIN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
@@ -112,8 +111,7 @@ def _encoded(text: str, *, also: str = "") -> str:
     return "".join(chr(byte) if byte in kept else f"%{byte:02X}" for byte in text.encode("utf-8", "replace"))
 
 
-# --- was reconciler/report/picture.py:
-# A picture of a model's load beside its capacity now and after a change: a chart in text, never an image.
+# The chart of a model's load and its capacity before and after a change: text, never an image.
 
 MOST_POINTS = 24
 LEAST_POINTS = 4
@@ -225,8 +223,7 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-# --- was reconciler/report/outcome.py:
-# What became of a merged pull request, as its own text and a run's output tell it.
+# The outcome of a merged pull request.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,8 +246,7 @@ def outcome_lines(outcome: MergedOutcome) -> Iterator[str]:
     yield from (f"   {one_line(each.resource)}: {one_line(each.words)}" for each in outcome.changes)
 
 
-# --- was reconciler/report/pull_request.py:
-# What the templates of a pull request and a commit are given: frozen values, every number already in words.
+# Views of the body and the commit: frozen values, with every number formatted.
 
 ROWS_KEPT = 20
 """How many rows a table keeps when all of it does not fit a forge's limit."""
@@ -590,8 +586,7 @@ def _commit_line(change: Decision, label: str) -> str:
     return f"{label}: {', '.join(parts)}"
 
 
-# --- was reconciler/report/conditions.py:
-# What the pull request says that changes nothing and brings conditions that flipped into the cluster.
+# The pull request that changes nothing and delivers changed conditions.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,6 @@ from reconciler.report.findings import finding_json, finding_words, shown_path
 from reconciler.report.formatting import count, duration, labels_of, money_change, one_line, quantity
 from reconciler.report.rows import slo_name
 
-# --- was reconciler/report/review.py:
-# A review as people and their tools read it: findings at the lines that cause them, Markdown, JSON.
-
 JSON_VERSION = 1
 RULE = "review"
 _SEVERITIES = {
@@ -208,8 +205,7 @@ def _allocation_json(allocation: Allocation | None) -> Mapping[str, object] | No
     return {"accelerator": allocation.accelerator or None, "replicas": allocation.replicas}
 
 
-# --- was reconciler/report/review_comment.py:
-# A review as the comment under a pull request shows it: what a template needs, longest first.
+# The comment under a pull request.
 
 ROWS = (200, 50, 10)
 """How many rows a comment has, the fewer the shorter it must be."""

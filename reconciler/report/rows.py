@@ -1,4 +1,4 @@
-"""Rows: what is said of one variant, the same in a terminal, a pull request and a commit."""
+"""The row of one variant, the same in a terminal, a pull request and a commit."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -148,7 +148,7 @@ def slo_row(slo: SloProjection, decision: Decision) -> SloRow:
 
 
 def measured(name: str, observed: Performance | None) -> float | None:
-    """The mean of a latency that Prometheus told, in seconds; None where it did not."""
+    """The measured mean of a latency in seconds; None where it is unknown."""
     return None if observed is None else observed.mean_s(name)
 
 
@@ -241,7 +241,7 @@ def lacks_now(decision: Decision) -> bool:
 
 
 def is_measured_late(decision: Decision) -> bool:
-    """Whether a mean that Prometheus tells is above a target already."""
+    """Whether a measured mean is above a target already."""
     values = ((measured(slo.name, decision.observed), slo.target_s) for slo in decision.slos)
     return any(value is not None and value > target for value, target in values)
 

@@ -14,9 +14,7 @@ from reconciler.domain.units import ms_from_seconds, per_minute_from_per_second
 from reconciler.domain.variant_forms import Condition, StatusShape
 from reconciler.report.formatting import one_line
 
-# --- was reconciler/report/status.py:
-# The status that a change writes beside it, in the shape of the resource's own version. Nothing is written that the
-# resource's schema rejects: sources are the two API references of `llmd.ai/v1alpha1`.
+# Nothing is written that the resource's schema rejects; sources are the two API references of `llmd.ai/v1alpha1`.
 
 ACCELERATOR_LENGTH = 2
 """minLength of desiredOptimizedAlloc.accelerator in every version."""
@@ -280,8 +278,7 @@ def _decimal(value: float | None) -> str:
     return f"{abs(value):.2f}"
 
 
-# --- was reconciler/report/delivery.py:
-# The manifests that bring statuses into a cluster: what their templates print.
+# The manifests that deliver statuses to a cluster.
 
 KUBECTL = "registry.k8s.io/kubectl:v1.34.1"
 """The first that can apply a subresource without a flag of its own is 1.32."""

@@ -23,8 +23,7 @@ from reconciler.report.formatting import (
 )
 from reconciler.report.rows import QUANTITIES, by_urgency, is_measured_late, lacks_now, measured, slo_name
 
-# --- was reconciler/report/fleet.py:
-# What the plan shows of the fleet as a whole: what is full, what more of it would save, how it bears surprises.
+# Shared limits, the savings of one more, and sensitivity.
 
 WORTH_NAMING = 0.005
 """Below half a cent an hour a price is not worth a sentence."""
@@ -87,8 +86,7 @@ def _outcome(each: Sensitivity) -> str:
     return f"{models}, {each.worst.model_id} most: {percentage(each.worst_covered)} of it is carried"
 
 
-# --- was reconciler/report/scarcity.py:
-# Who gets less than it needs, in words: need, given, what stays unserved, and what decided that.
+# Models that get less than they need: need, given, unserved, and why.
 
 WORTH_TELLING = 1e-3
 """Below a thousandth of its need a model lacks nothing that could be measured."""
@@ -133,8 +131,7 @@ def _listed(names: Sequence[str]) -> str:
     return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
 
 
-# --- was reconciler/report/summary.py:
-# The sentences that alone must be enough to approve or reject.
+# The sentences that must be enough to approve or reject.
 
 NAME_LENGTH = 50
 HOURS_A_MONTH = 730
@@ -217,7 +214,7 @@ def totals_text(plan: Plan) -> str:
 
 
 def consequence(changes: Sequence[Decision], decisions: Sequence[Decision]) -> str:
-    """Which model is measured to miss its target, or would by forecast without the changes; empty when none does.
+    """Which model misses its target now, or is forecast to without the changes; empty when none does.
 
     Demand and capacity are the whole model's, over those of `decisions` that serve it.
     """
@@ -235,7 +232,7 @@ def consequence(changes: Sequence[Decision], decisions: Sequence[Decision]) -> s
 
 
 def _lacking(changes: Sequence[Decision], decisions: Sequence[Decision]) -> str:
-    """What is said where no forecast of a latency is missed: one that is measured, and more demand than capacity."""
+    """The consequence without a forecast miss: a measured miss, or more demand than capacity."""
     late = next((each for each in by_urgency(changes) if is_measured_late(each)), None)
     now = ""
     if late is not None:
@@ -313,7 +310,7 @@ def _miss_text(
 
 
 def _measured_beside(miss: Miss) -> str:
-    """What Prometheus says now beside what is expected; the means that it tells are said to be means."""
+    """The mean that is measured now, next to what is expected."""
     value_s = measured(miss.slo.name, miss.decision.observed)
     if value_s is None or value_s > miss.slo.target_s:
         return ""
@@ -332,7 +329,7 @@ def _measured_miss(miss: Miss) -> str:
 
 
 def _name(miss: Miss) -> str:
-    """The model, with the bound beside it where an autoscaler may run more than is promised here."""
+    """The model, with its lower bound where an autoscaler may run more replicas."""
     bound = " at the lower bound of its autoscaler" if miss.decision.bounds_of else ""
     return f"{model_name(miss.decision.model)}{bound}"
 
@@ -355,7 +352,7 @@ def _action(changes: Sequence[Decision]) -> str:
     name = one_line(label, limit=NAME_LENGTH)
     verbs = {_verb(change) for change in changes}
     more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
-    # What others do that is another thing is counted and not told.
+    # Changes with another verb are only counted.
     others = more if len(verbs) == 1 else f", {count(len(changes) - 1, 'other change')}"
     if not ordered[0].is_accelerator_change:
         return f"{_verb(ordered[0])} {name}{others}"
@@ -389,7 +386,7 @@ def labels_for(changes: Sequence[Decision]) -> tuple[str, ...]:
 
 
 def put_back_lines(plan: Plan) -> Iterator[str]:
-    """Each pull request that is not opened or pushed now, for which limit, and until when."""
+    """Each pull request that is postponed, by which limit, and until when."""
     for group in plan.groups:
         if group.put_back:
             yield one_line(f"{group.name} {group.part}: {group.put_back}")
