@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixedIntegerAnswer:
-    """Replicas by choice, None where the limit came before a solution; `bound` is proven in any case."""
+    """Replicas by choice, None where none were found within the limit, and the proven bound."""
 
     counts: Integers | None
     bound: float
@@ -26,8 +26,7 @@ def solve_mixed_integer(
 ) -> MixedIntegerAnswer:
     """The cheapest replicas by choice within `gap` (a fraction), in at most `nodes` nodes of the search.
 
-    `start` are the replicas of a solution, with which the search begins. The bound is infinite where there is no
-    solution at all.
+    `start` are the replicas of a known solution. The bound is infinite where there is no solution.
     """
     programme = FleetProgramme(formulation)
     if not programme.width:
@@ -38,24 +37,20 @@ def solve_mixed_integer(
     return MixedIntegerAnswer(counts=programme.counts(found.values), bound=found.bound)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FractionalAnswer:
-    """Choices that have any replica where these can be divided, None where none were found; `bound` holds for whole."""
+def solve_divisible(formulation: Formulation, *, gap: float, nodes: int) -> tuple[Flags | None, float]:
+    """The choices that are used where replicas are divisible (None: none found), and a bound for whole replicas too.
 
-    used: Flags | None
-    bound: float
-
-
-def solve_divisible(formulation: Formulation, *, gap: float, nodes: int) -> FractionalAnswer:
-    """The same programme with replicas that can be divided: nearly the same where there are many, and far quicker."""
-    programme = FleetProgramme(formulation)
-    found = solve(programme.asked(programme.with_divisible_replicas), gap=gap, nodes=nodes)
-    used = None if found.values is None else found.values[: len(formulation.choices.keys)] > TOLERANCE
-    return FractionalAnswer(used=used, bound=found.bound)
+    Where replicas are many this is nearly the same, and much faster.
+    """
+    programme, count = FleetProgramme(formulation), len(formulation.choices.keys)
+    integrality = programme.integrality.copy()
+    integrality[:count] = 0
+    found = solve(programme.asked(integrality), gap=gap, nodes=nodes)
+    return None if found.values is None else found.values[:count] > TOLERANCE, found.bound
 
 
 class FleetProgramme:
-    """Columns and rows of the programme; variables that nothing asks for are fixed at zero and cost nothing."""
+    """Columns and rows of the programme; variables that are not needed are fixed at zero and cost nothing."""
 
     def __init__(self, formulation: Formulation) -> None:
         self.formulation = formulation
@@ -81,7 +76,7 @@ class FleetProgramme:
         lowest = np.where(self._switched, 0, choices.lowest)
         self.lower = np.zeros(self.width)
         self.lower[self._replicas] = lowest
-        # What stands on an accelerator that is not offered any more changes whatever is decided.
+        # A variant on an accelerator that is no longer offered changes in any case.
         leaves = variants.was_active & ~_any_by_variant(formulation, choices.is_standing)
         self.lower[self._touched] = leaves & self._is_touched
         self.upper = np.concatenate(
@@ -93,13 +88,6 @@ class FleetProgramme:
                 rows.amounts.ravel(),
             ]
         ).astype(np.float64)
-
-    @property
-    def with_divisible_replicas(self) -> Integers:
-        """The integrality of the columns where replicas may be fractions."""
-        integrality = self.integrality.copy()
-        integrality[self._replicas] = 0
-        return integrality
 
     def asked(self, integrality: Integers) -> Programme:
         """All of it, of which these columns are whole."""
@@ -152,7 +140,7 @@ class FleetProgramme:
     def _cover(self, to: "_Gathered") -> None:
         choices, rows = self.formulation.choices, self.formulation.rows
         row = to.new(rows.demand * (1 - 1e-12), np.inf)
-        # One replica that carries more than all is enough, and no programme likes such a number.
+        # One replica that carries more than the whole demand is enough; larger numbers only harm the programme.
         to.add(row[choices.row], self._replicas, np.minimum(choices.carried, 1.0))
         if self._short.size:
             to.add(np.repeat(row, rows.amounts.shape[1]), self._short.ravel(), 1.0)
@@ -245,7 +233,7 @@ def _any_by_variant(formulation: Formulation, flags: Flags) -> Flags:
 
 
 def _most(formulation: Formulation) -> Integers:
-    """A count by choice that no best solution exceeds: the whole demand alone, or what a ratio may ask beside it."""
+    """A count by choice that no best solution exceeds: what the whole demand needs, or what a ratio may need."""
     choices, rows, ratios = formulation.choices, formulation.rows, formulation.ratios
     needed = replicas_for(rows.demand[choices.row], choices.carried)
     needed = np.maximum.reduce([needed, choices.lowest, choices.standing, np.ones_like(needed)])
@@ -262,7 +250,7 @@ def _most(formulation: Formulation) -> Integers:
 
 
 def _needs_switch(formulation: Formulation) -> Flags:
-    """Choices of which more than the count matters: whether they are active at all."""
+    """Choices for which it matters whether they are active at all."""
     choices, variants, rows = formulation.choices, formulation.variants, formulation.rows
     options = np.bincount(choices.variant, minlength=len(variants.keys))[choices.variant]
     members = np.bincount(variants.row, minlength=len(rows.requirements))[choices.row]

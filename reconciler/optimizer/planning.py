@@ -105,12 +105,12 @@ def _plan_divisible(formulation: Formulation) -> Planned:
     if len(choices.keys) > DIVIDED or not formulation.has_many_replicas:
         return None
     gap = ROUGH_SHARED / 5 if is_sharing else GAP / 4
-    divided = solve_divisible(formulation, gap=gap, nodes=_FEW_NODES)
-    if divided.used is None:
-        return _infeasible(formulation) if divided.bound == np.inf else None
-    best, is_open = None, divided.used
+    is_open, bound = solve_divisible(formulation, gap=gap, nodes=_FEW_NODES)
+    if is_open is None:
+        return _infeasible(formulation) if bound == np.inf else None
+    best = None
     if known is not None and _keeps(formulation, known):
-        best, is_open = _planned(formulation, known, divided.bound), is_open | (known > 0)
+        best, is_open = _planned(formulation, known, bound), is_open | (known > 0)
         enough = (ROUGH_SHARED if is_sharing else ROUGH) * abs(best.value)
         if best.value - best.bound <= enough or formulation.is_close(best.value, best.bound):
             return best
@@ -119,7 +119,7 @@ def _plan_divisible(formulation: Formulation) -> Planned:
     found = solve_mixed_integer(narrowed, gap=gap, nodes=_FEW_NODES, start=start)
     if found.counts is None or not _keeps(formulation, found.counts):
         return best
-    plan = _planned(formulation, found.counts, divided.bound)
+    plan = _planned(formulation, found.counts, bound)
     return plan if best is None or plan.value < best.value else best
 
 

@@ -137,7 +137,7 @@ INTEGER_TOLERANCE = 1e-9
 """A need of 3.0000000001 replicas is 3: the difference is float noise, not a request."""
 
 LEAST_DEMAND = 1e-300
-"""Below it quotients of floats lose their digits, or vanish: nobody asks for that."""
+"""Smaller demand is taken as zero: quotients of floats lose their digits there."""
 
 VALUE_TOLERANCE = 1e-9
 """Values closer than this, relatively, are a tie, which the tie-break decides."""
@@ -342,11 +342,10 @@ def _efficiency(lines: Sequence[ValueLine]) -> float:
 
 
 def _widest(variants: Sequence[Sequence[ValueLine]]) -> float:
-    return sum(max(_most(line) for line in lines) for lines in variants)
-
-
-def _most(line: ValueLine) -> float:
-    return math.inf if line.highest is None else line.per_replica * line.highest
+    return sum(
+        max(math.inf if line.highest is None else line.per_replica * line.highest for line in lines)
+        for lines in variants
+    )
 
 
 def _widest_cover(variants: Sequence[Sequence[ValueLine]], rank: Rank) -> Cover:
