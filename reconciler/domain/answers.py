@@ -9,7 +9,7 @@ from typing import Protocol
 
 TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 BEFORE_VALUES = (b",", b"[", b"{")
-"""One of them stands before each value but the first."""
+"""Each value but the first comes after one of them."""
 
 
 def parse_json(body: bytes, *, most_values: int, parse_constant: Callable[[str], object] | None = None) -> object:
@@ -20,7 +20,7 @@ def parse_json(body: bytes, *, most_values: int, parse_constant: Callable[[str],
     if found > most_values:
         for texts, text in enumerate(TEXT.finditer(body)):
             found -= _count(text[0])
-            if found <= most_values or texts > 2 * most_values:  # a value has a name at most beside it
+            if found <= most_values or texts > 2 * most_values:  # a value has at most a name besides it
                 break
     if found > most_values:
         raise ValueError(f"more than the {most_values} values that are read")

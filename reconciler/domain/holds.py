@@ -109,7 +109,7 @@ _OF_ABSENCES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Why something stays as it is: the kind for programs, one line of words for people, and where its cause stands.
+    """Why something stays as it is: the kind for programs, one line of words for people, and the place of its cause.
 
     `place` is None where the cause is in no file, or in the resource itself.
     """
@@ -233,7 +233,7 @@ CURES: Mapping[HoldKind, Cure] = {
 }
 """What to do about each kind of hold; the page on holds has the same words."""
 NOT_ASKED = Hold(kind=HoldKind.METRICS_MISSING, words="no metrics were asked for")
-"""Why a variant that nobody asked Prometheus about stays as it is."""
+"""The hold of a variant that was not looked up in Prometheus."""
 
 
 def hold_of(absence: NoAnswer) -> Hold:
@@ -243,7 +243,7 @@ def hold_of(absence: NoAnswer) -> Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenResource:
-    """A resource that cannot be used, and why: shown as held, its scale target counted as it stands."""
+    """A resource that cannot be used, and why: it is held, and its scale target keeps its replicas."""
 
     key: ResourceKey
     place: Place

@@ -75,7 +75,7 @@ class ResourceKey:
 
     @property
     def label(self) -> str:
-        """NAMESPACE/NAME as every output prints it; the name alone of what belongs to the whole cluster."""
+        """NAMESPACE/NAME as every output prints it; only the name of cluster-scoped objects."""
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return name + (f"/{self.part}" if self.part else "")
 
@@ -107,7 +107,7 @@ class ModelKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Place:
-    """Where a value stands in the repository: file, line from 1 (0 is the whole file), field path."""
+    """Where a value is written in the repository: file, line from 1 (0 is the whole file), field path."""
 
     path: str
     line: int = 0
@@ -126,7 +126,7 @@ class CandidateKey:
 
 
 class Severity(StrEnum):
-    """The worst first: an error keeps its resource out of the plan, a warning does not, a note asks for nothing."""
+    """The worst first: an error keeps its resource out of the plan, a warning does not, a note needs no action."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -137,8 +137,7 @@ class Severity(StrEnum):
 class Finding:
     """One thing to fix, with its place; printed as `path:line: severity: field: message [rule]`.
 
-    `rule` names in kebab case what is broken, like `min-above-max`, for whoever counts or mutes findings; empty where
-    nobody named it.
+    `rule` names the check in kebab case, like `min-above-max`, to count or mute findings; it may be empty.
     """
 
     place: Place
@@ -153,7 +152,7 @@ class Finding:
 
 
 def finding_of(error: InputError) -> Finding:
-    """The finding that an input error amounts to, so that one bad file does not stop the others."""
+    """The finding for an input error: one bad file does not stop the others."""
     place = Place(path=error.path, line=error.line, field=error.field)
     return Finding(place=place, severity=Severity.ERROR, message=error.message)
 
@@ -195,7 +194,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Displaced(Generic[Value]):
-    """A value that a higher layer overruled."""
+    """A value that a higher layer overrides."""
 
     value: Value
     source: Source

@@ -112,7 +112,7 @@ class Accelerator:
     cost_per_hour: float | None = None
     place: Place | None = None
     cost_place: Place | None = None
-    """Where the price stands, when that is not the accelerator's own entry (a ConfigMap)."""
+    """The place of the price, if it is not in the accelerator's own entry (a ConfigMap)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,5 +216,5 @@ class Inventory:
     pools: Mapping[tuple[str, str], DevicePool] = field(default_factory=dict)
 
     def find(self, cluster: str, device: str) -> DevicePool | None:
-        """The pool of a device type; None where nobody takes any."""
+        """The pool of a device type; None where it has none."""
         return self.pools.get((cluster, device))

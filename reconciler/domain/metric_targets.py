@@ -287,7 +287,7 @@ class BackendHistory:
     """What was seen of a backend: replicas set at the time, pods `unready`, and its metrics by name.
 
     `pods` are the values as exported; `rates` are, of those that only ever grow, the increase a second. `external`
-    are totals that somebody else's query answered.
+    are totals from queries of the policy itself.
     """
 
     replicas: Series

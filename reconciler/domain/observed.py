@@ -36,7 +36,7 @@ def role_of(label: str | None) -> Role:
 
 
 def kv_cache_tokens(total: float | None, num_blocks: float | None, block_tokens: float | None) -> float | None:
-    """Tokens that a KV cache holds, told as such or in blocks; None when it is not told, or is nothing sensible."""
+    """Tokens that a KV cache holds, from a total or from its blocks; None when unknown or implausible."""
     if total is None and num_blocks is not None and block_tokens is not None:
         total = num_blocks * block_tokens
     return total if total is not None and 0 < total < MOST_KV_TOKENS else None
@@ -88,7 +88,7 @@ class UpstreamQueue:
 class LiveReplicas:
     """How many replicas a scale target asks for in its cluster: `counts` at `start_s` and every `step_s` from there.
 
-    Times are Unix seconds. NaN is not known: nobody told it lately, or two told it differently.
+    Times are Unix seconds. NaN is unknown: no recent sample, or two that differ.
     """
 
     start_s: float
@@ -140,8 +140,8 @@ class ArrivalSource(StrEnum):
 class Load:
     """A model's arrivals and mean token lengths over the last `window_s` seconds.
 
-    `input_spread` is the variance of the prompts' lengths over their squared mean, None where no histogram tells it.
-    Where nothing arrived, lengths are those of what came before; 0 when nobody knows of any. `alternatives` are those
+    `input_spread` is the variance of the prompts' lengths over their squared mean, None without a histogram.
+    Where nothing arrived, lengths are those of what came before; 0 when there are none. `alternatives` are those
     of the query for what was finished that told of it, as its series number them.
     """
 
@@ -155,22 +155,22 @@ class Load:
 
     @property
     def has_lengths(self) -> bool:
-        """Whether a request has a length, so that what a replica carries of them can be told."""
+        """Whether the lengths of requests are known, which capacities need."""
         return self.output_tokens > 0
 
     @property
     def is_by_replicas(self) -> bool:
-        """Whether a replica that does not report is load that nobody saw."""
+        """Whether the load of a replica that does not report is missing."""
         return self.arrivals_from is ArrivalSource.REPLICAS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastArrivals:
-    """A model's arrivals before now, as whoever counted its load counted them then.
+    """A model's arrivals before now, from the same source as its load.
 
     Element i is the rate over the `window_s` before `start_s + i * step_s`; NaN is not known, which is not zero.
-    `output_tokens` and `input_tokens` are of a request then, likewise; empty where nobody asked. `reason` says why a
-    part is missing, where that is known.
+    `output_tokens` and `input_tokens` are of a request then, likewise; empty where they were not queried. `reason`
+    says why a part is missing, where that is known.
     """
 
     start_s: float
@@ -237,8 +237,8 @@ class Observation:
 class ClusterNode:
     """A node of the last hour: what it offers by resource, as that is exported; None is a number that is none.
 
-    `labels` are those that were asked for, as they are exported; `is_changed`: it told two values of one within ten
-    minutes. `closed` says why nothing new goes there. `is_silent`: it has told nothing for ten minutes.
+    `labels` are those that were asked for, as they are exported; `is_changed`: one of them had two values within ten
+    minutes. `closed` says why nothing new goes there. `is_silent`: no sample for ten minutes.
     """
 
     name: str
@@ -279,7 +279,7 @@ class DevicesSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What the answers of a run say of every model, variant and replica; what was not asked or told has no key."""
+    """The values of every model, variant and replica in a run's answers; no key where there is no answer."""
 
     loads: Mapping[ModelKey, Load | NoAnswer] = field(default_factory=dict)
     observations: Mapping[ResourceKey, Observation] = field(default_factory=dict)
@@ -307,7 +307,7 @@ class Observed:
     stored_kv_tokens: Mapping[ResourceKey, float] = field(default_factory=dict)
     """Tokens that a replica of the variant held within the last day."""
     traces: Mapping[ResourceKey, tuple[Trace, ...]] = field(default_factory=dict)
-    """Histories of the last hour, one of each replica and grid; a variant that nobody asked about has no key."""
+    """Histories of the last hour, one of each replica and grid; a variant that was not queried has no key."""
     live: Mapping[ResourceKey, LiveReplicas | NoAnswer] = field(default_factory=dict)
     """Replicas that scale targets ask for in their cluster."""
     devices: Mapping[str, DevicesSeen] = field(default_factory=dict)
@@ -317,6 +317,6 @@ class Observed:
     failures: tuple[str, ...] = ()
     """One sentence for each cluster where something failed outside: the next run may succeed."""
     refusals: tuple[str, ...] = ()
-    """One sentence for each cluster that cannot be asked until somebody changes an address or a credential."""
+    """One sentence for each cluster that cannot be queried until an address or a credential changes."""
     warnings: tuple[str, ...] = ()
     """What Prometheus itself warned of, in its words."""

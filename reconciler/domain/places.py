@@ -1,4 +1,4 @@
-"""Where a change is written: in an object's own manifest, where a patch holds the field, or in a patch of ours."""
+"""Where a change is written: an object's own manifest, a patch that sets the field, or a patch of ours."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenField:
-    """A field as it stands in a file: where edits find it, and its place for people.
+    """A field in a file: where edits find it, and its place for people.
 
     With `embedding`, the field of the document that holds a text, `field` leads on inside the text, in its document
     number `inner_document`. Of a number of replicas, `written` is what stands there, None when nothing does; `value` is

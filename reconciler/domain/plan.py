@@ -35,7 +35,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedPrometheus:
-    """Where people open a cluster's Prometheus, and the PromQL by quantity that was asked of it."""
+    """Where people open a cluster's Prometheus, and the PromQL of each quantity."""
 
     address: str
     queries: Mapping[str, str] = field(default_factory=dict)
@@ -65,9 +65,9 @@ class VerdictKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The strictest guard rail's answer with the rule that gave it (empty: no rule, a standing default).
+    """The strictest guard rail's answer with the rule that gave it (empty: no rule, the default).
 
-    `needs_person`: a rule leaves the change to a person, whatever a stricter one says of it.
+    `needs_person`: a rule leaves the change to a person, even if a stricter one also applies.
     """
 
     kind: VerdictKind
@@ -93,7 +93,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloProjection:
-    """A target beside what is expected before and after the change, same statistic, in seconds; None is unknown.
+    """A target with what is expected before and after the change, same statistic, in seconds; None is unknown.
 
     `name` is itl, wait or ttft; `statistic` is `p95` or `mean`. `before_s` infinite: the load exceeds the capacity.
     """
@@ -195,13 +195,13 @@ class Decision:
     status_shape: StatusShape | None = None
     metrics_available: bool = False
     waiting: Hold | None = None
-    """What must happen first before the whole of its change is proposed; None where nothing must."""
+    """What must happen before all of its change is proposed; None for nothing."""
     caution: str = ""
     status_omitted: str = ""
     reverts: int | None = None
     """The merged pull request whose change it takes back."""
     labels: tuple[str, ...] = ()
-    """What rules want its pull request to be labelled with, and `reviewers` whom they want to be asked."""
+    """The labels of its pull request that rules want, and `reviewers` the reviewers that they request."""
     reviewers: tuple[str, ...] = ()
 
     @property
@@ -265,7 +265,7 @@ class GroupPlan:
 
     @property
     def put_back(self) -> str:
-        """Why it is not opened or pushed now, although nothing else stands against it; empty where it may be."""
+        """Why it is not opened or pushed now; empty where it may be."""
         return self.blocked.words if self.blocked is not None and self.blocked.kind is HoldKind.PUT_BACK else ""
 
     @property
@@ -290,7 +290,7 @@ class TotalCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The whole answer of one run, in the order it is printed; a group stands once for each of its parts."""
+    """The result of one run, in the order it is printed; a group appears once for each of its parts."""
 
     now_s: float
     repository: str
@@ -322,7 +322,7 @@ class Plan:
     )
     """What was measured of a model's load: how many seconds ago, and req/s; the oldest first."""
     asked: Mapping[str, AskedPrometheus] = field(default_factory=dict, compare=False, repr=False)
-    """By cluster what was asked, where people can open its Prometheus."""
+    """The queries of each cluster whose Prometheus people can open."""
     figures: Mapping[ResourceKey, tuple[Figure, ...]] = field(default_factory=dict, compare=False, repr=False)
     """Every number behind the decision of a variant, inputs first; of what could not be read there is none."""
 
@@ -374,5 +374,5 @@ def _fingerprint_rows(change: AllocationChange) -> Iterable[tuple[str, str, str,
     yield str(change.variant), "replicas", str(change.desired.replicas), verdict
     if change.current.accelerator != change.desired.accelerator:
         yield str(change.variant), "accelerator", change.desired.accelerator, verdict
-    if change.reverts is not None:  # what is proposed already for another reason must say so, or nobody remembers it
+    if change.reverts is not None:  # a proposal that was made for another reason must record this one
         yield str(change.variant), "reverts", str(change.reverts), verdict

@@ -71,7 +71,7 @@ class PerformanceProfile:
     iteration it is in, `token_budget` tokens at most.
 
     `max_batch_size` holds at `at_tokens` tokens a request when that is given, else at any length.
-    `accelerators_per_replica` None: read it from the scale target's containers. `learning` None: somebody gave it.
+    `accelerators_per_replica` None: read it from the scale target's containers. `learning` None: it is configured.
     """
 
     accelerator: str

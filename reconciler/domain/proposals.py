@@ -107,7 +107,7 @@ class Part(StrEnum):
 
 
 class ProposalState(StrEnum):
-    """How a pull request of ours stands. CLOSED is by a person; WITHDRAWN is by us."""
+    """The state of our pull request. CLOSED is by a person; WITHDRAWN is by us."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -175,7 +175,7 @@ class Proposal:
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether a person or the forge has a hand on it, so that nothing is written to it."""
+        """Whether a person or the forge is changing it: then it is not updated."""
         return bool(self.touched_by) or STOP_LABEL in self.labels or self.in_merge_queue
 
     def merged(self, current: Mapping[ResourceKey, Allocation]) -> dict[ResourceKey, Allocation]:
@@ -224,7 +224,7 @@ class Draft:
     unfit_labels: tuple[str, ...] = ()
     """What only we set, and no longer fits."""
     reviewers: tuple[str, ...] = ()
-    """Whom rules want to be asked, besides those of the settings."""
+    """Reviewers that rules request, besides those of the settings."""
     merges: bool = False
     """Whether its text says that it merges by itself."""
 

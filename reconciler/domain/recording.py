@@ -15,7 +15,7 @@ from reconciler.domain.settings import Settings
 class WrittenCounts:
     """How many replicas the base branch gave a variant: since when (Unix seconds), and how many, the oldest first.
 
-    None is a time of which nobody can tell. `is_whole`: before the first there was no such variant.
+    None is an unknown time. `is_whole`: before the first there was no such variant.
     """
 
     variant: ResourceKey

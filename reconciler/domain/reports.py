@@ -134,7 +134,7 @@ class RunOutcome:
 
 
 class Objection(StrEnum):
-    """What a remark amounts to, the gravest first; NONE only tells."""
+    """The severity of a remark, the gravest first; NONE only informs."""
 
     REFUSE = "refuse"
     """a rule would not let it happen, or it cannot be read any more"""
@@ -215,7 +215,7 @@ class Review:
     refusals: tuple[str, ...] = ()
     """Why a Prometheus did not answer, or cannot be asked: what rests on it is held."""
     unreviewed: str = ""
-    """Why the head was not judged at all; then nothing else is told."""
+    """Why the head was not judged; then all else is empty."""
 
     @property
     def objections(self) -> frozenset[Objection]:

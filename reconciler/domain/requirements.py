@@ -134,7 +134,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Everything the optimizer is told, about all models together.
+    """The input of the optimizer: all models together.
 
     `pinned` variants keep their allocation (it serves its model all the same, and the pools count it); `in_order`
     variants take the first of their candidates by `order`, not the cheapest. `current_weights` is the weight of one

@@ -141,7 +141,7 @@ class CooldownRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadbandRule:
-    """Changes that are too small to be worth a pull request; whoever lacks capacity gets it all the same."""
+    """Changes that are too small to be worth a pull request; a variant that lacks capacity still gets it."""
 
     kind: Literal["deadband"] = "deadband"
     width: Amount

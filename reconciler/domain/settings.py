@@ -148,7 +148,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """Variant settings for whatever `match` fits: globs on cluster, namespace, name, model, path; and labels."""
+    """Variant settings for all that `match` fits: globs on cluster, namespace, name, model, path; and labels."""
 
     match: Mapping[str, str]
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -207,7 +207,7 @@ class PullRequestSettings:
 
 
 class Assumption(StrEnum):
-    """What nobody stated and a run goes by all the same, in the words that the plan prints above its table."""
+    """Assumptions where nothing is configured, in the words that the plan prints above its table."""
 
     ONE_CLUSTER = "one cluster"
     WITHOUT_FORGE = "open pull requests were not read"
@@ -215,9 +215,9 @@ class Assumption(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that was configured, whoever configured it.
+    """Everything that was configured.
 
-    `assumed` is what nobody stated. `other_clusters` were left out of this run: a file that one
+    `assumed` is what was not configured. `other_clusters` were left out of this run: a file that one
     of them reaches is shared, and never edited.
     """
 

@@ -23,7 +23,7 @@ from reconciler.domain.workloads import Workload
 class Option:
     """A profile that may be chosen for a variant, with what one replica of it costs and takes.
 
-    `flavors` are what llmaz must be told for it. `unwritable` says why Git could not be edited to it.
+    `flavors` are the values that llmaz needs for it. `unwritable` says why Git could not be edited to it.
     """
 
     profile: PerformanceProfile
@@ -70,7 +70,7 @@ class Variant:
     labels_at: EntryPlace | None = None
     """Where its labels are written, when not in its own manifest alone."""
     delivery: DeliveryPlace | None = None
-    """How its status can reach the cluster; None where nobody asks for that."""
+    """How its status can reach the cluster; None where that is not configured."""
     priority: Sourced[int] | None = None
     """How important its pools' objectives make it: above 0 before others, below 0 after them; None without a target."""
     is_pooled: bool = False
@@ -97,7 +97,7 @@ class Variant:
 class Snapshot:
     """Everything known at `now_s` (Unix seconds), each absence with its reason.
 
-    `committed_s` is when `commit` was made, None where nobody recorded it.
+    `committed_s` is when `commit` was made, None where it was not recorded.
     """
 
     now_s: float

@@ -33,5 +33,5 @@ def significant(value: float) -> float:
 
 
 def utc_minute(time_s: float) -> str:
-    """Unix seconds as people are told a time: the minute, in UTC."""
+    """Unix seconds as people read a time: the minute, in UTC."""
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M UTC")

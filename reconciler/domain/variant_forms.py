@@ -35,7 +35,7 @@ class StatusShape(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A Kubernetes condition as it stands in Git."""
+    """A Kubernetes condition as written in Git."""
 
     type: str
     status: str

@@ -57,7 +57,7 @@ _TYPES: Mapping[ValueKind, type[SettingScalar]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingDefinition(Generic[Value]):
-    """One variant setting: its key in a file (`sizing.headroom`), what it may be, and its value where nobody says.
+    """One variant setting: its key in a file (`sizing.headroom`), what it may be, and its default.
 
     `words` describe the value, behind "expected" and in an editor; "=" in them is the default. `choices` are the words
     that mean something of a WORD or NAME. `annotation` is its name behind `reconciler.io/`, empty without one.

@@ -1,11 +1,27 @@
-"""Small promises of the nouns: how they print, compare and add up."""
+"""The nouns: how they print, compare and add up; units, globs, and JSON within limits."""
 
 import dataclasses
 import math
+import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity, Source, SourceKind, finding_of
+from reconciler.domain import units
+from reconciler.domain.answers import parse_json
+from reconciler.domain.identity import (
+    Finding,
+    ModelKey,
+    Place,
+    ResourceKey,
+    Severity,
+    Source,
+    SourceKind,
+    finding_of,
+    matches_any,
+    path_matches,
+)
 from reconciler.domain.inventory import Accelerator, Allocation, Catalog
 from reconciler.domain.plan import SloProjection
 from reconciler.domain.profiles import PerformanceProfile, SloTarget
@@ -169,3 +185,99 @@ def test_a_recordings_fingerprint_ignores_order_and_nothing_else() -> None:
 def test_nouns_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         KEY.name = "other"  # type: ignore[misc]  # that is the point
+
+
+def test_one_of_each() -> None:
+    assert units.seconds_from_ms(250) == 0.25
+    assert units.ms_from_seconds(0.25) == 250
+    assert units.per_minute_from_per_second(1.5) == 90
+    assert units.cost_per_hour_from_cents(40) == 0.4
+
+
+@given(st.floats(min_value=0, max_value=1e12))
+def test_there_and_back_is_the_same(value: float) -> None:
+    assert units.seconds_from_ms(units.ms_from_seconds(value)) == pytest.approx(value, rel=1e-12)
+
+
+SEGMENT = st.text(alphabet="ab.-_[](){}+^$|\\* ?", min_size=1, max_size=5)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fits"),
+    [
+        ("**", "a", True),
+        ("**", "a/b/c.yaml", True),
+        ("**/*", "c.yaml", True),
+        ("**/*.yaml", "c.yaml", True),
+        ("**/*.yaml", "a/b/c.yaml", True),
+        ("**/*.yaml", "a/b/c.yml", False),
+        ("*", "a", True),
+        ("*", "a/b", False),
+        ("*.yaml", "a/b.yaml", False),
+        ("clusters/*/dev/**", "clusters/us/dev/llm/a.yaml", True),
+        ("clusters/*/dev/**", "clusters/us/prod/a.yaml", False),
+        ("clusters/*/dev/**", "clusters/us/east/dev/a.yaml", False),
+        ("clusters/us-east/**", "clusters/us-east-2/a.yaml", False),
+        ("a/**/b", "a/b", True),
+        ("a/**/b", "a/x/b", True),
+        ("a/**/b", "a/x/y/b", True),
+        ("a/**/b", "a/xb", False),
+        ("a/**/b", "ab", False),
+        ("**/charts/**", "charts/x.yaml", True),
+        ("**/charts/**", "apps/charts/x.yaml", True),
+        ("**/charts/**", "apps/mycharts/x.yaml", False),
+        ("a?c", "abc", True),
+        ("a?c", "a/c", False),
+        ("a?c", "ac", False),
+        ("a.yaml", "aXyaml", False),
+        ("a[b]", "a[b]", True),
+        ("a[b]", "ab", False),
+        ("A.yaml", "a.yaml", False),
+        ("a", "a\n", False),
+        ("", "", True),
+        ("", "a", False),
+    ],
+)
+def test_a_glob_matches_whole_paths(pattern: str, path: str, fits: bool) -> None:
+    assert path_matches(pattern, path) is fits
+
+
+@given(st.lists(SEGMENT, min_size=1, max_size=4))
+def test_text_without_wildcards_matches_itself_alone(segments: list[str]) -> None:
+    path = "/".join(segments)
+    assert path_matches("**", path)
+    if not {"*", "?"} & set(path):
+        assert path_matches(path, path)
+        assert not path_matches(path, path + "x")
+
+
+def test_globs_of_argo_cd_cross_directories_and_take_alternatives() -> None:
+    assert matches_any("*.yaml", "a/b.yaml")
+    assert matches_any("{x.json, a/**}", "a/b.yaml")
+    assert not matches_any("{x.json,y.json}", "a/b.yaml")
+
+
+def peak_bytes(body: bytes, most_values: int) -> int:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="values that are read"):
+            parse_json(body, most_values=most_values)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("value", ["[]", "{}", '""', "0", '{"":[]}'])
+def test_a_bomb_of_small_values_is_refused_before_it_fills_the_memory(value: str) -> None:
+    body = f"[{','.join([value] * 300_000)}]".encode()
+    assert peak_bytes(body, most_values=100_000) < 3 * len(body)
+
+
+def test_punctuation_within_texts_is_no_value() -> None:
+    text = ',[{"\\' * 1000
+    assert parse_json(b'["%s"]' % text.replace("\\", "\\\\").replace('"', '\\"').encode(), most_values=3) == [text]
+
+
+def test_nesting_without_end_is_no_json() -> None:
+    with pytest.raises(ValueError, match="too deep"):
+        parse_json(b"[" * 100_000, most_values=1_000_000)

@@ -14,6 +14,7 @@ from reconciler.placement.repository import ManifestRepository, is_kustomization
 
 Build = Callable[..., Fleet]
 CASES = Path(__file__).parents[2] / "testdata" / "clusters"
+"""Repositories, and what must be found in them."""
 
 
 def _read(files: Mapping[str, bytes], remote: str = "") -> ManifestRepository:
@@ -45,7 +46,7 @@ def build() -> Build:
     return _build
 
 
-@pytest.fixture(scope="session")
-def cases() -> Path:
-    """The folder of repositories and what must be found in them."""
-    return CASES
+def texts_of(case: str) -> dict[str, str]:
+    """The files of one of the repositories in `CASES`, by path."""
+    folder = CASES / case / "before"
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in sorted(folder.rglob("*.yaml"))}

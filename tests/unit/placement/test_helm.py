@@ -1,15 +1,12 @@
 """Which release makes a target, and what hides its values."""
 
-from collections.abc import Callable
-
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import helm_place, split_setting
 from reconciler.placement.places import EffectivePlace, NoPlace
+from tests.unit.placement.conftest import Build
 
-Build = Callable[..., Fleet]
 RELEASE = """\
 apiVersion: helm.toolkit.fluxcd.io/v2
 kind: HelmRelease

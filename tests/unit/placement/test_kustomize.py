@@ -1,7 +1,5 @@
 """What Kustomize builds, told without running it."""
 
-from collections.abc import Callable
-
 import pytest
 
 from reconciler.domain.identity import ResourceKey
@@ -10,8 +8,7 @@ from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomize_build import BuildBudget, Builder
 from reconciler.placement.objects import BuiltObject, OriginKind
 from reconciler.placement.repository import ManifestRepository
-
-Build = Callable[..., Fleet]
+from tests.unit.placement.conftest import Build
 
 DEPLOYMENT = """\
 apiVersion: apps/v1

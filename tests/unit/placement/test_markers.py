@@ -1,15 +1,11 @@
 """Comments that say whose a number is."""
 
-from collections.abc import Callable
-
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.placement.fleet import Fleet
 from reconciler.placement.markers import read_markers
 from reconciler.placement.places import EffectivePlace, NoPlace, effective_place
-
-Build = Callable[..., Fleet]
+from tests.unit.placement.conftest import Build
 
 
 def read(text: str) -> list[tuple[str, str]]:

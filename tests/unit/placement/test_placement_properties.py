@@ -1,16 +1,12 @@
 """Whatever a kustomization says: a build ends, tells what is wrong, and never loses the place of a number."""
 
-from collections.abc import Callable
-
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.manifests.documents import Value, value_at
-from reconciler.placement.fleet import Fleet
 from reconciler.placement.places import EffectivePlace, NoPlace, effective_place
-
-Build = Callable[..., Fleet]
+from tests.unit.placement.conftest import Build
 
 names = st.sampled_from(["a", "b", "p-a", "a-s"])
 kinds = st.sampled_from(["Deployment", "StatefulSet", "LeaderWorkerSet", "ConfigMap"])
