@@ -12,7 +12,7 @@ from reconciler.errors import ConfigurationError
 
 Value = TypeVar("Value")
 _LATER = ("auto_merge", "merge_method", "merges_per_hour", "open_at_once", "created_per_hour", "pushes_per_hour")
-"""Settings of pull requests that there were not from the beginning."""
+"""Settings of pull requests that older recordings do not have."""
 
 
 def dump(kind: type[Value], value: Value) -> object:
@@ -37,8 +37,8 @@ def load(kind: type[Value], dumped: object) -> Value:
 def dump_settings(settings: Settings) -> object:
     """Effective settings as a recording holds them; secrets are references.
 
-    Of rules, limits and merging by itself nothing is said where nobody wants another: what was recorded before there
-    was any keeps its fingerprint.
+    Rules, limits and automatic merging are left out where they are the default: older recordings keep their
+    fingerprint.
     """
     dumped = cast(dict[str, object], dump(Settings, settings))
     pull_requests = cast(dict[str, object], dumped["pull_requests"])

@@ -32,8 +32,8 @@ _NOT_SET = frozenset({"", "0", "false", "no", "off"})
 class Flags:
     """What the command line says of repository, configuration and Prometheus.
 
-    `repo` is `--repo` as written; `remote` the URL of the remote `origin` when `repo` is a directory: whoever named
-    the directory named its remote too. `clusters` empty is all of them.
+    `repo` is `--repo` as written; `remote` the URL of the remote `origin` when `repo` is a directory: naming
+    the directory names its remote too. `clusters` empty is all of them.
     """
 
     repo: str = "."

@@ -124,7 +124,7 @@ RepositoryFolder = Callable[[str], Sequence[str]]
 
 
 def no_files(folder: str) -> Sequence[str]:
-    """A repository of which nobody lists folders."""
+    """A repository whose folders are not listed."""
     del folder
     return ()
 
@@ -186,7 +186,7 @@ def _repositorys(path: str, read: RepositoryReader, list_folder: RepositoryFolde
 
 
 def _operators(entry: PlacedValue, name: str) -> Iterator[tuple[str, bytes]]:
-    """Files beside the operator's own."""
+    """Files relative to the operator's own."""
     path = Path(entry.place.path).parent / name
     try:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]

@@ -54,12 +54,12 @@ class PlacedValue:
 
     @property
     def members(self) -> Mapping[str, PlacedValue]:
-        """The members of a mapping; none of anything else."""
+        """The members of a mapping; empty for other values."""
         return self.value if isinstance(self.value, Mapping) else {}
 
     @property
     def items(self) -> tuple[PlacedValue, ...]:
-        """The items of a list; none of anything else."""
+        """The items of a list; empty for other values."""
         return self.value if isinstance(self.value, tuple) else ()
 
     def at(self, *field: str | int) -> PlacedValue:

@@ -22,8 +22,8 @@ _NO_TEXT = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null
 def render_learned(models: Mapping[str, Sequence[PerformanceProfile]]) -> str:
     """A whole configuration file with these profiles by model id, equal for equal profiles in any order.
 
-    Numbers have up to six significant digits. What a profile has beside its parameters, batch size and learning has
-    no place in a configuration.
+    Numbers have up to six significant digits. Only parameters, batch size and
+    learning are written.
     """
     lines = [FIRST_LINE, *(f"{key}: {value}" for key, value in HEADER.items())]
     lines += ["models:" if models else "models: []"]

@@ -357,8 +357,8 @@ class LoadedSettings:
     """Settings that are safe to act on.
 
     `findings` are warnings, and errors of rules, which hold what they are for. Secrets may be sent to `trusted_origins`
-    and nowhere else. `paused` says who stops all writing, `RECONCILER_PAUSED` or `reconciler.yaml:7`; empty when nobody
-    does. `run_interval_s` is how often a run is started, `gauges` where our own go after it.
+    and nowhere else. `paused` says what stops all writing, `RECONCILER_PAUSED` or `reconciler.yaml:7`; else empty.
+    `run_interval_s` is how often a run is started, `gauges` where our own go after it.
     """
 
     settings: Settings
@@ -484,7 +484,7 @@ def _find_flag_errors(flags: Flags, environment: Environment) -> Iterator[Findin
 
 
 def _find_misused_flags(settings: Settings, flags: Flags, environment: Environment) -> Iterator[Finding]:
-    """What is wrong with the command line beside the files."""
+    """Options that do not fit the configuration."""
     names = [cluster.name for cluster in settings.clusters]
     for name in dict.fromkeys(flags.clusters):
         if name not in names:

@@ -1,4 +1,4 @@
-"""What may stand in a configuration file: the one definition for files, editors and documentation."""
+"""The keys and values of a configuration file: the one definition for files, editors and documentation."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -246,7 +246,7 @@ class PoolEntry(ConfigSection):
 
 
 def refuse_contradicting_pools(pools: list[PoolEntry]) -> list[PoolEntry]:
-    """Of one device type: what is measured is all of it, and which device a replica gets nobody knows."""
+    """Of one device type: a measurement covers all of it, and which device a replica gets is not known."""
     first: dict[str, PoolEntry] = {}
     prices: dict[str, tuple[str, float]] = {}
     for pool in pools:
@@ -268,7 +268,7 @@ def refuse_contradicting_pools(pools: list[PoolEntry]) -> list[PoolEntry]:
 
 
 def find_unknown_devices(clusters: PlacedValue, known: Collection[str]) -> Iterator[Finding]:
-    """Pools of a device type that is none of `known`, and those named like another one, at their lines."""
+    """Pools of an unknown device type, and pools named like another device type, at their lines."""
     for cluster in clusters.items:
         for pool in cluster.at("pools").items:
             name, device = pool.at("name"), pool.at("device")
@@ -461,7 +461,7 @@ class MatchSection(ConfigSection):
 
 
 class OverrideEntry(VariantSection):
-    """Variant settings for whatever fits; a later override wins."""
+    """Variant settings for the variants that match; a later override wins."""
 
     match: MatchSection
     """cluster, namespace, name, model, path (globs) or labels; all keys must fit"""

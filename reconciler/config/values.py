@@ -37,7 +37,7 @@ MAX_COUNT = 2**31 - 1
 """Replicas, devices and batch sizes end up in a resource's int32 fields."""
 
 MEASURED = "measured"
-"""What stands for a number of devices where nodes say it."""
+"""Written instead of a number of devices where nodes say it."""
 
 NOT_SUPPORTED_YET = "not supported yet"
 
@@ -277,7 +277,7 @@ _GROUPS: Mapping[str, tuple[str, str]] = {
         "{sync: 3m, start: 5m}: how long a number takes to arrive",
     ),
 }
-"""Settings that stand together in a mapping: what the mapping is, and what an editor says of it."""
+"""Settings that are grouped in a mapping: what the mapping is, and what an editor says of it."""
 
 _NOT_BUILT: Mapping[str, tuple[str, ...]] = {"actuationDelay": ("merge",)}
 """Keys that are documented and not built."""

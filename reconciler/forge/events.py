@@ -80,7 +80,7 @@ def _of_gitlab(variables: Mapping[str, str]) -> Event:
         raise ConfigurationError(f"CI_MERGE_REQUEST_IID: expected a number, found {number[:20]!r}")
     get = variables.get
     return Event(
-        # a pipeline for the merged result has a commit of its own, and tells that of the branch beside it
+        # a pipeline for the merged result has a commit of its own, and another variable for that of the branch
         head_commit=get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", "") or get("CI_COMMIT_SHA", ""),
         base_branch=get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", ""),
         head_ref=f"refs/merge-requests/{int(number)}/head",

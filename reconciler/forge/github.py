@@ -89,7 +89,7 @@ CURES = Cures(
 
 
 class UnprocessableError(TransientError):
-    """Raised for a 422; `errors` are GitHub's own reasons, still to be told apart."""
+    """Raised for a 422; `errors` are GitHub's own reasons, which say what it means."""
 
     def __init__(self, message: str, errors: tuple[Mapping[str, object], ...]) -> None:
         super().__init__(message)
@@ -105,7 +105,7 @@ class UnprocessableError(TransientError):
 
 
 class GitHubClient(ForgeClient):
-    """GitHub's REST and GraphQL API. A 422 has several meanings, which only its `errors` tell apart."""
+    """GitHub's REST and GraphQL API. A 422 has several meanings, which only its `errors` distinguish."""
 
     forge = "GitHub"
     limit_headers = "X-RateLimit"
@@ -241,7 +241,7 @@ class GitHub(HostedForge[GitHubClient]):
         return True
 
     def _rules(self, branch: str) -> Iterator[object]:
-        """The rules on a branch, which need not exist; none where GitHub knows of no rules."""
+        """The rules on a branch, which need not exist; empty where GitHub has no rules."""
         try:
             path = self._path(f"rules/branches/{quote(branch, safe='')}")
             yield from list_of(self._client.get(path, action="ask for rules"))
@@ -316,7 +316,7 @@ class GitHub(HostedForge[GitHubClient]):
             try:
                 self._client.write("POST", path, form, action=f"ask for reviews of pull request {number}")
             except ReconcilerError as error:
-                logger.warning("nobody was asked to review pull request %d: %s", number, error)
+                logger.warning("pull request %d: no reviews were requested: %s", number, error)
         path, gone = self._path(f"issues/{number}/labels"), []
         try:
             for label in [each for each in unlabel if each in present]:

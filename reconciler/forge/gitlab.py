@@ -77,7 +77,7 @@ WAITS: Mapping[str, str] = {
     "need_rebase": "its base has moved on, and takes only what is up to date",
     "requested_changes": "a review asks for changes",
 }
-"""What no time alone will change; whatever else GitLab says are rules of the project that are not met yet."""
+"""What time alone does not change; other states are rules of the project that are not met yet."""
 PASSED = frozenset({"", "success", "skipped"})
 """States of a pipeline that let pass; empty: there is none."""
 FAILED = frozenset({"failed", "canceled", "canceling"})
@@ -137,7 +137,7 @@ class GitLabClient(ForgeClient):
         for beginning, kind in USELESS_TOKENS.items():
             if token.startswith(beginning):
                 raise ConfigurationError(
-                    f"{self.token_name} holds {kind}, with which GitLab lets nobody open merge requests: make a "
+                    f"{self.token_name} holds {kind}, which GitLab does not let open merge requests: make a "
                     f"project access token with {NEEDED}, and scope write_repository"
                 )
         return {"PRIVATE-TOKEN": token}

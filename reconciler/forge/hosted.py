@@ -579,7 +579,7 @@ class HostedForge(ABC, Generic[Client]):
         unlabel: tuple[str, ...] = (),
         reviewers: tuple[str, ...] = (),
     ) -> PullRequest:
-        """See `Forge`. Text and closing are one request: nobody sees one without the other."""
+        """See `Forge`. Text and closing are one request: one is never visible without the other."""
         action, path = f"update pull request {number}", self._path(f"{self.pulls}/{number}")
         current = self._shown(self._client.get(path, action=action))
         if not current.is_open:

@@ -65,17 +65,20 @@ def render_pull_request(pull_request: PullRequest) -> bytes:
 
 def parse_pull_request(content: bytes, path: Path) -> PullRequest:
     """The pull request in a file; ConfigurationError says what a person has to correct in it."""
-    front_matter, body = _split(content, path)
-    fields = _load(front_matter, path)
+    fields, body = _split(content, path)
     number = _text(fields, "number", path)
     if number != path.stem:
         raise ConfigurationError(f"{path}: number: expected {path.stem}, as the file is named, found {number[:20]!r}")
     labels = fields.get("labels") or []
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise ConfigurationError(f"{path}: labels: expected a list of texts")
+    state = _text(fields, "state", path)
+    if state not in set(PullRequestState):
+        known = ", ".join(PullRequestState)
+        raise ConfigurationError(f"{path}: state: expected one of {known}, found {state[:40]!r}")
     return PullRequest(
         number=int(path.stem),
-        state=_state(fields, path),
+        state=PullRequestState(state),
         head_branch=_text(fields, "head", path),
         base_branch=_text(fields, "base", path),
         title=_text(fields, "title", path),
@@ -87,51 +90,33 @@ def parse_pull_request(content: bytes, path: Path) -> PullRequest:
     )
 
 
-def _split(content: bytes, path: Path) -> tuple[str, str]:
+def _split(content: bytes, path: Path) -> tuple[dict[str, object], str]:
+    """The fields of the front matter, and the body."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path}: expected text in UTF-8") from None
     opening, _, rest = text.partition("\n")
-    end = -1 if opening.rstrip() != FENCE else _end_of_front_matter(rest)
-    if end < 0:
+    end = 0
+    for line in rest[:MAX_FRONT_MATTER_LENGTH].split("\n") if opening.rstrip() == FENCE else ():
+        if line.rstrip() == FENCE:
+            break
+        end += len(line) + 1
+    else:
         raise ConfigurationError(
             f"{path}: expected front matter of at most {MAX_FRONT_MATTER_LENGTH} characters between two lines `---`"
         )
     body = rest[end:].partition("\n")[2]
     blank, _, after_blank = body.partition("\n")
-    return rest[:end], body if blank.strip() else after_blank
-
-
-def _end_of_front_matter(text: str) -> int:
-    """Where the closing fence begins; -1 when there is none."""
-    position = 0
-    for line in text[:MAX_FRONT_MATTER_LENGTH].split("\n"):
-        if line.rstrip() == FENCE:
-            return position
-        position += len(line) + 1
-    return -1
-
-
-def _load(text: str, path: Path) -> dict[str, object]:
     try:
         # Every scalar stays text and no merge key is expanded, so nothing in it can grow.
-        fields = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 (constructs no objects)
+        fields = yaml.load(rest[:end], Loader=yaml.BaseLoader)  # noqa: S506 (constructs no objects)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 2
-        raise ConfigurationError(f"{path}:{line}: the front matter is not valid YAML") from None
+        line_number = getattr(getattr(error, "problem_mark", None), "line", 0) + 2
+        raise ConfigurationError(f"{path}:{line_number}: the front matter is not valid YAML") from None
     if not isinstance(fields, dict):
         raise ConfigurationError(f"{path}: the front matter is not a mapping")
-    return {str(name): value for name, value in fields.items()}
-
-
-def _state(fields: dict[str, object], path: Path) -> PullRequestState:
-    text = _text(fields, "state", path)
-    try:
-        return PullRequestState(text)
-    except ValueError:
-        known = ", ".join(PullRequestState)
-        raise ConfigurationError(f"{path}: state: expected one of {known}, found {text[:40]!r}") from None
+    return {str(name): value for name, value in fields.items()}, body if blank.strip() else after_blank
 
 
 def _moment(time_s: float) -> str:
@@ -198,19 +183,15 @@ def _written(folder: Path, content: bytes) -> Iterator[Path]:
                 file.flush()
                 os.fsync(descriptor)
             yield Path(name)
-            _sync(folder)
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
         finally:
             Path(name).unlink(missing_ok=True)
     except OSError as error:
         raise TransientError(f"{folder}: cannot be written: {error.strerror}") from None
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 COMMENTS = Path("reconciler", "comments")
@@ -254,7 +235,7 @@ class Local:
             raise ConfigurationError(f"{self._directory}: may not be written to by this user: check its owner")
 
     def rights(self, *, base: str, head: str) -> Rights:
-        """All that there are: whoever may write to the directory may do everything."""
+        """All that there are: write access to the directory is enough for everything."""
         del base, head
         return Rights()
 
@@ -290,9 +271,9 @@ class Local:
         labels: tuple[str, ...] = (),
         reviewers: tuple[str, ...] = (),
     ) -> PullRequest | None:
-        """See `Forge`; nobody can be asked for a review."""
+        """See `Forge`; reviews cannot be requested."""
         if reviewers:
-            logger.debug("the local forge asks nobody for a review")
+            logger.debug("the local forge requests no reviews")
         present = self._read_all()
         for pull_request in present:
             if pull_request.is_open and (pull_request.head_branch, pull_request.base_branch) == (head, base):
@@ -308,7 +289,11 @@ class Local:
             is_draft=draft,
             opened_at_s=self._clock.now_s(),
         )
-        return self._claim_number(wanted)
+        return self._read(
+            claim_number(
+                self._folder, wanted.number, lambda number: render_pull_request(replace(wanted, number=number))
+            )
+        )
 
     def update(
         self,
@@ -321,7 +306,7 @@ class Local:
         unlabel: tuple[str, ...] = (),
         reviewers: tuple[str, ...] = (),
     ) -> PullRequest:
-        """See `Forge`; nobody can be asked for a review."""
+        """See `Forge`; reviews cannot be requested."""
         del reviewers
         gone = set(map(one_line, unlabel))
         path = self._path(number)
@@ -379,11 +364,9 @@ class Local:
     def own_comments(self, number: int) -> tuple[Comment, ...]:
         """All there are: who may write to the directory is one."""
         folder = self._comments(number)
-        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        keys = sorted(int(match[1]) for name in names if (match := FILE_NAME.fullmatch(name)))
         return tuple(
             Comment(key=str(key), body=(folder / f"{key}.md").read_text(encoding="utf-8", errors="replace"))
-            for key in keys
+            for key in _numbers(folder)
         )
 
     def write_comment(self, number: int, body: str) -> None:
@@ -401,7 +384,7 @@ class Local:
         (self._comments(number) / f"{int(key)}.md").unlink(missing_ok=True)
 
     def set_status(self, commit: str, status: CommitStatus) -> None:
-        """Write it down, unless it stands there."""
+        """Write it, unless the file has it already."""
         check_commit(commit)
         path = self._directory / STATUSES / commit
         content = _bytes(f"{status.context}: {status.verdict}\n{one_line(status.words)}\n")
@@ -416,21 +399,8 @@ class Local:
         replace_file(path, render_pull_request(pull_request))
         return self._read(path)
 
-    def _claim_number(self, wanted: PullRequest) -> PullRequest:
-        """Write it under the first free number."""
-        return self._read(
-            claim_number(
-                self._folder, wanted.number, lambda number: render_pull_request(replace(wanted, number=number))
-            )
-        )
-
     def _read_all(self) -> tuple[PullRequest, ...]:
-        numbers = sorted(int(match[1]) for name in self._names() if (match := FILE_NAME.fullmatch(name)))
-        return tuple(self._read(self._path(number)) for number in numbers)
-
-    def _names(self) -> Iterator[str]:
-        if self._folder.is_dir():
-            yield from (entry.name for entry in self._folder.iterdir())
+        return tuple(self._read(self._path(number)) for number in _numbers(self._folder))
 
     def _read(self, path: Path) -> PullRequest:
         try:
@@ -442,6 +412,12 @@ class Local:
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number}.md"
+
+
+def _numbers(folder: Path) -> list[int]:
+    """Of the files `N.md` in a folder, which need not be there."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted(int(match[1]) for name in names if (match := FILE_NAME.fullmatch(name)))
 
 
 def _read_file(path: Path) -> tuple[bytes, float]:

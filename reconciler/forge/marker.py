@@ -123,7 +123,7 @@ MAX_MARKERS = 20
 MAX_REPLICAS = 1_000_000
 DECISION = re.compile(r"[0-9a-f]{64}")
 
-# `>` ends an HTML comment and `--` ends an XML one. Both stand only inside JSON strings, where these mean the same.
+# `>` ends an HTML comment and `--` an XML one. Both occur only inside JSON strings, where escapes mean the same.
 ESCAPES = (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("--", "-\\u002d"))
 
 
@@ -179,7 +179,7 @@ def withdrawn(body: str) -> str:
 
 
 def with_outcome(body: str, text: str) -> str:
-    """`body` with `text` before its marker, whose state says that it was told; without a marker as it was."""
+    """`body` with `text` before its marker, whose state says that it was reported; without a marker as it was."""
     found = _find(body)
     if found is None:
         return body
@@ -330,7 +330,7 @@ class ReviewMarker:
     needed: Mapping[str, int]
 
     def says(self, other: "ReviewMarker") -> bool:
-        """Whether a comment for `other` would tell people nothing new."""
+        """Whether a comment for `other` would say nothing new."""
         return (self.head, self.told) == (other.head, other.told) and self.needs(other.needed)
 
     def needs(self, needed: Mapping[str, int]) -> bool:
@@ -358,7 +358,7 @@ def is_marked(body: str) -> bool:
 
 
 def read_review_marker(body: str) -> ReviewMarker | None:
-    """The last marker of a body; None when it is none of ours."""
+    """The last marker of a body; None when it is not valid."""
     start = body.rfind(REVIEW_OPENING)
     end = body.find(CLOSING, start, start + len(REVIEW_OPENING) + MAX_JSON_LENGTH)
     if start < 0 or end < 0:
@@ -385,7 +385,7 @@ def _is_noise(then: int, now: int) -> bool:
 TRAILER = "Reconciler-Decision"
 TRAILER_LINE = re.compile(rf"{TRAILER}: ([0-9a-f]{{64}})")
 PUSHES = "Reconciler-Earlier-Pushes"
-"""A branch has one commit of ours, so it tells of those that it had in the hour before, in Unix seconds."""
+"""A branch has one commit of ours, so its message lists earlier pushes of the last hour, in Unix seconds."""
 MAX_PUSHES = 100
 PUSHES_LINE = re.compile(rf"{PUSHES}: ([0-9]{{1,12}}(?: [0-9]{{1,12}}){{0,{MAX_PUSHES - 1}}})")
 MAX_MESSAGE_LENGTH = 100_000
@@ -450,7 +450,7 @@ def decision_of_commit(message: str) -> str:
 
 
 def pushes_of(tip: BranchTip) -> tuple[float, ...]:
-    """When a branch was pushed, as far as its newest commit tells: that one's time, and the earlier ones it names.
+    """When a branch was pushed, as far as its newest commit says: its own time, and the earlier ones it names.
 
     Anybody may write such a commit: it can only make us push later.
     """
@@ -461,7 +461,7 @@ def pushes_of(tip: BranchTip) -> tuple[float, ...]:
 
 
 def with_pushes(message: str, pushes_s: Sequence[float]) -> str:
-    """A commit message of ours that tells when its branch was pushed before; without any as it was."""
+    """A commit message of ours with the earlier pushes of its branch; unchanged without any."""
     if not pushes_s:
         return message
     times = " ".join(str(int(each)) for each in sorted(pushes_s)[-MAX_PUSHES:])

@@ -11,7 +11,7 @@ from reconciler.domain.settings import Identity
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
-OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")  # an underscore stands in managed users of an enterprise
+OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")  # managed users of an enterprise have an underscore
 NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 GROUP_OR_PROJECT = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}")  # on GitLab a part `-` begins what is no name
 MAX_GROUPS = 20
@@ -19,7 +19,7 @@ SCP_LIKE = re.compile(r"(?:[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[
 
 SCHEMES = frozenset({"https", "http", "ssh"})
 NEUTRAL_IDENTITY = Identity(name="Reconciler", email="reconciler@noreply.invalid")
-"""Who commits are by when nobody else is known. `.invalid` can never be somebody's account."""
+"""The author of commits where no other is known. `.invalid` can never be an account."""
 
 
 class MergeState(StrEnum):
@@ -33,7 +33,7 @@ class MergeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeAnswer:
-    """How it stands after the order; `words` say what it waits for."""
+    """What became of an order to merge; `words` say what it waits for."""
 
     state: MergeState
     words: str = ""
@@ -79,7 +79,7 @@ def check_commit(commit: str) -> None:
 class Cures:
     """What a person does on this forge about what is missing, each as the rest of a sentence.
 
-    `TOKEN` stands for the words for our credential.
+    `TOKEN` is replaced by the words for our credential.
     """
 
     opening: str = "let TOKEN open pull requests"
@@ -93,7 +93,7 @@ class Cures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """What may be done with pull requests, as far as the forge tells: None is not told.
+    """What may be done with pull requests, as far as the forge shows it: None is unknown.
 
     `refusals` are rules on our head branches, in the forge's words, that would refuse what we push; `drops_approvals`
     says that a push to a pull request takes back the approvals that it has. Our credential ends at `expires_at_s` (Unix
@@ -167,7 +167,7 @@ def parse_remote(url: str) -> RepositoryAddress | None:
 def parse_nested_remote(url: str, *, below: str = "") -> RepositoryAddress | None:
     """The same where groups hold groups, as on GitLab; `below` is the path of a forge that is not at its host's root.
 
-    It stands in http URLs alone: git over ssh knows no such path.
+    Only http URLs have it: git over ssh knows no such path.
     """
     host, path = host_and_path(url)
     if below and url.startswith(("https://", "http://")):
@@ -197,7 +197,7 @@ def host_and_path(url: str) -> tuple[str, str]:
 
 
 class PullRequestState(StrEnum):
-    """How a pull request stands on the forge; by whom it was closed is not known there."""
+    """The state of a pull request; the forge does not say who closed it."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -210,8 +210,8 @@ class PullRequest:
 
     `head_commit` is empty where the forge does not say, `closed_at_s` (Unix seconds) is None while it is open, and
     `opened_at_s` where the forge does not say. `is_from_fork`: `head_branch` is not one of this repository, and its
-    name anybody's. `is_scheduled`: whoever opened it told the forge to merge it once the rules of its base are
-    met. `merged_as` are the commits that its merge made on the base, as far as the forge tells.
+    name can be anything. `is_scheduled`: its author had the forge merge it once the rules of its base are met.
+    `merged_as` are the commits that its merge made on the base, as far as the forge shows them.
     """
 
     number: int
@@ -270,7 +270,7 @@ class Forge(Protocol):
         ...
 
     def schedules(self) -> tuple[PipelineSchedule, ...] | None:
-        """When it starts pipelines by itself; None where files of the repository say it, or we are not told."""
+        """When it starts pipelines by itself; None where files of the repository say it, or it is not shown."""
         ...
 
     def commit_address(self, commit: str) -> str:
@@ -282,7 +282,7 @@ class Forge(Protocol):
         ...
 
     def author(self) -> Identity:
-        """The identity behind the credential; a neutral one when the forge tells of none."""
+        """The identity behind the credential; a neutral one when the forge shows none."""
         ...
 
     def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
@@ -304,7 +304,7 @@ class Forge(Protocol):
         labels: tuple[str, ...] = (),
         reviewers: tuple[str, ...] = (),
     ) -> PullRequest | None:
-        """Open a pull request, or return the one that is open for `head` already, as it stands.
+        """Open a pull request, or return the one that is open for `head` already, unchanged.
 
         None: `head` holds nothing that `base` lacks. Labels and reviewers that are refused are warnings.
         """
@@ -321,7 +321,7 @@ class Forge(Protocol):
         unlabel: tuple[str, ...] = (),
         reviewers: tuple[str, ...] = (),
     ) -> PullRequest:
-        """Bring an open pull request in line, and return it as it then stands.
+        """Bring an open pull request in line, and return its new state.
 
         Only what differs from the forge's own present values is sent; without a difference nothing is. `labels` are
         added and those of `unlabel` taken away, no other; `reviewers` are asked again. One that a person closed or
@@ -330,7 +330,7 @@ class Forge(Protocol):
         ...
 
     def amend_merged(self, number: int, *, body: str) -> None:
-        """Replace the text of a merged one, which tells then what became of it; nothing where it is not merged."""
+        """Replace the text of a merged one, to report what became of it; nothing where it is not merged."""
         ...
 
     def note_merge(self, number: int) -> None:
@@ -338,7 +338,7 @@ class Forge(Protocol):
         ...
 
     def list_open(self, *, base: str) -> tuple[PullRequest, ...]:
-        """All open ones to `base`, whoever opened them and from wherever, by number; no merge queue is asked."""
+        """All open ones to `base`, by any author and from any repository, by number; merge queues are not read."""
         ...
 
     def head_ref(self, pull_request: PullRequest) -> str:
@@ -356,7 +356,7 @@ class Forge(Protocol):
         ...
 
     def unschedule(self, number: int) -> None:
-        """Take back that the forge is to merge it; nothing where it is not, or where somebody else told it to."""
+        """Take back that the forge is to merge it; nothing where it is not scheduled, or a person scheduled it."""
         ...
 
     def own_comments(self, number: int) -> tuple[Comment, ...]:

@@ -88,7 +88,7 @@ class Clone(Repository):
         ref, base = check_head_ref(ref), branch_ref(self.branch)
         for depth in DEPTHS:
             try:
-                (commit,) = _fetch_refs(self.git, [ref], (f"--depth={depth}",), beside=(base,))
+                (commit,) = _fetch_refs(self.git, [ref], (f"--depth={depth}",), history_of=(base,))
             finally:
                 if self.git.directory is not None:  # what a stopped fetch leaves behind would fill the disk
                     for path in (self.git.directory / "objects" / "pack").glob("tmp_*"):
@@ -185,7 +185,7 @@ class Clone(Repository):
             return
         if not any(line.startswith(b"!") for line in completed.stdout.splitlines()):
             raise explain_failure(action, completed.status, completed.stderr, self.git.redactor)
-        # The remote answered and refused. Why, its present state tells better than any text.
+        # The remote answered and refused. Its present state says why better than any text.
         found = _list_remote(self.git, branch_ref(branch)).get(branch_ref(branch))
         if found == wanted:
             return
@@ -259,10 +259,10 @@ def _list_remote(git: GitCommand, *patterns: str) -> dict[str, str]:
 
 
 def _fetch_refs(
-    git: GitCommand, refs: Sequence[str], options: Sequence[str], beside: Sequence[str] = ()
+    git: GitCommand, refs: Sequence[str], options: Sequence[str], history_of: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The commits of some refs, fetched in one request; those `beside` are fetched for their history."""
-    pairs = (f"{ref}:{ref}" for ref in dict.fromkeys((*refs, *beside)))
+    """The commits of some refs, fetched in one request; `history_of` is fetched for its history alone."""
+    pairs = (f"{ref}:{ref}" for ref in dict.fromkeys((*refs, *history_of)))
     named = refs[0].removeprefix("refs/heads/") if len(refs) == 1 else f"{len(refs)} branches"
     action = f"fetch {named} of {git.remote}"
     completed = git.attempt(*FETCH, *options, *_upload_pack(git), "--", _url_of(git), *pairs, action=action)

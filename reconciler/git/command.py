@@ -117,7 +117,7 @@ def resolve_directory(source: str | Path) -> Path:
         directory = Path(source).expanduser().resolve(strict=True)
         if directory.is_dir():
             return directory
-    except (OSError, ValueError, RuntimeError):  # unreadable, too long, or a home directory of nobody
+    except (OSError, ValueError, RuntimeError):  # unreadable, too long, or the home directory of an unknown user
         pass
     raise ConfigurationError(
         f"repository {str(source)[:MAX_SHOWN_SOURCE]}: no such directory; expected a clone, a bare repository, "
@@ -409,7 +409,7 @@ def _start(command: list[str], environment: Mapping[str, str]) -> tuple["Git.Aut
 
 
 def _runner(environment: Mapping[str, str]) -> "type[Git]":
-    """GitPython's runner, whose first import tries git: in our environment, not in whatever the process was given."""
+    """GitPython's runner, whose first import tries git: in our environment, not in the one of the process."""
     if "git.cmd" not in sys.modules:
         before = dict(os.environ)
         for name in inherited_git_variables(environment):

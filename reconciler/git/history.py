@@ -31,7 +31,7 @@ class PastCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Commits, the newest first; `since_s` is how far back they tell everything."""
+    """Commits, the newest first; `since_s` is the time from which nothing is missing."""
 
     commits: tuple[PastCommit, ...]
     since_s: float
@@ -101,7 +101,7 @@ class LoggedCommit:
 
 
 def read_log(repository: Repository, since_s: float) -> tuple[LoggedCommit, ...]:
-    """The commits since then, on whatever way they came to the base: children before their parents."""
+    """The commits since then, merged ones too: children before their parents."""
     arguments = ("log", "--topo-order", "-z", f"--max-count={MOST_COMMITS}", f"--format={'%x00'.join(FIELDS)}")
     since = f"--since=@{max(since_s, EARLIEST_S):.0f}"
     output = repository.git.run(*arguments, since, "--end-of-options", repository.commit, action="read the log")

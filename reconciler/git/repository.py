@@ -77,7 +77,7 @@ BRANCH_REF = re.compile(r"refs/(?:heads|remotes/[^/]+)/(?P<name>.+)")
 
 
 class EntryKind(StrEnum):
-    """What stands behind a path. Only a FILE is ever read; the others are reported."""
+    """What a path leads to. Only a FILE is ever read; the others are reported."""
 
     FILE = "file"
     SYMLINK = "symbolic link"
@@ -194,7 +194,7 @@ class Repository:
         return tuple(path for path in self._files_of(self.commit) if path.startswith(folder))
 
     def committed_s(self) -> float:
-        """When the repository's own commit was made, in Unix seconds, by the clock of whoever made it."""
+        """When the repository's own commit was made, in Unix seconds, by the clock of its author's machine."""
         arguments = ("rev-list", "--max-count=1", "--timestamp", "--end-of-options", self.commit)
         printed = self.git.run(*arguments, action=f"read the time of {self.commit}")
         return float(printed.split(b" ", 1)[0])
@@ -215,8 +215,24 @@ def open_directory(path: str | Path, *, base: str | None = None, timeout_s: floa
     or commit.
     """
     git = GitCommand(directory=git_directory(path, timeout_s=timeout_s), timeout_s=timeout_s)
-    ref, commit = _resolve(git, path, base)
-    return Repository(git=git, commit=commit, branch=_branch_of(git, ref))
+    if base is None or base == "HEAD" or is_object_id(base):
+        revisions = [base or "HEAD"]
+    else:
+        places = ("refs/heads/", "refs/remotes/origin/", "refs/remotes/", "refs/tags/", "")
+        revisions = [f"{place}{check_branch_name(base)}" for place in places]
+    for ref in revisions:
+        found = git.attempt(*VERIFY, f"{ref}^{{commit}}", action=f"find {ref} in {path}")
+        if found.status == 0:
+            break
+    else:
+        wanted = "HEAD points at no commit: make a first commit" if base is None else f"no branch or commit {base!r}"
+        raise ConfigurationError(f"repository {path}: {wanted}, or name another with --base")
+    if ref == "HEAD":
+        answer = git.attempt("symbolic-ref", "--quiet", "HEAD", action="read HEAD")
+        ref = answer.stdout.rstrip(b"\n").decode("utf-8", "replace")
+    match = BRANCH_REF.fullmatch(ref)
+    branch = match["name"] if match and is_branch_name(match["name"]) else ""
+    return Repository(git=git, commit=_read_id(found.stdout), branch=branch)
 
 
 def origin_url(path: str | Path) -> str | None:
@@ -228,8 +244,8 @@ def origin_url(path: str | Path) -> str | None:
     if answer.status != 0 or not url:
         return None
     top = directory.parent if directory.name == ".git" else directory
-    beside = (top / url).resolve()
-    return str(beside) if beside.is_dir() else url
+    directory = (top / url).resolve()
+    return str(directory) if directory.is_dir() else url
 
 
 def is_bare(path: str | Path) -> bool:
@@ -240,11 +256,11 @@ def is_bare(path: str | Path) -> bool:
 
 def work_tree(path: str | Path) -> Path | None:
     """The top of the work tree that a directory lies in; None for a bare repository."""
-    return _path_told(path, "--show-toplevel", TIMEOUT_S)
+    return _rev_parse(path, "--show-toplevel", TIMEOUT_S)
 
 
 def untracked(top: Path) -> tuple[str, ...]:
-    """Paths of files in a work tree that git does not know and is not told to ignore."""
+    """Paths of files in a work tree that git neither tracks nor ignores."""
     command = ("-C", str(top), "ls-files", "-z", "--others", "--exclude-standard")
     listed = GitCommand().attempt(*command, action=f"look at {top}").stdout
     return tuple(name.decode("utf-8", "surrogateescape") for name in listed.split(b"\0") if name)
@@ -252,43 +268,17 @@ def untracked(top: Path) -> tuple[str, ...]:
 
 def git_directory(path: str | Path, *, timeout_s: float = TIMEOUT_S) -> Path:
     """The git directory of a clone, of a folder inside one, or of a bare repository; else ConfigurationError."""
-    directory = _path_told(path, "--absolute-git-dir", timeout_s)
+    directory = _rev_parse(path, "--absolute-git-dir", timeout_s)
     if directory is None:
         raise ConfigurationError(f"repository {path}: not a git repository; expected a clone or a bare directory")
     return directory
 
 
-def _path_told(path: str | Path, question: str, timeout_s: float) -> Path | None:
-    """The path that `git rev-parse` answers a question about a directory with; None where it has no answer."""
-    command = ("-C", str(resolve_directory(path)), "rev-parse", question)
+def _rev_parse(path: str | Path, option: str, timeout_s: float) -> Path | None:
+    """The path that `git rev-parse` prints for an option; None where it fails."""
+    command = ("-C", str(resolve_directory(path)), "rev-parse", option)
     answer = GitCommand(timeout_s=timeout_s).attempt(*command, action=f"open {path}")
     return Path(answer.stdout.rstrip(b"\n").decode("utf-8", "surrogateescape")) if answer.status == 0 else None
-
-
-def _resolve(git: GitCommand, path: str | Path, base: str | None) -> tuple[str, str]:
-    for revision in _revisions(base):
-        answer = git.attempt(*VERIFY, f"{revision}^{{commit}}", action=f"find {revision} in {path}")
-        if answer.status == 0:
-            return revision, _read_id(answer.stdout)
-    wanted = "HEAD points at no commit: make a first commit" if base is None else f"no branch or commit {base!r}"
-    raise ConfigurationError(f"repository {path}: {wanted}, or name another with --base")
-
-
-def _revisions(base: str | None) -> list[str]:
-    if base is None or base == "HEAD":
-        return ["HEAD"]
-    if is_object_id(base):
-        return [base]
-    places = ("refs/heads/", "refs/remotes/origin/", "refs/remotes/", "refs/tags/", "")
-    return [f"{place}{check_branch_name(base)}" for place in places]
-
-
-def _branch_of(git: GitCommand, ref: str) -> str:
-    if ref == "HEAD":
-        answer = git.attempt("symbolic-ref", "--quiet", "HEAD", action="read HEAD")
-        ref = answer.stdout.rstrip(b"\n").decode("utf-8", "replace")
-    match = BRANCH_REF.fullmatch(ref)
-    return match["name"] if match and is_branch_name(match["name"]) else ""
 
 
 def _read_id(output: bytes) -> str:
@@ -312,13 +302,13 @@ class CommitRecord:
     committer: Identity
     message: str
     committed_s: float = 0.0
-    """Unix seconds, by the clock of whoever made it."""
+    """Unix seconds, by the clock of its author's machine."""
 
 
 def parse_commit(oid: str, content: bytes) -> CommitRecord:
     """The commit behind an object's content."""
     head, _, message = content.decode("utf-8", "replace").partition("\n\n")
-    # A continuation line (of a signature) begins with a space and is none of ours.
+    # A continuation line (of a signature) begins with a space and is not read.
     fields = [line.partition(" ") for line in head.split("\n") if not line.startswith(" ")]
     values: dict[str, list[str]] = {}
     for key, _, value in fields:

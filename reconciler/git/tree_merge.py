@@ -27,7 +27,7 @@ class Merged:
 def merge_into(base: Repository, head: Repository) -> Merged:
     """What merging `head` into `base` would leave: what it did not touch is the base's, what both changed is merged.
 
-    Raises ConfigurationError where they have no common ancestor: then nobody can say what the head changed.
+    Raises ConfigurationError where they have no common ancestor: what the head changed cannot be known.
     """
     ancestor = head.common_ancestor(base.commit)
     if ancestor is None:

@@ -61,7 +61,7 @@ def place_of(url: str) -> str:
 def same_origin(url: str, location: str) -> str:
     """Where `location`, as `url` named it, leads on the same origin; empty when it leads elsewhere.
 
-    Only path and query are taken from it: whatever else it holds cannot change whom we speak to.
+    Only path and query are taken from it: the rest cannot change which server is asked.
     """
     try:
         ours, theirs = urlsplit(url), urlsplit(urljoin(url, location))

@@ -71,7 +71,7 @@ class Watchdog:
             self._let_go()
 
     def watch(self, connected: socket.socket) -> None:
-        """Hold a connection by a second handle, which TLS does not take over and nobody else closes."""
+        """Hold a connection by a second handle, which TLS does not take over and only we close."""
         with self._lock:
             self._let_go()
             self._socket = socket.fromfd(connected.fileno(), connected.family, connected.type)
@@ -141,7 +141,7 @@ POOLS = {"http": WatchedPool, "https": WatchedTlsPool}
 class WatchedAdapter(HTTPAdapter):
     """Gives requests our connections."""
 
-    # the signatures are those of requests, which passes on whatever urllib3 understands
+    # the signatures are those of requests, which passes them on to urllib3
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any) -> None:
         """Make the pools for direct connections."""
         super().init_poolmanager(connections, maxsize, block, **pool_kwargs)

@@ -1,4 +1,4 @@
-"""Texts and logs without secrets: those that we were given, in every spelling, and whatever has the shape of one."""
+"""Texts and logs without secrets: the given ones in every spelling, and everything that has the shape of one."""
 
 import base64
 import json

@@ -56,7 +56,7 @@ def code_span(value: object) -> Filtered:
     """A name between backticks, safe in a table cell too; the fence is longer than any run of backticks inside.
 
     A pipe would end a cell even here and no escape works both inside and outside of a table, so it is shown as its
-    broken twin; comment brackets are parted by a space nobody sees, so that no text can pose as our hidden marker.
+    broken twin; comment brackets are parted by an invisible space, so that no text can pose as our hidden marker.
     """
     text = one_line(str(value), limit=LABEL_LENGTH).replace("|", "¦")
     text = text.replace("<!--", f"<{ZERO_WIDTH}!--").replace("-->", f"--{ZERO_WIDTH}>")
@@ -97,7 +97,7 @@ def plain_line(value: object) -> Filtered:
 
 
 def trailer_value(value: object) -> Filtered:
-    """What stands behind a commit trailer's colon: one line, otherwise as it is, so that an address stays one."""
+    """The value of a commit trailer: one line, otherwise as it is, so that an address stays one."""
     return Filtered(one_line(str(value), limit=LINE_LENGTH))
 
 
@@ -107,7 +107,7 @@ def yaml_string(value: object) -> Filtered:
 
 
 def yaml_key(value: object) -> Filtered:
-    """A mapping key: as it stands when it is a plain name that everybody reads as text, else quoted."""
+    """A mapping key: unchanged when it is a plain name that every reader takes for text, else quoted."""
     text = str(value)
     is_plain = _YAML_KEY.fullmatch(text) is not None and text.lower() not in _YAML_WORDS
     return Filtered(text) if is_plain else yaml_string(text)
@@ -240,7 +240,7 @@ def shipped_templates() -> Mapping[str, str]:
 
 
 def shipped_manifests(folder: str) -> Mapping[str, str]:
-    """The plain files of a folder beside the templates: name -> text."""
+    """The plain files of a folder next to the templates: name -> text."""
     return dict(sorted(_read(_shipped().joinpath(*folder.split("/")), "", ".yaml")))
 
 

@@ -226,7 +226,7 @@ def test_a_job_of_gitlab_without_a_token_of_its_own_says_what_to_make(
     assert (without.code, "set RECONCILER_FORGE_TOKEN or GITLAB_TOKEN" in without.log) == (5, True), without
     (of_the_job,) = pipeline(person, tmp_path / "second", "schedule", GITLAB_TOKEN="glcbt-64_abcdefghijklm")
     assert of_the_job.code == 5
-    assert "GITLAB_TOKEN holds a CI_JOB_TOKEN, with which GitLab lets nobody open merge requests" in of_the_job.log
+    assert "GITLAB_TOKEN holds a CI_JOB_TOKEN, which GitLab does not let open merge requests" in of_the_job.log
     assert "abcdefghijklm" not in of_the_job.log
     assert person.fleet.forge is not None
     assert person.fleet.forge.requests == []
