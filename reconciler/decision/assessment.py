@@ -15,7 +15,6 @@ from reconciler.decision.variant_states import (
     VariantState,
     ago,
     beside_unknown,
-    is_counted,
     lacks_profile,
     load_partial,
     span,
@@ -320,7 +319,7 @@ def _state_of(snapshot: Snapshot, variant: Variant, choice: EngineChoice, refuse
 
 def _blind(state: VariantState) -> str:
     """Why nobody knows what a held variant's replicas carry; empty when it is known, or none run."""
-    if not is_counted(state.variant):
+    if not state.variant.is_counted:
         return str(state.hold or "")
     if state.is_free or state.variant.current.replicas == 0:
         return ""

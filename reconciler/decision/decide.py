@@ -23,7 +23,6 @@ from reconciler.decision.guarding import Guard
 from reconciler.decision.load_variation import LoadVariation
 from reconciler.decision.solvers import SOLVERS
 from reconciler.decision.staged_plan import Situation, StagedPlan
-from reconciler.decision.variant_states import is_counted
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, Plan, TotalCost
@@ -100,7 +99,7 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
     """The plan of these decisions, which `solver` made."""
     snapshot, solution = context.snapshot, context.solution
     # Sums over every variant whose replicas Git tells; None as soon as one price is missing.
-    counted = {variant.key for variant in snapshot.variants if is_counted(variant)}
+    counted = {variant.key for variant in snapshot.variants if variant.is_counted}
     before = [each.cost_before_per_hour for each in decisions if each.variant in counted]
     after = [each.cost_after_per_hour for each in decisions if each.variant in counted]
     return Plan(

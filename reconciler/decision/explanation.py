@@ -13,7 +13,7 @@ from reconciler.decision.law_targets import slo_projections, targets_under
 from reconciler.decision.load_variation import LoadVariation
 from reconciler.decision.needs import Allocations, Needs
 from reconciler.decision.staged_plan import Situation, StagedPlan
-from reconciler.decision.variant_states import VariantState, cost_of, is_counted
+from reconciler.decision.variant_states import VariantState
 from reconciler.decision.verdicts import verdict_of
 from reconciler.domain.holds import BrokenResource, Hold
 from reconciler.domain.identity import CandidateKey, Figure, ModelKey, ResourceKey
@@ -236,7 +236,7 @@ def steps_of(context: DecisionContext, state: VariantState, outcome: Outcome) ->
     steps += [Step(stage="options", before="", after="", reason=note) for note in notes]
     current = _words(variant.current)
     if hold is not None:
-        known = current if is_counted(variant) else ""
+        known = current if variant.is_counted else ""
         steps.append(Step(stage="hold", before=known, after=known, reason=hold.words))
         return tuple(steps)
     steps += _device_steps(variant, desired)
@@ -328,8 +328,8 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
         capacity_after=_rounded(context.after.capacity(variant)),
         slos=_slos(context, variant, desired),
         fullness=_fullness(context, variant),
-        cost_before_per_hour=_rounded(cost_of(variant, variant.current)),
-        cost_after_per_hour=_rounded(cost_of(variant, desired)),
+        cost_before_per_hour=_rounded(variant.cost_of(variant.current)),
+        cost_after_per_hour=_rounded(variant.cost_of(desired)),
         expected=_rounded_performance(context.after.performance(variant)),
         observed=observation.performance if observation is not None else None,
         max_batch_size=context.answers[state.engine].max_batch_size(key),

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from reconciler.decision.devices import Devices, pools_beside, surplus_devices, surplus_words
-from reconciler.decision.guarding import Guard, SharedLimit
+from reconciler.decision.guarding import Guard
 from reconciler.decision.load_variation import LoadVariation, StabilizedDemand, load_variation, steady
 from reconciler.decision.needs import TOLERANCE, Allocations, Needs, bounds_of, priority_of, start_share
-from reconciler.decision.variant_states import VariantState, cost_of
+from reconciler.decision.variant_states import VariantState
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.observed import PastArrivals
 from reconciler.domain.requirements import Bounds, Budget, Candidate, ChangeLimit, Problem, Requirement
-from reconciler.domain.rules import ChangeLimitRule
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import ACCELERATOR, HEADROOM, IN_ORDER, PAYBACK_S
+from reconciler.policy.port import Counted, SharedLimit
 from reconciler.sizing.saturation import Filling
 
 Carried = Mapping[CandidateKey, float]
@@ -265,7 +265,7 @@ def with_shared_rules(formulated: FormulatedProblem) -> FormulatedProblem:
     chosen = frozenset(problem.bounds) - finished
     budgets, limits = [], []
     for each in shared:
-        if isinstance(each.rule.asks, ChangeLimitRule):
+        if each.counts is Counted.CHANGES:
             members = each.members & chosen
             forced = sum(not problem.bounds[key].admits(problem.current[key].replicas) for key in members)
             limits.append(ChangeLimit(name=each.name, variants=members, changes=max(int(each.limit), forced)))
@@ -294,7 +294,7 @@ def _priced(problem: Problem) -> frozenset[ResourceKey]:
 def _budget(formulated: FormulatedProblem, shared: SharedLimit, members: frozenset[ResourceKey]) -> Budget:
     """What is left for the members beside the others; never less than they have, or must have."""
     problem, subjects = formulated.problem, formulated.guard.subjects
-    others = math.fsum(cost_of(subjects[key].variant, subjects[key].current) or 0.0 for key in shared.members - members)
+    others = math.fsum(subjects[key].variant.cost_of(subjects[key].current) or 0.0 for key in shared.members - members)
     now = math.fsum(problem.current_weights.get(key, 0.0) * problem.current[key].replicas for key in members)
     least: defaultdict[ResourceKey, float] = defaultdict(float)
     for each in problem.candidates:

@@ -17,7 +17,6 @@ from reconciler.decision.outcomes import (
     merges_of,
     told_latency,
 )
-from reconciler.decision.variant_states import cost_of
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, Observation, PastArrivals
@@ -79,7 +78,7 @@ def _saved(snapshot: Snapshot, variant: Variant, merges: Sequence[Merge]) -> Sav
     now = variant.current
     for merge, following in zip(merges, (*merges[1:], None), strict=True):
         before, after = merge.before(now), merge.change.merged(now)
-        costs = cost_of(variant, before), cost_of(variant, after)
+        costs = variant.cost_of(before), variant.cost_of(after)
         if costs[0] is None or costs[1] is None:
             return None
         per_hour = costs[0] - costs[1] + (per_hour if stood == before else 0.0)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load
 from reconciler.domain.proposals import BrokenPromise
 from reconciler.domain.snapshot import Variant
@@ -66,11 +65,6 @@ class VariantState:
         return max(running - self.variant.current.replicas, 0)
 
 
-def is_counted(variant: Variant) -> bool:
-    """Whether Git says how many replicas run; none and unknown are different."""
-    return variant.workload is not None and variant.workload.replicas is not None
-
-
 def beside_unknown(unknown: Variant, words: str) -> Hold:
     """Why a model's variants cannot be sized beside one whose capacity is unknown."""
     words = f"shares its model's load with {unknown.key.label}, whose capacity is unknown: {words}"
@@ -92,20 +86,6 @@ def lacks_profile(variant: Variant) -> Hold | None:
         return None
     words = f"accelerator {allowed.value} ({allowed.source}) has no profile"
     return Hold(kind=HoldKind.PROFILE_MISSING, words=words, place=allowed.source.place)
-
-
-def cost_of(variant: Variant, allocation: Allocation) -> float | None:
-    """What an allocation of the variant costs an hour; None without a price, or while nobody knows what runs."""
-    if not is_counted(variant):
-        return None
-    if not allocation.replicas:
-        return 0.0
-    if allocation.accelerator == variant.current.accelerator:
-        price = variant.current_cost_per_hour
-    else:
-        prices = (option.cost_per_hour for option in variant.options if option.accelerator == allocation.accelerator)
-        price = next(prices, None)
-    return None if price is None else price * allocation.replicas
 
 
 def ago(age_s: float) -> str:

@@ -8,18 +8,16 @@ from functools import partial
 from typing import TypeAlias
 
 from reconciler.decision.formulation import is_short
-from reconciler.decision.guarding import SharedLimit, spot_changes
+from reconciler.decision.guarding import spot_changes
 from reconciler.decision.independence import keep_serving, make_independent
-from reconciler.decision.needs import TOLERANCE
+from reconciler.decision.needs import TOLERANCE, Allocations
 from reconciler.decision.staged_plan import Situation, StagedPlan
-from reconciler.decision.variant_states import cost_of
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.observed import Load
 from reconciler.domain.plan import Outcome, Verdict, VerdictKind
-from reconciler.domain.rules import BudgetRule, ChangeLimitRule
 from reconciler.policy.judging import NO_LIMITS, STRICTNESS, strictest
-from reconciler.policy.port import BudgetShare, Change, FleetChange, Spoken
+from reconciler.policy.port import Change, Counted, FleetChange, Share, SharedLimit, Spoken
 
 STOPPING = {VerdictKind.REFUSE: HoldKind.REFUSED, VerdictKind.HOLD: HoldKind.RULE}
 """Verdicts after which a change is not proposed, and the hold that tells it."""
@@ -96,7 +94,7 @@ def give_verdicts(situation: Situation, staged: StagedPlan) -> StagedPlan:
 
 def _is_used_up(shared: SharedLimit, situation: Situation, staged: StagedPlan) -> bool:
     """Whether as many variants change as a limit on changes admits."""
-    if not isinstance(shared.rule.asks, ChangeLimitRule):
+    if shared.counts is not Counted.CHANGES:
         return False
     return sum(staged.outcome(situation, key) is Outcome.CHANGE for key in shared.members) >= shared.limit
 
@@ -112,7 +110,7 @@ def _stopped(
     wanted = _wanted(situation, staged, key)
     if limit is None or wanted is None or wanted <= staged.allocations[key].replicas:
         return None
-    words = f"{limit.rule.asks}, {wanted} would be needed"
+    words = f"{limit.words}, {wanted} would be needed"
     return Spoken(rule=limit.rule, kind=VerdictKind.HOLD, words=words)
 
 
@@ -152,7 +150,7 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
         if state.variant.key in guard.subjects and staged.outcome(situation, state.variant.key) is Outcome.CHANGE
     ]
     before, added = _group_costs(situation, staged)
-    budgets, ranks = _budgets(situation, staged), _ranks(situation, [variant.key for variant in changing])
+    shares = _shares(situation, staged, [variant.key for variant in changing])
     turns: defaultdict[ModelKey, int] = defaultdict(int)
     spot_of = spot_changes(guard.subjects, staged.allocations, situation.group_of, partial(_urgency, situation))
     fleet = FleetChange(
@@ -170,14 +168,13 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
         yield Change(
             subject=guard.subjects[key],
             desired=desired,
-            cost_before=cost_of(variant, variant.current),
-            cost_after=cost_of(variant, desired),
+            cost_before=variant.cost_of(variant.current),
+            cost_after=variant.cost_of(desired),
             group_cost_before=before[group],
             group_cost_added=added[group],
             learned_on="" if learning is None else learning.on,
             is_repair=is_short(situation.formulated, key) or key in staged.reverts,
-            budgets=budgets.get(key, {}),
-            ranks=ranks.get(key, {}),
+            shares=shares.get(key, {}),
             load_per_s=load.arrival_rate_per_s if isinstance(load, Load) else None,
             needed=None if model is None else needs.requirements[model].amount,
             carried_before=None if model is None else needs.total(model, situation.current),
@@ -191,28 +188,28 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
         turns[variant.model] += 1
 
 
-def _budgets(situation: Situation, staged: StagedPlan) -> Mapping[ResourceKey, Mapping[str, BudgetShare]]:
-    """By variant and rule, what the plan makes of the budgets that the variant shares."""
-    guard = situation.formulated.guard
-    found: defaultdict[ResourceKey, dict[str, BudgetShare]] = defaultdict(dict)
-    for shared in guard.shared:
-        if isinstance(shared.rule.asks, BudgetRule):
-            share = shared.share(guard.subjects, staged.allocations)
+def _shares(
+    situation: Situation, staged: StagedPlan, changing: Sequence[ResourceKey]
+) -> Mapping[ResourceKey, Mapping[str, Share]]:
+    """By variant and rule, what the plan makes of the limits that the variant shares."""
+    found: defaultdict[ResourceKey, dict[str, Share]] = defaultdict(dict)
+    for shared in situation.formulated.guard.shared:
+        if shared.counts is Counted.COST:
+            share = shared.share(_cost(shared, situation, staged.allocations))
             for key in shared.members:
                 found[key][shared.rule.name] = share
-    return found
-
-
-def _ranks(situation: Situation, changing: Sequence[ResourceKey]) -> Mapping[ResourceKey, Mapping[str, int]]:
-    """By variant and rule, which of the changes that a limit counts it is: repairs first, then by priority."""
-    guard = situation.formulated.guard
-    found: defaultdict[ResourceKey, dict[str, int]] = defaultdict(dict)
-    for shared in guard.shared:
-        if isinstance(shared.rule.asks, ChangeLimitRule):
+        else:  # repairs first, then by priority: each counts with those before it
             members = (key for key in changing if key in shared.members)
-            for rank, key in enumerate(sorted(members, key=partial(_urgency, situation))):
-                found[key][shared.rule.name] = rank
+            for rank, key in enumerate(sorted(members, key=partial(_urgency, situation)), 1):
+                found[key][shared.rule.name] = shared.share(rank)
     return found
+
+
+def _cost(shared: SharedLimit, situation: Situation, allocations: Allocations) -> float:
+    """What the members of a limit cost per hour; an unknown price counts as too much."""
+    subjects = situation.formulated.guard.subjects
+    costs = [subjects[key].variant.cost_of(allocations[key]) for key in shared.members]
+    return math.inf if None in costs else math.fsum(cost or 0.0 for cost in costs)
 
 
 def _urgency(situation: Situation, key: ResourceKey) -> tuple[bool, int, ResourceKey]:
@@ -229,8 +226,8 @@ def _group_costs(situation: Situation, staged: StagedPlan) -> tuple[Costs, Costs
     added: defaultdict[str, float | None] = defaultdict(float)
     for state in situation.states:
         group = situation.group_of[state.variant.key]
-        now = cost_of(state.variant, state.variant.current)
-        then = cost_of(state.variant, staged.allocations[state.variant.key])
+        now = state.variant.cost_of(state.variant.current)
+        then = state.variant.cost_of(staged.allocations[state.variant.key])
         before[group] = _sum(before[group], now)
         added[group] = _sum(added[group], None if now is None or then is None else max(then - now, 0.0))
     return before, added
@@ -262,8 +259,8 @@ def _over_budget(situation: Situation, staged: StagedPlan, key: ResourceKey, wan
     guard = situation.formulated.guard
     more = {**staged.allocations, key: replace(staged.allocations[key], replicas=staged.allocations[key].replicas + 1)}
     for shared in guard.shared:
-        if key in shared.members and isinstance(shared.rule.asks, BudgetRule):
-            share = shared.share(guard.subjects, more)
+        if key in shared.members and shared.counts is Counted.COST:
+            share = shared.share(_cost(shared, situation, more))
             if share.is_exceeded:
                 words = f"{share.words}, {wanted} would be needed"
                 return Spoken(rule=shared.rule, kind=VerdictKind.CLAMP, words=words)

@@ -88,6 +88,23 @@ class Variant:
         """The most telling of its holds; None where it may change."""
         return self.holds[0] if self.holds else None
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether Git says how many replicas run; zero and unknown are different."""
+        return self.workload is not None and self.workload.replicas is not None
+
+    def cost_of(self, allocation: Allocation) -> float | None:
+        """The cost of an allocation per hour; None without a price, or where Git does not say how many replicas run."""
+        if not self.is_counted:
+            return None
+        if not allocation.replicas:
+            return 0.0
+        price = self.current_cost_per_hour
+        if allocation.accelerator != self.current.accelerator:
+            prices = (each.cost_per_hour for each in self.options if each.accelerator == allocation.accelerator)
+            price = next(prices, None)
+        return None if price is None else price * allocation.replicas
+
     def is_held_by(self, kind: HoldKind) -> bool:
         """Whether a hold of this kind is among its holds."""
         return any(hold.kind is kind for hold in self.holds)

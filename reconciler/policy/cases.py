@@ -1,6 +1,6 @@
 """A team's own cases: what is given of a change, what rules are to say of it, and what they do say."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -27,7 +27,7 @@ from reconciler.domain.variant_settings import VariantSettings
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.manifests.wording import name_field
 from reconciler.policy.judging import RuleBook, strictest
-from reconciler.policy.port import Change, FleetChange, Merge, Spoken, Subject
+from reconciler.policy.port import Change, Counted, FleetChange, Merge, Spoken, Subject
 from reconciler.policy.values import Count, Duration, Money, Name, Priority
 from reconciler.resources.validation import Field as FieldPath
 from reconciler.resources.validation import Shape, validate
@@ -165,7 +165,9 @@ def _judged(given: GivenSection, subject: Subject, book: RuleBook) -> tuple[Verd
     clamp = limits.stopped(given.to)
     said += [clamp] if clamp is not None else []
     if desired != subject.current:
-        said += book.judge(_change(given, subject, desired))
+        limits_of_one = book.shared({subject.variant.key: subject})
+        shares = {each.rule.name: each.share(1) for each in limits_of_one if each.counts is Counted.CHANGES}
+        said += book.judge(replace(_change(given, subject, desired), shares=shares))
     ends = [each.replicas for each in said if each.replicas is not None]
     verdict = strictest(said)
     merges = verdict.may_merge_itself and any(each.merges_per_hour for each in said)

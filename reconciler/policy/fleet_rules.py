@@ -1,6 +1,8 @@
 """Rules on accelerators and on the whole fleet: allowed types, spot shares, budgets, limits on change."""
 
 import math
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -8,7 +10,22 @@ from pydantic import Field, model_validator
 from reconciler.domain.identity import path_matches
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import AcceleratorsRule, BudgetRule, ChangeLimitRule, Period, Rule, SpotRule
-from reconciler.policy.port import Change, KindSection, Range, RuleKind, Spoken, SpotCount, Subject, period_of
+from reconciler.policy.port import (
+    HOUR_S,
+    Change,
+    Counted,
+    KindSection,
+    Range,
+    RuleKind,
+    SharedLimit,
+    Spoken,
+    SpotCount,
+    Subject,
+    Subjects,
+    buckets_of,
+    period_of,
+    replica_hours,
+)
 from reconciler.policy.values import Count, Glob, Money, Percentage
 
 # `accelerators`: on which accelerators replicas may be added.
@@ -71,10 +88,52 @@ class BudgetSection(KindSection):
         return BudgetRule(amount=self.amount, per=Period(self.per), each=self.each or "")
 
 
+def _share_budget(asks: BudgetRule, rule: Rule, subjects: Subjects) -> Iterator[SharedLimit]:
+    """What is left for each bucket, but never less than what runs now; only that where what is left is not known."""
+    for bucket, members in buckets_of(rule, subjects, asks.each):
+        current = math.fsum(each.variant.cost_of(each.current) or 0.0 for each in members.values())
+        left = _left_an_hour(asks, tuple(members.values()))
+        budget = f"the budget{f' of {bucket}' if bucket else ''} of {asks.amount:g} {_ARTICLES[asks.per]} {asks.per}"
+        is_known = not isinstance(left, str)
+        yield SharedLimit(
+            rule=rule,
+            counts=Counted.COST,
+            bucket=bucket,
+            members=frozenset(members),
+            limit=max(left, current) if not isinstance(left, str) else current,
+            words=f"{budget} is used up" if is_known else f"what is left of {budget} is not known: {left}",
+        )
+
+
+_ARTICLES = {Period.HOUR: "an", Period.DAY: "a", Period.MONTH: "a"}
+
+
+def _left_an_hour(asks: BudgetRule, members: Sequence[Subject]) -> float | str:
+    """What the members may cost an hour from now on; words where nobody knows what they cost until now.
+
+    What was spent is replicas times their price of today.
+    """
+    if asks.per is Period.HOUR:
+        return asks.amount
+    now_s = members[0].now_s
+    began_s, ends_s = period_of(asks.per, now_s)
+    spent = 0.0
+    for member in members:
+        hours, price = replica_hours(member.written, member.live, began_s, now_s), member.variant.current_cost_per_hour
+        name = member.variant.key.label
+        if hours is None:
+            began = datetime.fromtimestamp(began_s, tz=UTC)
+            return f"neither Git's history nor Prometheus tells what ran of {name} since {began:%Y-%m-%d}"
+        if hours and price is None:
+            return f"nobody knows what {name} costs"
+        spent += hours * (price or 0.0)
+    return max(asks.amount - spent, 0.0) / ((ends_s - now_s) / HOUR_S)
+
+
 def _judge_budget(asks: BudgetRule, rule: Rule, change: Change) -> Spoken | None:
-    """The optimizer kept to it, but for repairs: these a person decides about."""
-    del asks  # the amount was heard where all that share it were counted
-    share = change.budgets.get(rule.name)
+    """The optimizer kept to it, but for repairs: a person decides about these."""
+    del asks  # the plan's share of the limit says it
+    share = change.shares.get(rule.name)
     if share is None or not share.is_exceeded or not change.costs_more:
         return None
     if not change.is_repair:
@@ -87,7 +146,9 @@ def _since(asks: BudgetRule, now_s: float) -> float | None:
     return None if asks.per is Period.HOUR else period_of(asks.per, now_s)[0]
 
 
-BUDGET = RuleKind(name="budget", asks=BudgetRule, section=BudgetSection, judge=_judge_budget, since=_since)
+BUDGET = RuleKind(
+    name="budget", asks=BudgetRule, section=BudgetSection, judge=_judge_budget, since=_since, shares=_share_budget
+)
 
 
 # `changeLimit`: how many variants change at once.
@@ -105,13 +166,33 @@ class ChangeLimitSection(KindSection):
         return ChangeLimitRule(changes=self.changes, by_group=self.per == "group")
 
 
+def _share_changes(asks: ChangeLimitRule, rule: Rule, subjects: Subjects) -> Iterator[SharedLimit]:
+    for bucket, members in buckets_of(rule, subjects, "group" if asks.by_group else ""):
+        yield SharedLimit(
+            rule=rule,
+            counts=Counted.CHANGES,
+            bucket=bucket,
+            members=frozenset(members),
+            limit=asks.changes,
+            words=str(asks),
+        )
+
+
 def _judge_change_limit(asks: ChangeLimitRule, rule: Rule, change: Change) -> Spoken | None:
-    if change.ranks.get(rule.name, 0) < asks.changes:
+    del asks
+    share = change.shares.get(rule.name)
+    if share is None or not share.is_exceeded:
         return None
-    return Spoken(rule=rule, kind=VerdictKind.HOLD, words=str(asks))
+    return Spoken(rule=rule, kind=VerdictKind.HOLD, words=share.words)
 
 
-CHANGE_LIMIT = RuleKind(name="changeLimit", asks=ChangeLimitRule, section=ChangeLimitSection, judge=_judge_change_limit)
+CHANGE_LIMIT = RuleKind(
+    name="changeLimit",
+    asks=ChangeLimitRule,
+    section=ChangeLimitSection,
+    judge=_judge_change_limit,
+    shares=_share_changes,
+)
 
 
 # `spot`: how much of a model, or of all models together, may run on accelerators that can be taken away.

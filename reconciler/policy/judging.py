@@ -9,13 +9,16 @@ from reconciler.domain.rules import BoundsRule, BrokenRule, Direction, Rule, Sco
 from reconciler.policy.port import (
     Change,
     Range,
+    SharedLimit,
     Spoken,
     Subject,
+    Subjects,
     covers,
     fits,
     leaves_all,
     needs_no_past,
     says_nothing,
+    shares_nothing,
     takes_any,
     towards,
 )
@@ -99,11 +102,16 @@ class RuleBook:
         self._judging = [(rule, kind.judge, scope) for rule, kind, scope in known if kind.judge is not says_nothing]
         back = [(rule, kind.since, scope) for rule, kind, scope in known if kind.since is not needs_no_past]
         self._looking_back = back
+        self._sharing = [(rule, kind.shares) for rule, kind, _ in known if kind.shares is not shares_nothing]
         self._refusing = [
             (rule, kind.refuses, scope)
             for rule, kind, scope in known
             if kind.refuses is not takes_any and (not rule.scope.directions or Direction.MOVE in rule.scope.directions)
         ]
+
+    def shared(self, subjects: Subjects) -> tuple[SharedLimit, ...]:
+        """The limits that variants share, by the order of their rules."""
+        return tuple(each for rule, shares in self._sharing for each in shares(rule.asks, rule, subjects))
 
     def broken(self, subject: Subject) -> Spoken | None:
         """The first rule that covers a variant and could not be read; None where all could."""

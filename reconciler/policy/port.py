@@ -1,19 +1,22 @@
 """The port of a kind of rule, and what rules judge: a variant, a change of it, a verdict."""
 
 from calendar import monthrange
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from enum import Enum, auto
 from itertools import pairwise
 from typing import Generic, TypeVar
 
-from reconciler.domain.identity import path_matches
+from reconciler.domain.identity import ResourceKey, path_matches
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import LiveReplicas
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.recording import WrittenCounts
-from reconciler.domain.rules import Asks, BudgetRule, Direction, Period, Rule, Scope
+from reconciler.domain.rules import Asks, Direction, Period, Rule, Scope
 from reconciler.domain.snapshot import Variant
+from reconciler.domain.variant_settings import GROUP
 from reconciler.resources.validation import Shape
 
 
@@ -163,6 +166,9 @@ class Subject:
         return later[0][1] if later else self.current.replicas
 
 
+Subjects = Mapping[ResourceKey, Subject]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetChange:
     """What a plan does to all variants; costs are per hour, None without a price."""
@@ -176,18 +182,49 @@ class FleetChange:
 NO_FLEET = FleetChange()
 
 
+class Counted(Enum):
+    """What a limit that variants share counts: their cost per hour, or how many of them change."""
+
+    COST = auto()
+    CHANGES = auto()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetShare:
-    """A budget that a variant shares: what may be spent an hour, and what the plan spends."""
+class SharedLimit:
+    """A limit that several variants share: of which rule, what it counts, and what is said of a change beyond it.
+
+    `bucket` names the members where one rule makes several limits, empty otherwise.
+    """
+
+    rule: Rule
+    counts: Counted
+    members: frozenset[ResourceKey]
+    limit: float
+    words: str
+    bucket: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in the plan."""
+        return f"{self.rule.name} ({self.bucket})" if self.bucket else self.rule.name
+
+    def share(self, amount: float) -> "Share":
+        """What a plan makes of it."""
+        return Share(limit=self.limit, amount=amount, words=self.words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A shared limit of a variant, and what the plan makes of it; `amount` of changes is how many more urgent ones."""
 
     limit: float
-    spent: float
+    amount: float
     words: str
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether the plan spends more."""
-        return self.spent > self.limit * (1 + 1e-9) + 1e-9
+        """Whether the plan takes more."""
+        return self.amount > self.limit * (1 + 1e-9) + 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +234,8 @@ class Change:
     `group_cost_before` is of all variants of its group, `group_cost_added` what the changes of the group add that cost
     more: each of its pull requests may be merged without the others. `learned_on` is the day on which the profile was
     learned that it rests on (empty: given). `is_repair`: its model's load exceeds what runs now. It is the change
-    number `turn` (from 0) of its model, of whose `of_model` variants some may change. `budgets` and `ranks` (from 0,
-    the most urgent first) are by the name of the rule that counts them. `needed` and `carried_before` and
+    number `turn` (from 0) of its model, of whose `of_model` variants some may change. `shares` of shared limits are by
+    the name of their rule; a change counts with all that are more urgent. `needed` and `carried_before` and
     `carried_after` are of its model, in the unit of its engine; `load_per_s` are requests that arrive for it.
     """
 
@@ -210,8 +247,7 @@ class Change:
     group_cost_added: float | None = None
     learned_on: str = ""
     is_repair: bool = False
-    budgets: Mapping[str, BudgetShare] = field(default_factory=dict)
-    ranks: Mapping[str, int] = field(default_factory=dict)
+    shares: Mapping[str, Share] = field(default_factory=dict)
     load_per_s: float | None = None
     needed: float | None = None
     carried_before: float | None = None
@@ -342,27 +378,6 @@ def towards(scope: Scope, found: Range, subject: Subject) -> Range | None:
 HOUR_S = 3600.0
 
 
-def left_an_hour(asks: BudgetRule, members: Iterable[Subject], now_s: float) -> float | str:
-    """What the members may cost an hour from now on; words where nobody knows what they cost until now.
-
-    What was spent is replicas times their price of today.
-    """
-    if asks.per is Period.HOUR:
-        return asks.amount
-    began_s, ends_s = period_of(asks.per, now_s)
-    spent = 0.0
-    for member in members:
-        hours, price = replica_hours(member.written, member.live, began_s, now_s), member.variant.current_cost_per_hour
-        name = member.variant.key.label
-        if hours is None:
-            began = datetime.fromtimestamp(began_s, tz=UTC)
-            return f"neither Git's history nor Prometheus tells what ran of {name} since {began:%Y-%m-%d}"
-        if hours and price is None:
-            return f"nobody knows what {name} costs"
-        spent += hours * (price or 0.0)
-    return max(asks.amount - spent, 0.0) / ((ends_s - now_s) / HOUR_S)
-
-
 def period_of(per: Period, now_s: float) -> tuple[float, float]:
     """When the day or month of a moment begins and ends, by UTC."""
     day = datetime.fromtimestamp(now_s, tz=UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -421,6 +436,31 @@ def needs_no_past(asks: object, now_s: float) -> float | None:
     return None
 
 
+def buckets_of(rule: Rule, subjects: Subjects, each: str) -> Iterator[tuple[str, Subjects]]:
+    """The variants that a rule covers, by cluster, namespace, model, group or `label:KEY`; together without any."""
+    found: defaultdict[str, dict[ResourceKey, Subject]] = defaultdict(dict)
+    for key, subject in subjects.items():
+        if covers(rule.scope, subject):
+            variant = subject.variant
+            texts = {
+                "": "",
+                "cluster": key.cluster,
+                "namespace": f"{key.cluster}/{key.namespace}",
+                "model": str(variant.model.whole),
+                "group": variant.settings[GROUP].value,
+            }
+            text = texts.get(each)
+            bucket = variant.labels.get(each.removeprefix("label:"), "none") if text is None else text
+            found[bucket][key] = subject
+    yield from sorted(found.items(), key=lambda each: each[0])
+
+
+def shares_nothing(asks: object, rule: Rule, subjects: Subjects) -> Iterable[SharedLimit]:
+    """A kind of rule that judges each variant for itself."""
+    del asks, rule, subjects
+    return ()
+
+
 def takes_any(asks: object, accelerator: str, subject: Subject) -> str:
     """What a kind says of accelerators that minds none."""
     del asks, accelerator, subject
@@ -434,7 +474,8 @@ class RuleKind(Generic[Own]):
     `limit` says before the optimizer how many replicas it leaves a variant, None for any number. `judge` says what it
     thinks of a change, None for nothing: of all changes of a finished plan that are in the rule's scope. `refuses` says
     before the optimizer why nothing may be added on an accelerator, empty where it may. `since` says how far back it
-    wants to know what Git said (Unix seconds), None for not at all.
+    wants to know what Git said (Unix seconds), None for not at all. `shares` are the limits that variants share: the
+    optimizer keeps to them, and `judge` finds what the plan makes of them in the change.
     """
 
     name: str
@@ -444,3 +485,4 @@ class RuleKind(Generic[Own]):
     judge: Callable[[Own, Rule, Change], Spoken | None] = says_nothing
     refuses: Callable[[Own, str, Subject], str] = takes_any
     since: Callable[[Own, float], float | None] = needs_no_past
+    shares: Callable[[Own, Rule, Subjects], Iterable[SharedLimit]] = shares_nothing

@@ -29,7 +29,7 @@ from reconciler.decision.load_variation import (
     why_not_whole,
 )
 from reconciler.decision.needs import Allocations, current_weight, payback_of
-from reconciler.decision.variant_states import VariantState, ago, is_counted, load_partial, span
+from reconciler.decision.variant_states import VariantState, ago, load_partial, span
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
 from reconciler.domain.identity import Figure, ModelKey, ResourceKey
@@ -220,7 +220,7 @@ def _facts(snapshot: Snapshot, variant: Variant, *, is_priced: bool) -> VariantF
         role=role_of(workload.template_labels.get(ROLE_LABEL) if workload is not None else None),
         cost=DEFAULT_COST if cost is None else cost,
         current_replicas=current,
-        pending_replicas=max(current - ready, 0) if ready is not None and is_counted(variant) else 0,
+        pending_replicas=max(current - ready, 0) if ready is not None and variant.is_counted else 0,
         min_replicas=settings[MIN_REPLICAS].value,
         max_replicas=settings[MAX_REPLICAS].value,
         devices_per_replica=sum(workload.devices.values()) if workload is not None else 1,
