@@ -527,6 +527,12 @@ def value_at(value: Value, path: Sequence[str | int]) -> Value:
     return value
 
 
+def text_at(value: Value, *path: str | int) -> str:
+    """The text at a field path; empty when there is none."""
+    found = value_at(value, path)
+    return found if isinstance(found, str) else ""
+
+
 def parse_documents(path: str, data: bytes, *, kinds: frozenset[bytes] | None = None) -> tuple[Document, ...]:
     """Parse a file within caps; with `kinds`, skip the documents that contain none of these words.
 

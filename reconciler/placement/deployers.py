@@ -19,7 +19,6 @@ from reconciler.placement.kustomization import (
     ReplicaRule,
     read_patches,
     read_replicas,
-    with_rules,
 )
 from reconciler.placement.objects import (
     AS_BUILT,
@@ -286,17 +285,18 @@ class Deployer:
         return (*names, *files, dict(self.values), *fields)
 
     def amend(self, kustomization: Kustomization) -> Kustomization:
-        """The kustomization with the deployer's own rules written into it."""
-        return with_rules(
+        """The kustomization with the deployer's own rules written into it, as `kustomize edit set` does."""
+        counted = {rule.name for rule in self.replicas}
+        return replace(
             kustomization,
-            namespace=self.namespace,
-            name_prefix=self.name_prefix,
-            name_suffix=self.name_suffix,
-            labels=self.labels,
-            annotations=self.annotations,
-            replicas=self.replicas,
-            patches=self.patches,
-            components=self.components,
+            namespace=self.namespace or kustomization.namespace,
+            name_prefix=self.name_prefix or kustomization.name_prefix,
+            name_suffix=self.name_suffix or kustomization.name_suffix,
+            labels=(*kustomization.labels, *self.labels),
+            annotations={**(kustomization.annotations or {}), **(self.annotations or {})},
+            replicas=(*(rule for rule in kustomization.replicas if rule.name not in counted), *self.replicas),
+            patches=(*kustomization.patches, *self.patches),
+            components=(*kustomization.components, *self.components),
         )
 
 
@@ -370,7 +370,7 @@ def _flux_deployer(identity: ObjectIdentity, spec: SourceField, directory: str) 
     post_build = spec.get("postBuild")
     own = spec.of_kind(OriginKind.DEPLOYER)
     common = spec.get("commonMetadata")
-    labels = {} if common is None else _leaves(common, "labels")
+    labels = {} if common is None else common.leaves("labels")
     return Deployer(
         identity=identity,
         spec=spec,
@@ -380,7 +380,7 @@ def _flux_deployer(identity: ObjectIdentity, spec: SourceField, directory: str) 
         name_prefix=spec.text("namePrefix"),
         name_suffix=spec.text("nameSuffix"),
         labels=(LabelRule(labels=labels),) if labels else (),
-        annotations=None if common is None else _leaves(common, "annotations"),
+        annotations=None if common is None else common.leaves("annotations"),
         patches=tuple(read_patches(spec.of_kind(OriginKind.PATCH), directory)),
         components=tuple(own.items("components")),
         substitutes=post_build is not None and post_build.value not in ({}, None),
@@ -395,11 +395,6 @@ def _values(post_build: SourceField) -> dict[str, str]:
     value = None if written is None else written.value
     members = value.items() if isinstance(value, dict) else ()
     return {name: str(each) for name, each in members if isinstance(each, str | int) and not isinstance(each, bool)}
-
-
-def _leaves(source: SourceField, key: str) -> Mapping[str, SourceField]:
-    member = source.get(key)
-    return {} if member is None else {name: member.below(name) for name in source.texts(key)}
 
 
 def _read_argo(
@@ -448,7 +443,7 @@ def _read_argo_source(
         replicas=() if replicas is None else tuple(read_replicas(replicas, OriginKind.DEPLOYER)),
         patches=() if patches is None else tuple(read_patches(patches.of_kind(OriginKind.PATCH), directory)),
         labels=() if labels is None else (_argo_labels(own, labels),),
-        annotations=None if annotations is None else _leaves(annotations, "commonAnnotations"),
+        annotations=None if annotations is None else annotations.leaves("commonAnnotations"),
         components=() if components is None else tuple(components.items("components")),
     )
 
@@ -458,7 +453,7 @@ def _argo_labels(own: Mapping[str, SourceField], section: SourceField) -> LabelR
     spared = own.get("labelWithoutSelector")
     templates = own.get("labelIncludeTemplates")
     return LabelRule(
-        labels=_leaves(section, "commonLabels"),
+        labels=section.leaves("commonLabels"),
         in_selectors=spared is None or not spared.flag("labelWithoutSelector"),
         in_templates=templates is not None and templates.flag("labelIncludeTemplates"),
     )

@@ -7,6 +7,7 @@ from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.errors import InputError
+from reconciler.manifests.documents import text_at
 from reconciler.manifests.wording import Field, join_words, quote
 from reconciler.placement.deployers import APPLICATION_SET, ARGO_GROUP, DEPLOYER_KINDS, override_sections
 from reconciler.placement.fleet import Fleet, source_as_built
@@ -113,16 +114,16 @@ def releases_in(fleet: Fleet, cluster: str) -> Iterator[Release]:
 def _releases_of(repository: ManifestRepository, built: BuiltObject) -> Iterator[Release]:
     group, _ = split_version(built.api_version)
     if built.key.kind == HELM_RELEASE and group == _FLUX_HELM:
-        namespace = _text(built, "spec", "targetNamespace")
+        namespace = text_at(built.fields, "spec", "targetNamespace")
         default = f"{namespace}-{built.key.name}" if namespace else built.key.name
-        name = _text(built, "spec", "releaseName") or default
+        name = text_at(built.fields, "spec", "releaseName") or default
         yield Release(name=name, namespace=namespace or built.key.namespace, built=built)
     elif built.key.kind == APPLICATION and group == ARGO_GROUP:
-        namespace = _text(built, "spec", "destination", "namespace")
+        namespace = text_at(built.fields, "spec", "destination", "namespace")
         for prefix in [*_members(built, ("spec", "sources"))] or [("spec", "source")]:
             is_chart = built.value_at(*prefix, "chart") is not None or built.value_at(*prefix, "helm") is not None
             if is_chart or _chart_directory(repository, built, prefix) is not None:
-                name = _text(built, *prefix, "helm", "releaseName") or built.key.name
+                name = text_at(built.fields, *prefix, "helm", "releaseName") or built.key.name
                 yield Release(name=name, namespace=namespace, built=built, prefix=prefix)
 
 
@@ -134,14 +135,9 @@ def _members(built: BuiltObject, path: Field) -> list[Field]:
 
 def _chart_directory(repository: ManifestRepository, built: BuiltObject, source: Field) -> str | None:
     """The directory of a source of an Application that is a chart of this repository."""
-    path = _text(built, *source, "path")
-    directory = resolve("", path) if path and repository.is_ours(_text(built, *source, "repoURL")) else None
+    path = text_at(built.fields, *source, "path")
+    directory = resolve("", path) if path and repository.is_ours(text_at(built.fields, *source, "repoURL")) else None
     return directory if directory is not None and repository.has_file(join(directory, CHART_NAME)) else None
-
-
-def _text(built: BuiltObject, *path: str | int) -> str:
-    value = built.value_at(*path)
-    return value if isinstance(value, str) else ""
 
 
 def _makes(release: Release, key: ResourceKey) -> bool:
@@ -222,9 +218,9 @@ def layers_of(fleet: Fleet, release: Release, path: Field) -> Iterator[SourceFie
 
 def _values_from(fleet: Fleet, release: Release, entry: Field, path: Field) -> Iterator[SourceField | Obstacle]:
     built = release.built
-    kind, name = _text(built, *entry, "kind"), _text(built, *entry, "name")
-    key = _text(built, *entry, "valuesKey") or _DEFAULT_KEY
-    target = _text(built, *entry, "targetPath")
+    kind, name = text_at(built.fields, *entry, "kind"), text_at(built.fields, *entry, "name")
+    key = text_at(built.fields, *entry, "valuesKey") or _DEFAULT_KEY
+    target = text_at(built.fields, *entry, "targetPath")
     if target and split_setting(target) != path:
         return
     found = fleet.find(replace(built.key, kind="ConfigMap", name=name)) if kind == "ConfigMap" else None
@@ -280,7 +276,10 @@ def _existing(source: SourceField) -> Iterator[SourceField]:
 def _argo_layers(fleet: Fleet, release: Release, path: Field) -> Iterator[SourceField | Obstacle]:
     sections = list(_sections(fleet.repository, release))
     parameters = _first(sections, "parameters")
-    yield from () if parameters is None else _in_parameters(parameters, path)
+    for entry in reversed([] if parameters is None else parameters.members()):
+        # The last parameter of a name wins, as with `helm --set`.
+        if split_setting(entry.text("name")) == path:
+            yield from _existing(entry.below("value"))
     values_object = _first(sections, "valuesObject")
     yield from () if values_object is None else _existing(values_object.below(*path))
     text = _first(sections, "values")
@@ -305,25 +304,12 @@ def _first(sections: Sequence[SourceField], key: str) -> SourceField | None:
     return next((member for section in sections if (member := section.get(key)) is not None), None)
 
 
-def _in_parameters(parameters: SourceField, path: Field) -> Iterator[SourceField]:
-    """The parameters of that name; the last one wins, as with `helm --set`."""
-    value = parameters.value
-    for index in reversed(range(len(value) if isinstance(value, list) else 0)):
-        entry = parameters.below(index)
-        if split_setting(entry.text("name")) == path:
-            yield from _existing(entry.below("value"))
-
-
 def _value_files(
     repository: ManifestRepository, release: Release, sections: Sequence[SourceField]
 ) -> Iterator[str | Obstacle]:
     """The files of `valueFiles`, the last one first, as it wins."""
     listed = _first(sections, "valueFiles")
-    value = None if listed is None else listed.value
-    for index in reversed(range(len(value) if isinstance(value, list) else 0)):
-        if listed is None:
-            return
-        entry = listed.below(index)
+    for entry in reversed([] if listed is None else listed.members()):
         file = _resolve_value_file(repository, release, entry.as_text())
         if file is not None and repository.has_file(file):
             yield file
@@ -342,7 +328,7 @@ def _resolve_value_file(repository: ManifestRepository, release: Release, name: 
         return resolve("", rest) if is_ours else None
     if name.startswith("/"):
         return resolve("", name.lstrip("/"))
-    directory = _text(release.built, *release.prefix, "path")
+    directory = text_at(release.built.fields, *release.prefix, "path")
     return resolve(directory, name) if directory else None
 
 
@@ -355,13 +341,13 @@ def _chart_files(repository: ManifestRepository, release: Release) -> Iterator[s
             yield join(directory, _DEFAULT_KEY)
         return
     chart = ("spec", "chart", "spec")
-    kind, namespace, name = (_text(built, *chart, "sourceRef", key) for key in ("kind", "namespace", "name"))
+    kind, namespace, name = (text_at(built.fields, *chart, "sourceRef", key) for key in ("kind", "namespace", "name"))
     source = SourceName(kind=kind, namespace=namespace or built.key.namespace, name=name)
     if kind != GIT or repository.flux_sources.is_ours(source) is False:
         return
     listed = built.value_at(*chart, "valuesFiles")
     files = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
-    for file in reversed(files or [join(_text(built, *chart, "chart"), _DEFAULT_KEY)]):
+    for file in reversed(files or [join(text_at(built.fields, *chart, "chart"), _DEFAULT_KEY)]):
         found = resolve("", file)
         if found is not None and repository.has_file(found):
             yield found
@@ -372,10 +358,10 @@ def _named(fleet: Fleet, release: Release) -> Iterator[tuple[str, int | None]]:
     try:
         if release.is_flux:
             for entry in _members(release.built, ("spec", "valuesFrom")):
-                name = _text(release.built, *entry, "name")
+                name = text_at(release.built.fields, *entry, "name")
                 found = fleet.find(replace(release.built.key, kind="ConfigMap", name=name))
                 if found is not None:
-                    key = _text(release.built, *entry, "valuesKey") or _DEFAULT_KEY
+                    key = text_at(release.built.fields, *entry, "valuesKey") or _DEFAULT_KEY
                     file = _generating_file(found, key)
                     yield from found.documents if file is None else [(file, None)]
         else:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -268,7 +268,7 @@ def read_document(document: Document) -> Kustomization:
         name_prefix=sourced.text("namePrefix"),
         name_suffix=sourced.text("nameSuffix"),
         labels=tuple(_read_labels(sourced)),
-        annotations=_leaves(sourced, "commonAnnotations"),
+        annotations=sourced.leaves("commonAnnotations"),
         images=tuple(_read_images(sourced)),
         replicas=tuple(read_replicas(sourced, OriginKind.COMPONENT if is_component else OriginKind.REPLICAS)),
         strategic_patches=tuple(_read_strategic(sourced, directory)),
@@ -288,19 +288,14 @@ def _entries(source: SourceField, key: str) -> Iterator[SourceField]:
         yield entry
 
 
-def _leaves(source: SourceField, key: str) -> Mapping[str, SourceField]:
-    member = source.get(key)
-    return {} if member is None else {name: member.below(name) for name in source.texts(key)}
-
-
 def _read_labels(source: SourceField) -> Iterator[LabelRule]:
     for entry in source.items("labels"):
         yield LabelRule(
-            labels=_leaves(entry, "pairs"),
+            labels=entry.leaves("pairs"),
             in_selectors=entry.flag("includeSelectors"),
             in_templates=entry.flag("includeTemplates"),
         )
-    common = _leaves(source, "commonLabels")
+    common = source.leaves("commonLabels")
     if common:
         yield LabelRule(labels=common, in_selectors=True)
 
@@ -374,30 +369,3 @@ def _named(source: SourceField, words: Mapping[str, str]) -> Iterator[tuple[Sour
         member = source.get(key)
         if member is not None and member.value not in ([], {}):
             yield member, reason
-
-
-def with_rules(
-    kustomization: Kustomization,
-    *,
-    namespace: SourceField | None = None,
-    name_prefix: str = "",
-    name_suffix: str = "",
-    labels: tuple[LabelRule, ...] = (),
-    annotations: Mapping[str, SourceField] | None = None,
-    replicas: tuple[ReplicaRule, ...] = (),
-    patches: tuple[PatchRule, ...] = (),
-    components: tuple[SourceField, ...] = (),
-) -> Kustomization:
-    """A kustomization into which a deployer wrote rules of its own, as `kustomize edit set` does."""
-    renamed = {rule.name for rule in replicas}
-    return replace(
-        kustomization,
-        namespace=namespace or kustomization.namespace,
-        name_prefix=name_prefix or kustomization.name_prefix,
-        name_suffix=name_suffix or kustomization.name_suffix,
-        labels=(*kustomization.labels, *labels),
-        annotations={**(kustomization.annotations or {}), **(annotations or {})},
-        replicas=(*(rule for rule in kustomization.replicas if rule.name not in renamed), *replicas),
-        patches=(*kustomization.patches, *patches),
-        components=(*kustomization.components, *components),
-    )

@@ -31,11 +31,9 @@ _ANNOTATIONS: Final = ("metadata", "annotations")
 
 def apply_operations(draft: ObjectDraft, operations: SourceField) -> None:
     """Apply every operation of a list; InputError at the first that Kustomize would fail at."""
-    value = operations.value
-    if not isinstance(value, list):
+    if not isinstance(operations.value, list):
         raise operations.error("expected a list of operations")
-    for index in range(len(value)):
-        operation = operations.below(index)
+    for operation in operations.members():
         try:
             name = operation.text("op")
             act = _OPERATIONS.get(name)
@@ -457,7 +455,7 @@ def _replacements(repository: ManifestRepository, kustomization: Kustomization) 
         for document in repository.read(path):
             root = SourceField(document, (), OriginKind.PLAIN)
             if isinstance(document.value, list):
-                yield from (root.below(index) for index in range(len(document.value)))
+                yield from root.members()
             elif document.value is not None:
                 yield root
 

@@ -98,8 +98,7 @@ def _unfollowed(source: SourceField) -> Iterator[tuple[SourceField, FieldRule | 
     if not isinstance(value, list):
         yield source, None
         return
-    for index in range(len(value)):
-        yield source.below(index), _rule(source.below(index))
+    yield from ((each, _rule(each)) for each in source.members())
 
 
 def _rule(source: SourceField) -> FieldRule:

@@ -1,6 +1,6 @@
 """Objects while they are built, and the place that each of their values comes from."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.places import DocumentRef, WrittenField
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Document, Value, value_at
+from reconciler.manifests.documents import Document, Value, text_at, value_at
 from reconciler.manifests.wording import Field, describe, name_field
 
 # The document number of objects that are read as built or made of a template: they have no place to edit.
@@ -119,12 +119,18 @@ class SourceField:
             raise self.error(f"expected a text, got {describe(value)}")
         return value
 
-    def texts(self, key: str) -> dict[str, str]:
-        """A member mapping of texts, as labels are; empty when it is not written."""
+    def leaves(self, key: str) -> dict[str, "SourceField"]:
+        """The members of a member mapping of texts, as labels are; InputError where one is no text."""
         member = self.get(key)
-        if member is None:
-            return {}
-        return {name: member.below(name).as_label() for name in member.mapping()}
+        leaves = {} if member is None else {name: member.below(name) for name in member.mapping()}
+        for leaf in leaves.values():
+            leaf.as_label()
+        return leaves
+
+    def members(self) -> list["SourceField"]:
+        """The items of a list; none where the value is no list."""
+        value = self.value
+        return [self.below(index) for index in range(len(value) if isinstance(value, list) else 0)]
 
     def as_label(self) -> str:
         """The value of a label or annotation: Kustomize takes booleans and numbers for texts, null for empty."""
@@ -331,18 +337,11 @@ def split_version(api_version: str) -> tuple[str, str]:
     return group, version
 
 
-def identify(fields: Mapping[str, Value]) -> ObjectIdentity:
+def identify(fields: dict[str, Value]) -> ObjectIdentity:
     """What an object is called; parts that are no text are empty."""
-    metadata = fields.get("metadata")
-    names = metadata if isinstance(metadata, dict) else {}
-    group, version = split_version(_text(fields.get("apiVersion")))
-    return ObjectIdentity(
-        group, version, _text(fields.get("kind")), _text(names.get("namespace")), _text(names.get("name"))
-    )
-
-
-def _text(value: Value) -> str:
-    return value if isinstance(value, str) else ""
+    group, version = split_version(text_at(fields, "apiVersion"))
+    kind, namespace = text_at(fields, "kind"), text_at(fields, "metadata", "namespace")
+    return ObjectIdentity(group, version, kind, namespace, text_at(fields, "metadata", "name"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,12 +145,10 @@ def _ignoring_sets(fleet: Fleet, built: BuiltObject, path: Field) -> Iterator[Ow
 
 def _overriding(source: SourceField) -> Iterator[SourceField]:
     """The templates of generators and of their inner ones, which override the set's own."""
-    value = source.value
-    for index in range(len(value) if isinstance(value, list) else 0):
-        entry = source.below(index).value
-        for key, member in entry.items() if isinstance(entry, dict) else ():
+    for entry in source.members():
+        for key, member in entry.value.items() if isinstance(entry.value, dict) else ():
             if isinstance(member, dict):
-                generator = source.below(index, key)
+                generator = entry.below(key)
                 yield generator.below("template", "spec")
                 yield from _overriding(generator.below("generators"))
 

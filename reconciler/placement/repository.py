@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Document, Value, value_at
+from reconciler.manifests.documents import Document, Value, text_at, value_at
 
 KUSTOMIZATION_NAMES: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _YAML_ENDINGS: Final = (".yaml", ".yml", ".json")
@@ -177,16 +177,19 @@ class FluxSources:
             value = document.value
             if not isinstance(value, dict):
                 continue
-            group = _text(value, "apiVersion").partition("/")[0]
+            group = text_at(value, "apiVersion").partition("/")[0]
             if group == GROUP:
-                key = _text(value, "kind"), _text(value, "metadata", "name")
-                url = _text(value, "spec", "url")
-                self.urls.setdefault(key, []).append((_text(value, "metadata", "namespace"), url))
+                key = text_at(value, "kind"), text_at(value, "metadata", "name")
+                url = text_at(value, "spec", "url")
+                self.urls.setdefault(key, []).append((text_at(value, "metadata", "namespace"), url))
             elif group == GENERATOR_GROUP:
                 for name, artifact in _artifacts(value):
-                    self.artifacts.setdefault(name, []).append((_text(value, "metadata", "namespace"), artifact))
-            elif group == _DEPLOYER and _text(value, "spec", "sourceRef", "kind") == GIT:
-                name, directory = _text(value, "spec", "sourceRef", "name"), resolve("", _text(value, "spec", "path"))
+                    self.artifacts.setdefault(name, []).append((text_at(value, "metadata", "namespace"), artifact))
+            elif group == _DEPLOYER and text_at(value, "spec", "sourceRef", "kind") == GIT:
+                name, directory = (
+                    text_at(value, "spec", "sourceRef", "name"),
+                    resolve("", text_at(value, "spec", "path")),
+                )
                 self.referenced.add(name)
                 if directory and is_within(path, directory):
                     self.own_names.add(name)
@@ -235,21 +238,21 @@ class FluxSources:
 
 
 def _artifacts(value: dict[str, Value]) -> Iterator[tuple[str, _Artifact]]:
-    namespace = _text(value, "metadata", "namespace")
+    namespace = text_at(value, "metadata", "namespace")
     sources = {
-        _text(each, "alias"): SourceName(
-            kind=_text(each, "kind"), namespace=_text(each, "namespace") or namespace, name=_text(each, "name")
+        text_at(each, "alias"): SourceName(
+            kind=text_at(each, "kind"), namespace=text_at(each, "namespace") or namespace, name=text_at(each, "name")
         )
         for each in _list(value, "spec", "sources")
     }
     for each in _list(value, "spec", "artifacts"):
-        copies = tuple((_text(copy, "from"), _text(copy, "to")) for copy in _list(each, "copy"))
+        copies = tuple((text_at(copy, "from"), text_at(copy, "to")) for copy in _list(each, "copy"))
         used = {
             alias: source
             for alias, source in sources.items()
             if any(text == f"@{alias}" or text.startswith(f"@{alias}/") for text, _ in copies)
         }
-        yield _text(each, "name"), _Artifact(sources=used, copies=copies)
+        yield text_at(each, "name"), _Artifact(sources=used, copies=copies)
 
 
 def _moves(artifact: _Artifact) -> Iterator[tuple[str, str] | None]:
@@ -278,11 +281,6 @@ def _base_of(artifact: _Artifact) -> str | None:
             return None
         bases.add(source.removesuffix(goal).rstrip("/") if goal else source)
     return bases.pop() if len(bases) == 1 else None
-
-
-def _text(value: Value, *path: str) -> str:
-    found = value_at(value, path)
-    return found if isinstance(found, str) else ""
 
 
 def _list(value: Value, *path: str) -> Sequence[Value]:
