@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,60 +21,44 @@ def testdata() -> Path:
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Load:
-    def load_texts(
+def sources(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """The arguments of `load_settings`; the two lines of the header are put before each text."""
+
+    def arguments(
         text: str | None = None,
         *,
         operator: Sequence[str] = (),
         files: Mapping[str, str] | None = None,
         flags: Flags | None = None,
         variables: Mapping[str, str] | None = None,
-    ) -> LoadedSettings:
-        return load_settings(
-            repository_file=None if text is None else _document(text),
-            read_repository_file=_reader(files or {}),
-            operator_files=_write(tmp_path, operator),
-            flags=flags or Flags(),
-            environment=Environment(variables=variables or {}),
-        )
+    ) -> dict[str, Any]:
+        paths = [tmp_path / f"operator-{number}.yaml" for number in range(len(operator))]
+        for path, written in zip(paths, operator, strict=True):
+            path.write_bytes(_document(written))
+        known = files or {}
+        return {
+            "repository_file": None if text is None else _document(text),
+            "read_repository_file": lambda path: _document(known[path]) if path in known else None,
+            "operator_files": paths,
+            "flags": flags or Flags(),
+            "environment": Environment(variables=variables or {}),
+        }
 
-    return load_texts
+    return arguments
 
 
 @pytest.fixture
-def check(tmp_path: Path) -> Check:
-    """The findings as lines; the two lines of the header are put before each text."""
+def load(sources: Callable[..., dict[str, Any]]) -> Load:
+    return lambda *texts, **others: load_settings(**sources(*texts, **others))
 
-    def check_texts(
-        text: str | None = None,
-        *,
-        operator: Sequence[str] = (),
-        files: Mapping[str, str] | None = None,
-        flags: Flags | None = None,
-        variables: Mapping[str, str] | None = None,
-    ) -> list[str]:
-        findings = check_settings(
-            repository_file=None if text is None else _document(text),
-            read_repository_file=_reader(files or {}),
-            operator_files=_write(tmp_path, operator),
-            flags=flags or Flags(),
-            environment=Environment(variables=variables or {}),
-        )
-        return [str(finding).replace(f"{tmp_path}/", "") for finding in findings]
 
-    return check_texts
+@pytest.fixture
+def check(sources: Callable[..., dict[str, Any]], tmp_path: Path) -> Check:
+    """The findings as lines."""
+    return lambda *texts, **others: [
+        str(finding).replace(f"{tmp_path}/", "") for finding in check_settings(**sources(*texts, **others))
+    ]
 
 
 def _document(text: str) -> bytes:
     return (text if "apiVersion" in text else HEADER + text).encode()
-
-
-def _reader(files: Mapping[str, str]) -> Callable[[str], bytes | None]:
-    return lambda path: _document(files[path]) if path in files else None
-
-
-def _write(directory: Path, texts: Sequence[str]) -> list[Path]:
-    paths = [directory / f"operator-{number}.yaml" for number in range(len(texts))]
-    for path, text in zip(paths, texts, strict=True):
-        path.write_bytes(_document(text))
-    return paths

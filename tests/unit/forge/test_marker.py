@@ -1,4 +1,4 @@
-"""The hidden marker: written once, read defensively, never able to end its comment early."""
+"""The hidden markers: what they keep, and that nothing in them makes us do more."""
 
 import json
 from dataclasses import replace
@@ -14,10 +14,14 @@ from reconciler.forge.marker import (
     OPENING,
     Marker,
     MarkerState,
+    ReviewMarker,
     body_digest,
+    is_marked,
     read_marker,
+    read_review_marker,
     withdrawn,
     write_marker,
+    write_review_marker,
 )
 
 DECISION = "0123456789abcdef" * 4
@@ -283,3 +287,59 @@ def test_the_digest_ignores_white_space_and_the_marker() -> None:
     assert plain == body_digest(f"One line\nand another\n\n{write_marker(MARKER)}")
     assert plain == body_digest(withdrawn(f"One line\nand another\n\n{write_marker(MARKER)}"))
     assert plain != body_digest("One line\nand another one")
+
+
+REVIEW_MARKER = ReviewMarker(head="a" * 40, base="b" * 40, told="c" * 64, needed={"prod/chat/llama": 20})
+
+
+@given(st.dictionaries(st.text(max_size=80), st.integers(min_value=-1, max_value=1000), max_size=5), st.text())
+def test_what_is_written_is_read_back_behind_any_text(needed: dict[str, int], before: str) -> None:
+    marker = replace(REVIEW_MARKER, needed=needed)
+    written = write_review_marker(marker)
+    assert read_review_marker(f"{before}\n{written}\n") == marker
+    assert written.count("<!--") == written.count("-->") == 1
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        pytest.param(replace(REVIEW_MARKER, base="d" * 40), True, id="the base moved"),
+        pytest.param(replace(REVIEW_MARKER, needed={"prod/chat/llama": 22}), True, id="a tenth more"),
+        pytest.param(replace(REVIEW_MARKER, needed={"prod/chat/llama": 23}), False, id="more than a tenth"),
+        pytest.param(replace(REVIEW_MARKER, needed={"prod/chat/llama": -1}), False, id="held"),
+        pytest.param(replace(REVIEW_MARKER, needed={}), False, id="another variant"),
+        pytest.param(replace(REVIEW_MARKER, head="d" * 40), False, id="another head"),
+        pytest.param(replace(REVIEW_MARKER, told="d" * 64), False, id="other words"),
+    ],
+)
+def test_only_news_is_news(other: ReviewMarker, same: bool) -> None:
+    assert REVIEW_MARKER.says(other) is same
+
+
+def test_who_quotes_a_marker_wrote_a_comment_of_their_own() -> None:
+    assert not is_marked(f"> {write_review_marker(REVIEW_MARKER)}\n\nWhat is this?")
+
+
+def test_a_held_variant_that_needs_none_is_news() -> None:
+    held = replace(REVIEW_MARKER, needed={"prod/chat/llama": -1})
+    assert not held.says(replace(REVIEW_MARKER, needed={"prod/chat/llama": 0}))
+    assert held.says(held)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "<!-- reconciler-review: ",
+        "<!-- reconciler-review: {} -->",
+        '<!-- reconciler-review: {"version":1,"head":"x","base":"y","told":"z","needed":{}} -->',
+        write_review_marker(REVIEW_MARKER).replace("20", "2.5"),
+        write_review_marker(REVIEW_MARKER).replace("20", "-2"),
+        write_review_marker(REVIEW_MARKER).replace('"version":1', '"version":2'),
+        "<!-- reconciler-review: " + "[" * 9000 + " -->",
+        "<!-- reconciler-review: " + "x" * 20_000 + " -->",
+    ],
+)
+def test_nonsense_is_no_marker(body: str) -> None:
+    assert read_review_marker(body) is None
+    assert is_marked(body) is bool(body)

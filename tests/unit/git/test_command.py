@@ -1,11 +1,15 @@
+"""Sources and credentials that git gets, and how it is run."""
+
+import base64
 import os
 from pathlib import Path
 
 import pytest
 
 from reconciler.errors import ConfigurationError
-from reconciler.git.command import GitToken, build_environment, open_remote
+from reconciler.git.command import GitToken, build_environment, open_remote, shorten
 from reconciler.git.repository import open_directory
+from reconciler.http.redaction import Redactor
 from tests.servers.git_workshop import Workshop
 
 CREDENTIALS = GitToken(username="robot", token="t0ken")
@@ -85,3 +89,90 @@ def test_reading_a_directory_may_talk_to_nobody() -> None:
 def test_the_operators_certificate_authority_is_gits_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/ca.pem")
     assert build_environment(None, None, None)["GIT_SSL_CAINFO"] == "/etc/ca.pem"
+
+
+@pytest.mark.parametrize(
+    ("source", "protocol", "origin"),
+    [
+        ("https://github.com/acme/fleet.git", "https", "https://github.com"),
+        ("https://git.example.com:8443/acme/fleet", "https", "https://git.example.com:8443"),
+        ("http://127.0.0.1:8080/fleet.git", "http", "http://127.0.0.1:8080"),
+        ("http://[::1]:8080/fleet.git", "http", "http://[::1]:8080"),
+        ("ssh://git@github.com:22/acme/fleet.git", "ssh", ""),
+        ("git@github.com:acme/fleet.git", "ssh", ""),
+    ],
+)
+def test_the_protocol_and_the_origin_of_credentials_come_from_the_url(source: str, protocol: str, origin: str) -> None:
+    remote = open_remote(source)
+    assert (remote.url, remote.protocol, remote.origin) == (source, protocol, origin)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("ext::sh -c id", "no such directory"),
+        ("ext::sh://x", "found"),
+        ("git://example.com/x", "found git://"),
+        ("ftp://example.com/x", "found ftp://"),
+        ("http://example.com/x", "use https://"),
+        ("http://127.0.0.1.example.com/x", "use https://"),
+        ("https:///x", "host"),
+        ("https://-x/y", "host"),
+        ("https://example.com:port/y", "[Pp]ort"),
+        ("ssh://-oProxyCommand=id/x", "host"),
+        ("ssh://-x@example.com/y", "user"),
+        ("-oProxyCommand=id@x:y", "no such directory"),
+        ("git@-x:y", "no such directory"),
+        ("git@host:-y", "no such directory"),
+        ("--upload-pack=id", "no such directory"),
+        ("", "expected a URL"),
+        ("https://example.com/a\nb", "expected a URL"),
+        ("/no/such/place", "no such directory"),
+        ("file:///no/such/place", "no such directory"),
+        ("x" * 5000, "no such directory"),
+        ("~nobody-of-this-name/x", "no such directory"),
+    ],
+)
+def test_anything_else_is_refused_with_what_is_wrong(source: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        open_remote(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["https://bob:hunter2@example.com/x", "https://hunter2@example.com/x", "ssh://git:hunter2@example.com/x"],
+)
+def test_credentials_in_a_url_are_refused_without_being_repeated(source: str) -> None:
+    with pytest.raises(ConfigurationError, match="RECONCILER_FORGE_TOKEN") as raised:
+        open_remote(source)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_directory_is_reached_as_a_file_only(tmp_path: Path) -> None:
+    assert open_remote(str(tmp_path)).protocol == "file"
+    assert open_remote(f"file://{tmp_path}").url == str(tmp_path.resolve())
+
+
+GIT_TOKEN = GitToken(username="robot", token="s3cr+t/tok en")
+
+
+def test_repr_shows_the_user_and_hides_the_token() -> None:
+    assert "robot" in repr(GIT_TOKEN)
+    assert "s3cr" not in repr(GIT_TOKEN)
+
+
+def test_git_says_nothing_of_the_token_or_of_its_pair_with_the_user() -> None:
+    pair = base64.b64encode(b"robot:s3cr+t/tok en").decode()
+    assert shorten(f"remote: [{pair}]\r\n [s3cr+t/tok en]".encode(), GIT_TOKEN.redactor) == "remote: [***]; [***]"
+
+
+def test_control_characters_of_a_server_do_not_reach_a_terminal() -> None:
+    assert shorten(b"remote: \x1b[2Jgone\r\n\n\xe2\x80\xaefdp\n", Redactor()) == "remote:  [2Jgone; fdp"
+
+
+@pytest.mark.parametrize(
+    ("username", "token"), [("robot", ""), ("robot", "a\nb"), ("ro\r\nbot", "a"), ("ro:bot", "a"), ("robot", "a\x00")]
+)
+def test_credentials_that_would_break_the_header_are_refused(username: str, token: str) -> None:
+    with pytest.raises(ConfigurationError):
+        GitToken(username=username, token=token)

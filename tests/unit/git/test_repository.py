@@ -1,10 +1,27 @@
+"""Names, trees and files of a repository, and a new one."""
+
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reconciler.errors import ConfigurationError
-from reconciler.git.repository import EntryKind, Repository, is_bare, open_directory, origin_url
+from reconciler.domain.settings import Identity
+from reconciler.errors import ConfigurationError, InputError
+from reconciler.git.clone import clone_base
+from reconciler.git.repository import (
+    EntryKind,
+    Repository,
+    branch_ref,
+    check_branch_name,
+    check_object_id,
+    create_bare,
+    is_bare,
+    is_branch_name,
+    open_directory,
+    origin_url,
+)
 from tests.servers.git_workshop import MANIFEST, ODD_PATH, Workshop, run_git
 
 
@@ -165,3 +182,112 @@ def test_the_time_of_a_commit_is_that_of_its_committer(workshop: Workshop) -> No
     workshop.git("commit", "-q", "--allow-empty", "--date=@1700000000 +0000", "-m", "Written long ago")
     committed_s = open_directory(workshop.clone).committed_s()
     assert committed_s == float(workshop.git("log", "-1", "--format=%ct")) != 1_700_000_000.0
+
+
+HOSTILE = [
+    "",
+    "-x",
+    "--upload-pack=x",
+    "@{-1}",
+    "a..b",
+    "a b",
+    "a\nb",
+    "main\n",
+    ".hidden",
+    "a/.hidden",
+    "/a",
+    "a/",
+    "a//b",
+    "a.",
+    "a.lock",
+    "a.lock/b",
+    "a:b",
+    "+a",
+    "a^",
+    "a~1",
+    "a*",
+    "a;id",
+    "$(id)",
+    "ü",
+    "x" * 201,
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_branch_names_are_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="branch"):
+        check_branch_name(name)
+
+
+@pytest.mark.parametrize("name", ["main", "release-1.2", "reconciler/us-east-llm-1a2b3c4d", "a_b", "x" * 200])
+def test_ordinary_branch_names_are_accepted(name: str) -> None:
+    assert branch_ref(name) == f"refs/heads/{name}"
+
+
+@given(st.text(alphabet="ab./-_@{}~^: \n", max_size=12))
+def test_an_accepted_name_is_never_an_option_or_a_range(name: str) -> None:
+    if is_branch_name(name):
+        assert not name.startswith(("-", "/", "."))
+        assert ".." not in name
+        assert not set(name) & set("@{}~^: \n")
+
+
+@pytest.mark.parametrize("text", ["", "0" * 39, "0" * 41, "g" * 40, "A" * 40, "0" * 40 + "\n", "HEAD"])
+def test_only_full_object_ids_reach_a_refspec(text: str) -> None:
+    with pytest.raises(ValueError, match="hexadecimal"):
+        check_object_id(text)
+
+
+@pytest.mark.parametrize("length", [40, 64])
+def test_both_object_formats_are_accepted(length: int) -> None:
+    assert check_object_id("a" * length) == "a" * length
+
+
+FILES = {"README.md": b"# Fleet\n", "clusters/prod/llama.yaml": b"kind: Deployment\r\n"}
+DATE_S = 1_700_000_000
+
+
+def create(directory: Path, author: Identity, files: dict[str, bytes] | None = None) -> str:
+    files = FILES if files is None else files
+    return create_bare(directory, branch="main", files=files, message="Start", author=author, date_s=DATE_S)
+
+
+def test_a_new_repository_holds_one_commit_without_a_parent(tmp_path: Path, author: Identity) -> None:
+    commit = create(tmp_path / "deep" / "fleet.git", author)
+    clone = clone_base(str(tmp_path / "deep" / "fleet.git"), base=None, credentials=None, directory=tmp_path / "clone")
+    assert (clone.commit, clone.branch) == (commit, "main")
+    assert {entry.path: clone.read_file_at(commit, entry.path) for entry in clone.list_files()} == FILES
+    record = clone.read_commit(commit)
+    assert (record.parents, record.author, record.message) == ((), author, "Start\n")
+
+
+def test_the_same_files_give_the_same_commit_anywhere(tmp_path: Path, author: Identity) -> None:
+    assert create(tmp_path / "one.git", author) == create(tmp_path / "two.git", author)
+
+
+def test_a_new_repository_is_whole_and_has_no_other_ref(tmp_path: Path, author: Identity) -> None:
+    commit = create(tmp_path / "fleet.git", author)
+    assert run_git(tmp_path / "fleet.git", "for-each-ref", "--format=%(refname) %(objectname)") == (
+        f"refs/heads/main {commit}"
+    )
+    assert run_git(tmp_path / "fleet.git", "fsck", "--strict") == ""
+
+
+def test_what_stands_in_a_directory_is_never_made_a_repository(tmp_path: Path, author: Identity) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(ConfigurationError, match="new or empty directory"):
+        create(tmp_path, author)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_directory_that_cannot_be_made_is_explained(tmp_path: Path, author: Identity) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match="cannot be made or read"):
+        create(tmp_path / "file" / "fleet.git", author)
+
+
+def test_a_path_that_leaves_the_tree_makes_no_repository(tmp_path: Path, author: Identity) -> None:
+    with pytest.raises(InputError, match="leaves the repository"):
+        create(tmp_path / "fleet.git", author, {"../evil": b""})
+    with pytest.raises(ConfigurationError, match="not a git repository"):
+        open_directory(tmp_path / "fleet.git")
