@@ -367,10 +367,9 @@ def _packed(repository: ManifestRepository, path: str) -> str:
 
 
 def _flux_deployer(identity: ObjectIdentity, spec: SourceField, directory: str) -> Deployer:
-    post_build = spec.get("postBuild")
-    own = spec.of_kind(OriginKind.DEPLOYER)
-    common = spec.get("commonMetadata")
-    labels = {} if common is None else common.leaves("labels")
+    post_build, common, own = spec.below("postBuild"), spec.below("commonMetadata"), spec.of_kind(OriginKind.DEPLOYER)
+    labels = common.leaves("labels")
+    values = post_build.below("substitute").value
     return Deployer(
         identity=identity,
         spec=spec,
@@ -380,21 +379,18 @@ def _flux_deployer(identity: ObjectIdentity, spec: SourceField, directory: str) 
         name_prefix=spec.text("namePrefix"),
         name_suffix=spec.text("nameSuffix"),
         labels=(LabelRule(labels=labels),) if labels else (),
-        annotations=None if common is None else common.leaves("annotations"),
+        annotations=common.leaves("annotations"),
         patches=tuple(read_patches(spec.of_kind(OriginKind.PATCH), directory)),
         components=tuple(own.items("components")),
-        substitutes=post_build is not None and post_build.value not in ({}, None),
-        values={} if post_build is None else _values(post_build),
-        is_filled_elsewhere=post_build is not None and any(True for _ in post_build.items("substituteFrom")),
+        substitutes=post_build.value not in ({}, None),
+        # Flux fills in texts, and numbers without quotes.
+        values={
+            name: str(each)
+            for name, each in (values.items() if isinstance(values, dict) else ())
+            if isinstance(each, str | int) and not isinstance(each, bool)
+        },
+        is_filled_elsewhere=any(True for _ in post_build.items("substituteFrom")),
     )
-
-
-def _values(post_build: SourceField) -> dict[str, str]:
-    """The values that Flux fills in: texts, and numbers without quotes."""
-    written = post_build.get("substitute")
-    value = None if written is None else written.value
-    members = value.items() if isinstance(value, dict) else ()
-    return {name: str(each) for name, each in members if isinstance(each, str | int) and not isinstance(each, bool)}
 
 
 def _read_argo(
@@ -417,45 +413,43 @@ def _read_argo(
 def _read_argo_source(
     repository: ManifestRepository, identity: ObjectIdentity, spec: SourceField, source: SourceField, directory: str
 ) -> Deployer:
-    destination = spec.get("destination")
-    plain = source.get("directory")
-    section = source.of_kind(OriginKind.DEPLOYER).get("kustomize")
+    plain = source.below("directory")
+    section = source.below("kustomize").of_kind(OriginKind.DEPLOYER)
     overriding = override_sections(repository, identity.name, directory, "kustomize")
-    sections = [*overriding, *(() if section is None else (section,))]
-    own = {key: section for section in reversed(sections) for key in section.mapping() if section.get(key) is not None}
-    replicas = own.get("replicas")
-    patches = own.get("patches")
-    labels = own.get("commonLabels")
-    annotations = own.get("commonAnnotations")
-    components = own.get("components")
+    sections = [*overriding, *(() if section.value is None else (section,))]
+    own: dict[str, SourceField] = {
+        key: each for each in reversed(sections) for key in each.mapping() if each.get(key) is not None
+    }
+
+    def holding(key: str) -> SourceField:
+        """The section that sets a key."""
+        return own.get(key, section)
+
     return Deployer(
         identity=identity,
         spec=spec,
         source=source,
         directory=directory,
-        is_recursive=plain is not None and plain.flag("recurse"),
-        include="" if plain is None else plain.text("include"),
-        exclude="" if plain is None else plain.text("exclude"),
-        namespace=None if "namespace" not in own else own["namespace"].get("namespace"),
-        fallback_namespace="" if destination is None else destination.text("namespace"),
-        name_prefix=own["namePrefix"].text("namePrefix") if "namePrefix" in own else "",
-        name_suffix=own["nameSuffix"].text("nameSuffix") if "nameSuffix" in own else "",
-        replicas=() if replicas is None else tuple(read_replicas(replicas, OriginKind.DEPLOYER)),
-        patches=() if patches is None else tuple(read_patches(patches.of_kind(OriginKind.PATCH), directory)),
-        labels=() if labels is None else (_argo_labels(own, labels),),
-        annotations=None if annotations is None else annotations.leaves("commonAnnotations"),
-        components=() if components is None else tuple(components.items("components")),
-    )
-
-
-def _argo_labels(own: Mapping[str, SourceField], section: SourceField) -> LabelRule:
-    """Argo CD's labels reach selectors, unless it is configured otherwise."""
-    spared = own.get("labelWithoutSelector")
-    templates = own.get("labelIncludeTemplates")
-    return LabelRule(
-        labels=section.leaves("commonLabels"),
-        in_selectors=spared is None or not spared.flag("labelWithoutSelector"),
-        in_templates=templates is not None and templates.flag("labelIncludeTemplates"),
+        is_recursive=plain.flag("recurse"),
+        include=plain.text("include"),
+        exclude=plain.text("exclude"),
+        namespace=holding("namespace").get("namespace"),
+        fallback_namespace=spec.below("destination").text("namespace"),
+        name_prefix=holding("namePrefix").text("namePrefix"),
+        name_suffix=holding("nameSuffix").text("nameSuffix"),
+        replicas=tuple(read_replicas(holding("replicas"), OriginKind.DEPLOYER)),
+        patches=tuple(read_patches(holding("patches").of_kind(OriginKind.PATCH), directory)),
+        labels=(
+            LabelRule(
+                labels=holding("commonLabels").leaves("commonLabels"),
+                in_selectors=not holding("labelWithoutSelector").flag("labelWithoutSelector"),
+                in_templates=holding("labelIncludeTemplates").flag("labelIncludeTemplates"),
+            ),
+        )
+        if "commonLabels" in own
+        else (),
+        annotations=holding("commonAnnotations").leaves("commonAnnotations"),
+        components=tuple(holding("components").items("components")),
     )
 
 
