@@ -54,7 +54,7 @@ class KubernetesObject:
     namespace: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    places: Callable[[tuple[str | int, ...]], Place] | None = None
+    places: Callable[[tuple[str | int, ...]], Place] | None = field(default=None, compare=False)
     """Where its fields stand when they are not all written in its document: some were set by a build."""
 
     @property

@@ -64,7 +64,7 @@ ONE_REPLICA = (
             play=finishes(rate),
             has_gateway=not where,
             holds=IMPLAUSIBLE,
-            told=(f"{rate:.6g} req/s", "at most"),
+            told=(f"{rate:.6g} finished req/s", "at most"),
         )
         for rate in (1e3, 1e4, 1e9)
         for where in ("", ", no gateway")

@@ -205,7 +205,8 @@ def test_no_error_and_no_log_holds_the_token_even_if_the_server_repeats_it(
     assert "canary" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert "canary" not in caplog.text
-    hosted.server.violations.clear()
+    if hosted.server.kind == "github":  # the answer that a server repeats is not in its description
+        hosted.server.violations.clear()
 
 
 def test_the_token_is_in_no_representation_and_no_address(hosted: Any) -> None:
