@@ -17,7 +17,6 @@ from reconciler.resources.objects import KubernetesObject, Piece, Record, read_r
 from reconciler.resources.validation import Shape
 from reconciler.resources.variants import Flavor, RankedFlavor
 
-DEFAULT_BACKEND = "vllm"
 MODEL_LABEL = "llmaz.io/model-name"
 FAMILY_LABEL = "llmaz.io/model-family-name"
 
@@ -141,10 +140,6 @@ class OpenModel(Record[OpenModelSpec]):
             )
             for index, each in enumerate(_flavors_of(self.spec))
         )
-
-    def find_flavor(self, name: str) -> Flavor | None:
-        """The flavor of that name, as llmaz finds it: the first."""
-        return next((flavor for flavor in self.flavors if flavor.name == name), None)
 
 
 def read_model(source: KubernetesObject) -> Iterator[Piece]:

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.domain.identity import Place
 from reconciler.resources.declaration import Declaration
-from reconciler.resources.llmaz.models import OpenModel
+from reconciler.resources.llmaz.models import OpenModel, rank_flavors
 
 Load = Callable[[str], Declaration]
 Write = Callable[..., str]
@@ -163,7 +163,7 @@ def test_of_two_flavors_of_one_name_the_first_counts(load: Load, write: Write, t
         '21: warning: spec.inferenceConfig.flavors[1].name: "a100" is already listed above: llmaz takes the first'
     ]
     model = load(text).llmaz.models[0]
-    assert model.find_flavor("a100") == model.flavors[0]
+    assert [each.flavor for each in rank_flavors(("a100",), model)] == [model.flavors[0]]
 
 
 def test_flavors_of_older_releases_are_dropped_and_that_is_told(write: Write, told: Told, load: Load) -> None:
