@@ -8,8 +8,7 @@ from reconciler.cli.options import Common, with_common
 @with_common(outputs=("text", "json"))
 def doctor(common: Common) -> int:
     """Check permissions, metrics and variants; suggest fixes."""
-    from reconciler.cli.console import painted, progress, width, write, write_json
-    from reconciler.cli.exits import exit_of_checks
+    from reconciler.cli.console import exit_of_checks, painted, progress, width, write, write_json
     from reconciler.config.environment import read_environment
     from reconciler.pipeline.doctor import examine
     from reconciler.report.findings import checkup_json, checkup_text

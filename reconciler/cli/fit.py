@@ -9,7 +9,7 @@ import typer
 from reconciler.cli.options import Common, with_common
 
 if TYPE_CHECKING:
-    from reconciler.cli.exits import Exit
+    from reconciler.cli.console import Exit
     from reconciler.domain.profiles import Fitting, KeptProfiles
 
 OUTPUTS = ("text", "json", "yaml")
@@ -67,7 +67,7 @@ def read_age(text: str) -> float:
 def present_fit(common: Common, fitting: "Fitting", kept: "KeptProfiles | None", *, is_extended: bool) -> None:
     """Write what was learned as `--output` asks; YAML is the file that `--write` writes, to the byte."""
     from reconciler.cli.console import painted, width, write, write_json
-    from reconciler.config.learned_file import render_learned
+    from reconciler.config.loading import render_learned
     from reconciler.report.fit import fit_json, fit_text
 
     if common.output == "json":
@@ -80,6 +80,6 @@ def present_fit(common: Common, fitting: "Fitting", kept: "KeptProfiles | None",
 
 def exit_of_fit(fitting: "Fitting") -> "Exit":
     """The largest code of what must be fixed and of what failed."""
-    from reconciler.cli.exits import Exit, exit_of_findings
+    from reconciler.cli.console import Exit, exit_of_findings
 
     return max(exit_of_findings(fitting.findings), Exit.TRANSIENT if fitting.failures else Exit.FINISHED)

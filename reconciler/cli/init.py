@@ -36,8 +36,7 @@ def init(
 
     What a person has changed is never overwritten.
     """
-    from reconciler.cli.console import painted, progress, width, write
-    from reconciler.cli.exits import Exit, exit_of_plan
+    from reconciler.cli.console import Exit, exit_of_plan, painted, progress, width, write
     from reconciler.config.environment import read_environment
     from reconciler.pipeline.init import InitRequest, Wishes
     from reconciler.pipeline.init import init as init_now

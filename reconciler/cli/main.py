@@ -11,10 +11,9 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from reconciler.cli.console import complain, reserve_stdout
+from reconciler.cli.console import Exit, complain, exit_for, reserve_stdout
 from reconciler.cli.demo import demo
 from reconciler.cli.doctor import doctor
-from reconciler.cli.exits import Exit, exit_for
 from reconciler.cli.explain import explain
 from reconciler.cli.fit import fit
 from reconciler.cli.init import init

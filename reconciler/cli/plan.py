@@ -39,7 +39,7 @@ def plan(
     detailed_exitcode: Detailed = False,
 ) -> int:
     """Show what run would change, and why. Writes nothing."""
-    from reconciler.cli.exits import exit_of_plan
+    from reconciler.cli.console import exit_of_plan
     from reconciler.cli.output import present_plan, tell_workflow
 
     if record is not None and replay is not None:

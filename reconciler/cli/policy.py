@@ -30,8 +30,7 @@ Replay = Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="E
 @with_common(outputs=("text", "json"))
 def policy(common: Common, action: Action, arguments: Subjects = None, *, replay: Replay = None) -> int:
     """Test rules, explain one verdict, or try rules on recordings."""
-    from reconciler.cli.console import write, write_json
-    from reconciler.cli.exits import Exit
+    from reconciler.cli.console import Exit, write, write_json
 
     named = list(arguments or ())
     if replay is not None and action != "explain":

@@ -10,7 +10,7 @@ import typer
 from reconciler.cli.options import Common, with_common
 
 if TYPE_CHECKING:
-    from reconciler.cli.exits import Exit
+    from reconciler.cli.console import Exit
     from reconciler.config.environment import Environment
     from reconciler.domain.observed import Observed
     from reconciler.domain.reports import Objection, Review
@@ -103,7 +103,7 @@ def _review_one(
         _present(common, found)
         if comment and event is not None:
             tell_job(session, asked, event, found, reviewer.base)
-    from reconciler.cli.exits import Exit
+    from reconciler.cli.console import Exit
 
     codes = {
         Exit.INPUT: found.is_broken or asked & found.objections,
@@ -116,8 +116,7 @@ def _review_one(
 def _review_open(
     common: Common, environment: "Environment", asked: "frozenset[Objection]", event: "Event | None"
 ) -> int:
-    from reconciler.cli.console import note, progress, write, write_json
-    from reconciler.cli.exits import Exit, exit_for
+    from reconciler.cli.console import Exit, exit_for, note, progress, write, write_json
     from reconciler.pipeline.review import open_desk, open_reviewer, review_open
     from reconciler.pipeline.session import open_session
     from reconciler.report.review import open_reviews_json, open_reviews_text
@@ -145,7 +144,7 @@ def _review_open(
 
 
 def _exit_of_base(observed: "Observed") -> "Exit":
-    from reconciler.cli.exits import Exit
+    from reconciler.cli.console import Exit
 
     if observed.refusals:
         return Exit.CONFIGURATION

@@ -9,7 +9,7 @@ import typer
 from reconciler.cli.options import Common, with_common
 
 if TYPE_CHECKING:
-    from reconciler.cli.exits import Exit
+    from reconciler.cli.console import Exit
     from reconciler.pipeline.run import RunResult
 
 OUTPUTS = ("text", "json")
@@ -20,8 +20,7 @@ FailWhenHeld = Annotated[bool, typer.Option("--fail-when-held", help="Exit with 
 @with_common(outputs=OUTPUTS)
 def run(common: Common, *, record: Record = None, fail_when_held: FailWhenHeld = False) -> int:
     """Open or update pull requests with the plan."""
-    from reconciler.cli.console import progress
-    from reconciler.cli.exits import exit_for
+    from reconciler.cli.console import exit_for, progress
     from reconciler.cli.output import present_run
     from reconciler.config.environment import read_environment
     from reconciler.errors import ReconcilerError
@@ -53,7 +52,7 @@ def run(common: Common, *, record: Record = None, fail_when_held: FailWhenHeld =
 
 def exit_of_run(result: "RunResult", *, fails_when_held: bool = False) -> "Exit":
     """The largest code of the plan and of every group's publication."""
-    from reconciler.cli.exits import exit_for, exit_of_plan
+    from reconciler.cli.console import exit_for, exit_of_plan
 
     failures = (each.error for each in result.published if each.error is not None)
     return max([exit_of_plan(result.prepared.plan, fails_when_held=fails_when_held), *map(exit_for, failures)])

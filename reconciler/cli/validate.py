@@ -17,7 +17,7 @@ Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")
 @with_common(outputs=("text", "json", "github", "sarif"), without=("prometheus",))
 def validate(common: Common, paths: Paths = None, *, strict: Strict = False) -> int:
     """Check resources and configuration, without a network."""
-    from reconciler.cli.exits import exit_of_findings
+    from reconciler.cli.console import exit_of_findings
     from reconciler.cli.output import present_findings
     from reconciler.pipeline.validate import validate_commit, validate_paths
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from reconciler.domain.settings import SecretRef
 from reconciler.errors import ConfigurationError
 from reconciler.forge.registry import FORGES, TOKEN_VARIABLES
-from reconciler.http.addresses import origin_of
+from reconciler.http.redaction import origin_of
 
 DEFAULT_SECRETS_DIRECTORY = "/var/run/secrets/reconciler"
 SECRETS_DIRECTORY = "RECONCILER_SECRETS_DIR"

@@ -28,10 +28,10 @@ from reconciler.domain.variant_settings import (
     SettingDefinition,
     ValueKind,
 )
-from reconciler.http.addresses import origin_of
+from reconciler.http.redaction import origin_of
 from reconciler.manifests.wording import describe, join_words
 from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES
-from reconciler.resources.amounts import FRACTIONS, SECONDS, pattern_of, read_delay, read_duration, read_percentage
+from reconciler.resources.validation import FRACTIONS, SECONDS, pattern_of, read_delay, read_duration, read_percentage
 
 MAX_COUNT = 2**31 - 1
 """Replicas, devices and batch sizes end up in a resource's int32 fields."""

@@ -8,7 +8,6 @@ from statistics import fmean, median
 
 from reconciler.decision.engines.port import SizingEngine
 from reconciler.decision.engines.registry import AUTOMATIC, ENGINES, choose_engines
-from reconciler.decision.needs import payback_of
 from reconciler.decision.reverting import broken_promises
 from reconciler.decision.variant_states import (
     EngineChoice,
@@ -17,6 +16,7 @@ from reconciler.decision.variant_states import (
     beside_unknown,
     lacks_profile,
     load_partial,
+    payback_of,
     span,
 )
 from reconciler.domain.answers import NoAnswer

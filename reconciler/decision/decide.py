@@ -1,10 +1,9 @@
-"""The pure heart: a snapshot in, a plan put together from its decisions out. Same snapshot, same bytes."""
+"""The pure heart: a snapshot in, a plan out. The same snapshot gives the same bytes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.decision.assessment import assess_variants
-from reconciler.decision.deadlocks import stage_reachable
 from reconciler.decision.devices import Devices, scarcity_assumed
 from reconciler.decision.engines.port import EngineAnswer, SizingInput
 from reconciler.decision.engines.registry import size_models
@@ -21,17 +20,33 @@ from reconciler.decision.formulation import formulate, load_variations, with_sha
 from reconciler.decision.groups import Bonds, group_plans
 from reconciler.decision.guarding import Guard
 from reconciler.decision.load_variation import LoadVariation
-from reconciler.decision.solvers import SOLVERS
+from reconciler.decision.passes import stage_reachable
 from reconciler.decision.staged_plan import Situation, StagedPlan
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, Plan, TotalCost
-from reconciler.domain.requirements import Solution
+from reconciler.domain.requirements import Solution, Solver
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.units import significant
 from reconciler.domain.variant_settings import Engine
 from reconciler.manifests.wording import name_first
+from reconciler.optimizer.fleet import COLUMNS, DIRECT, AutoSolver
+from reconciler.optimizer.separable import SeparableSolver
 from reconciler.policy.judging import unreadable
+from reconciler.upstream.inferno import OptimalSolver, PriorityGreedySolver, WeightedGreedySolver
+
+# The solvers by name. `auto` decides each model alone where that fits into what they share (`separable`, exact), else
+# all together by prices (`columns`); `milp` is one program over all; `inferno-weighted` and `inferno-priority`
+# reproduce what inferno decided where devices are scarce, `inferno-optimal` is the optimum that these approach.
+
+SOLVERS: dict[str, Solver] = {
+    solver.name: solver
+    for solver in (
+        *(AutoSolver(inferno=OptimalSolver()), SeparableSolver(), COLUMNS, DIRECT),
+        *(WeightedGreedySolver(), PriorityGreedySolver(), OptimalSolver()),
+    )
+}
+
 
 SOLVER = "auto"
 SHOWN = 3

@@ -9,11 +9,9 @@ from reconciler.decision.devices import pool_figures
 from reconciler.decision.engines.port import EngineAnswer
 from reconciler.decision.engines.registry import ENGINES, EXPECTED
 from reconciler.decision.formulation import FormulatedProblem
-from reconciler.decision.law_targets import slo_projections, targets_under
 from reconciler.decision.load_variation import LoadVariation
-from reconciler.decision.needs import Allocations, Needs
 from reconciler.decision.staged_plan import Situation, StagedPlan
-from reconciler.decision.variant_states import VariantState
+from reconciler.decision.variant_states import Allocations, Needs, VariantState, slo_projections, targets_under
 from reconciler.decision.verdicts import verdict_of
 from reconciler.domain.holds import BrokenResource, Hold
 from reconciler.domain.identity import CandidateKey, Figure, ModelKey, ResourceKey

@@ -9,8 +9,15 @@ from typing import TypeVar
 from reconciler.decision.devices import Devices, pools_beside, surplus_devices, surplus_words
 from reconciler.decision.guarding import Guard
 from reconciler.decision.load_variation import LoadVariation, StabilizedDemand, load_variation, steady
-from reconciler.decision.needs import TOLERANCE, Allocations, Needs, bounds_of, priority_of, start_share
-from reconciler.decision.variant_states import VariantState
+from reconciler.decision.variant_states import (
+    TOLERANCE,
+    Allocations,
+    Needs,
+    VariantState,
+    bounds_of,
+    priority_of,
+    start_share,
+)
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.observed import PastArrivals

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from reconciler.decision.formulation import FormulatedProblem
-from reconciler.decision.needs import TOLERANCE, Allocations, Needs
 from reconciler.decision.staged_plan import Situation, StagedPlan
+from reconciler.decision.variant_states import TOLERANCE, Allocations, Needs
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation

@@ -5,12 +5,10 @@ from dataclasses import dataclass, field
 
 from reconciler.decision.engines.port import EngineQuestion
 from reconciler.decision.engines.registry import ENGINES, choose_engines
-from reconciler.decision.needs import priority_of
-from reconciler.decision.variant_states import EngineChoice
+from reconciler.decision.variant_states import EngineChoice, priority_of
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.metric_targets import TrackedTarget
-from reconciler.domain.saturation_rules import DEFAULT_RETENTION_S, SaturationRules, ZeroRules
-from reconciler.domain.settings import Settings
+from reconciler.domain.settings import DEFAULT_RETENTION_S, SaturationRules, Settings, ZeroRules
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import PAYBACK_S, SYNC_DELAY_S
 from reconciler.metrics.history import watched_target

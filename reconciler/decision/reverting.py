@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 from reconciler.decision.engines.registry import ENGINES
-from reconciler.decision.law_targets import slo_projections, targets_under
 from reconciler.decision.outcomes import (
     NOISE,
     TOO_LATE_S,
@@ -17,6 +16,7 @@ from reconciler.decision.outcomes import (
     merges_of,
     told_latency,
 )
+from reconciler.decision.variant_states import slo_projections, targets_under
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, Observation, PastArrivals

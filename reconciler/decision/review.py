@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from reconciler.decision.decide import Solved, solve
-from reconciler.decision.needs import Allocations
 from reconciler.decision.staged_plan import StagedPlan
+from reconciler.decision.variant_states import Allocations
 from reconciler.decision.verdicts import give_verdicts
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from reconciler.decision.formulation import FormulatedProblem
-from reconciler.decision.needs import Allocations
-from reconciler.decision.variant_states import VariantState
+from reconciler.decision.variant_states import Allocations, VariantState
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation

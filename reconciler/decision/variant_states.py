@@ -1,12 +1,30 @@
-"""What is known of a variant before anything is decided: whether it may change, and what it costs."""
+"""What is known of variants and models before anything is decided: states, needs, targets of their class."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.observed import Load
+from reconciler.domain.identity import ModelKey, ResourceKey, SourceKind
+from reconciler.domain.inventory import Allocation
+from reconciler.domain.observed import Load, Performance
+from reconciler.domain.plan import SloProjection
+from reconciler.domain.profiles import PREFILL_DECODE, SERIAL_PREFILL, ServiceClass, SloTarget
 from reconciler.domain.proposals import BrokenPromise
+from reconciler.domain.requirements import Bounds, Requirement
 from reconciler.domain.snapshot import Variant
-from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, IN_ORDER, KEEP, Engine
+from reconciler.domain.variant_settings import (
+    ACCELERATOR,
+    CHOOSE,
+    IN_ORDER,
+    KEEP,
+    MAX_REPLICAS,
+    MIN_REPLICAS,
+    PAYBACK_S,
+    START_DELAY_S,
+    Engine,
+)
+from reconciler.sizing.queueing_laws import tail_factor
+from reconciler.sizing.saturation import Filling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,3 +116,237 @@ def span(span_s: float) -> str:
     """`25m`, `1h`, `1h 30m`."""
     hours, minutes = divmod(round(span_s / 60), 60)
     return f"{hours}h" if hours and not minutes else f"{hours}h {minutes}m" if hours else f"{minutes}m"
+
+
+TOLERANCE = 1e-9
+"""What a cover may lack, as in the optimizer."""
+Allocations = Mapping[ResourceKey, Allocation]
+NO_FILLINGS: Mapping[ModelKey, Filling] = {}
+NO_RATES: Mapping[ModelKey, float] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """The requirements by model and role, each variant's own, and the variants behind each.
+
+    `fillings` are of requirements that ask for more than their replicas work on, so that these are not full; `rates`
+    are what replicas work on where the requirement asks for more, so that noise moves none of them.
+    """
+
+    requirements: Mapping[ModelKey, Requirement]
+    owner_of: Mapping[ResourceKey, ModelKey]
+    variants_of: Mapping[ModelKey, tuple[ResourceKey, ...]]
+    fillings: Mapping[ModelKey, Filling] = field(default_factory=dict)
+    rates: Mapping[ModelKey, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        requirements: Iterable[Requirement],
+        fillings: Mapping[ModelKey, Filling] = NO_FILLINGS,
+        rates: Mapping[ModelKey, float] = NO_RATES,
+    ) -> "Needs":
+        """The needs that `requirements` state; a variant takes part in one of them."""
+        asked = {requirement.model: requirement for requirement in requirements}
+        variants = {model: tuple(sorted(set(_variants(each)))) for model, each in asked.items()}
+        return cls(
+            requirements=asked,
+            owner_of={variant: model for model, members in variants.items() for variant in members},
+            variants_of=variants,
+            fillings=fillings,
+            rates=rates,
+        )
+
+    def of_variant(self, variant: ResourceKey) -> Requirement | None:
+        """The requirement that a variant takes part in; None when nothing is known of it."""
+        model = self.owner_of.get(variant)
+        return None if model is None else self.requirements[model]
+
+    def carried(self, variant: ResourceKey, allocation: Allocation) -> float | None:
+        """What a variant's replicas carry under an allocation; None when nobody knows."""
+        requirement = self.of_variant(variant)
+        key = variant.on(allocation.accelerator)
+        each = None if requirement is None else requirement.per_replica.get(key)
+        return None if each is None else each * allocation.replicas
+
+    def total(self, model: ModelKey, allocations: Allocations) -> float:
+        """What all variants behind a requirement carry under allocations; what nobody knows carries nothing."""
+        return sum(self.carried(variant, allocations[variant]) or 0.0 for variant in self.variants_of[model])
+
+    def demand(self, model: ModelKey) -> float:
+        """What the replicas behind a requirement work on, or must carry where only that is known."""
+        filling = self.fillings.get(model)
+        return self.rates.get(model, self.requirements[model].amount) if filling is None else filling.demand
+
+    def asked(self, model: ModelKey) -> float:
+        """What the load of now asks for, headroom included, whatever was needed before."""
+        filling = self.fillings.get(model)
+        asked = self.requirements[model].amount if filling is None else filling.demand / filling.full
+        return self.rates.get(model, asked)
+
+    def fullness(self, model: ModelKey, allocations: Allocations) -> float | None:
+        """How full replicas are under allocations; None where nothing is counted that could fill them."""
+        carried = self.total(model, allocations)
+        return self.fillings[model].demand / carried if model in self.fillings and carried > 0 else None
+
+    def is_met(self, model: ModelKey, allocations: Allocations, least: float, *, like: Allocations) -> bool:
+        """Whether allocations carry `least` of what a requirement asks for, or as much as those they are held against.
+
+        A finished answer is met by itself alone.
+        """
+        requirement = self.requirements[model]
+        if requirement.fixed is not None and requirement.per_replica:
+            return all(allocations[variant].replicas == count for variant, count in requirement.fixed.items())
+        return self.total(model, allocations) >= min(least, self.total(model, like)) * (1 - TOLERANCE)
+
+
+def _variants(requirement: Requirement) -> Iterator[ResourceKey]:
+    yield from (key.variant for key in requirement.per_replica)
+    yield from requirement.fixed or ()
+
+
+SECONDS_PER_HOUR = 3600.0
+
+UPSTREAM_RELATIVE_COST = 10.0
+"""What upstream's resource takes a `variantCost` that is not written for."""
+
+
+def priority_of(variant: Variant) -> int:
+    """What its pools' objectives say; where none does its service class."""
+    if variant.priority is not None and variant.priority.source.kind is not SourceKind.BUILT_IN:
+        return variant.priority.value
+    return 0 if variant.service_class is None else variant.service_class.value.priority
+
+
+def written_minimum(variant: Variant) -> int:
+    """The lower bound; who is less urgent than nothing has none unless somebody wrote it."""
+    least = variant.settings[MIN_REPLICAS]
+    is_assumed = least.source.kind is SourceKind.BUILT_IN
+    return 0 if is_assumed and priority_of(variant) < 0 else least.value
+
+
+def idle_replicas(variant: Variant) -> int:
+    """The fewest replicas of a variant without load.
+
+    A written minimum of 0 does not stop the last replica: waking it again would take a merge and a sync. A written
+    maximum of 0 does.
+    """
+    least, most = variant.settings[MIN_REPLICAS].value, variant.settings[MAX_REPLICAS].value
+    fewest = least if least > 0 else min(variant.current.replicas, 1)
+    return fewest if most is None else min(fewest, most)
+
+
+def bounds_of(variant: Variant, *, keeps_current: bool) -> Bounds:
+    """The replicas that a variant may have; one that keeps its current ones may only grow."""
+    least, most = written_minimum(variant), variant.settings[MAX_REPLICAS].value
+    if keeps_current:
+        least = max(least, variant.current.replicas)
+    return Bounds(minimum=least if most is None else min(least, most), maximum=most)
+
+
+def current_weight(variant: Variant, *, is_priced: bool) -> float:
+    """The weight of one current replica, in the unit of its model's candidates; 0 where its price is unknown."""
+    return variant.current_cost_per_hour or 0.0 if is_priced else relative_weight(variant)
+
+
+def relative_weight(variant: Variant) -> float:
+    """What a resource says its replicas cost beside those of its model; no money."""
+    return UPSTREAM_RELATIVE_COST if variant.relative_cost is None else variant.relative_cost
+
+
+def start_share(variant: Variant) -> float:
+    """What a replica costs before it serves, as a share of what it costs in the time that a change has to pay back."""
+    return variant.settings[START_DELAY_S].value / variant.settings[PAYBACK_S].value
+
+
+def payback_of(members: Iterable[Variant]) -> float:
+    """The longest `payback` of a model's variants, in seconds."""
+    return max(member.settings[PAYBACK_S].value for member in members)
+
+
+def unserved_price(members: Iterable[VariantState]) -> float | None:
+    """What an hour without one request a second costs, where all of a model's classes name a price; the highest."""
+    classes = [state.variant.service_class for state in members]
+    costs = [None if each is None else each.value.unserved_cost_per_request for each in classes]
+    known = [cost for cost in costs if cost is not None]
+    return max(known) * SECONDS_PER_HOUR if known and len(known) == len(costs) else None
+
+
+LISTED_WAIT_PERCENTILE = 95.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LawTargets:
+    """The limits of one class under one law.
+
+    `is_prefill_known` is whether the law models prefill: without, a time to first token is nothing but the wait.
+    """
+
+    is_prefill_known: bool
+    waits: tuple[SloTarget, ...]
+    ttft: SloTarget | None
+    itl: SloTarget | None
+    tokens_per_s: float
+
+
+def targets_under(law: str, service_class: ServiceClass) -> LawTargets:
+    """The class's targets as `law` can keep them.
+
+    Without prefill a time to first token is limited as far as it is waiting. Upstream's `slo-ttft` is the 95th
+    percentile of the wait there, and the mean time to first token where prefill is modelled (inferno.md 2.2, 2.5).
+    """
+    listed_s = service_class.listed_ttft_s
+    waits: tuple[SloTarget | None, ...]
+    is_prefill_known = law in (PREFILL_DECODE, SERIAL_PREFILL)
+    if is_prefill_known:
+        listed = None if listed_s is None else SloTarget(limit_s=listed_s)
+        waits, ttft = (service_class.wait,), service_class.ttft or listed
+    else:
+        listed = None if listed_s is None else SloTarget(limit_s=listed_s, percentile=LISTED_WAIT_PERCENTILE)
+        waits, ttft = (service_class.wait, listed), service_class.ttft
+    known = [target for target in waits if target is not None]
+    return LawTargets(
+        is_prefill_known=is_prefill_known,
+        waits=tuple(known) if len(known) < 2 else tuple(dict.fromkeys(known)),
+        ttft=ttft,
+        itl=service_class.itl,
+        tokens_per_s=service_class.throughput_tokens_per_s or 0.0,
+    )
+
+
+def slo_projections(
+    targets: LawTargets, before: Performance | None, after: Performance | None
+) -> tuple[SloProjection, ...]:
+    """Each target beside what is expected, in the target's own statistic."""
+    return tuple(
+        SloProjection(
+            name=name,
+            statistic=target.statistic,
+            target_s=target.limit_s,
+            before_s=_expected(target, targets, before),
+            after_s=_expected(target, targets, after),
+        )
+        for name, target in _named(targets)
+    )
+
+
+def _named(targets: LawTargets) -> Iterator[tuple[str, SloTarget]]:
+    for target in targets.waits:
+        yield "wait", target
+    if targets.ttft is not None:
+        yield "ttft" if targets.is_prefill_known else "wait", targets.ttft
+    if targets.itl is not None:
+        yield "itl", targets.itl
+
+
+def _expected(target: SloTarget, targets: LawTargets, performance: Performance | None) -> float | None:
+    """What is expected in the target's statistic; upstream's waits keep their tail, -ln(1 - p) times the mean."""
+    if performance is None:
+        return None
+    if target is targets.itl:
+        return performance.itl_s if target.percentile is None else performance.itl_percentile_s
+    if target is targets.ttft:
+        if target.percentile is not None:
+            return performance.ttft_percentile_s
+        return performance.ttft_s if targets.is_prefill_known else performance.wait_s
+    return None if performance.wait_s is None else performance.wait_s * tail_factor(target.percentile)

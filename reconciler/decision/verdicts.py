@@ -10,8 +10,8 @@ from typing import TypeAlias
 from reconciler.decision.formulation import is_short
 from reconciler.decision.guarding import spot_changes
 from reconciler.decision.independence import keep_serving, make_independent
-from reconciler.decision.needs import TOLERANCE, Allocations
 from reconciler.decision.staged_plan import Situation, StagedPlan
+from reconciler.decision.variant_states import TOLERANCE, Allocations
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.observed import Load

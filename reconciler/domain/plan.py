@@ -11,7 +11,7 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, Performance
 from reconciler.domain.proposals import ConditionFlip, MovedFile, Part, ProposedChange
 from reconciler.domain.requirements import ModelCoverage, Sensitivity, SharedUse, SolveStatus
-from reconciler.domain.variant_forms import StatusShape
+from reconciler.domain.snapshot import StatusShape
 
 HOME = "inference-reconciler/reconciler"
 """Where the project is published: code, action and image."""

@@ -1,22 +1,61 @@
-"""Snapshot: the typed, immutable input of decide, and its variants: resources joined with all that concerns them."""
+"""Snapshot: the typed, immutable input of decide, and its variants: resources joined with everything about them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Sourced
 from reconciler.domain.inventory import Allocation, Catalog, Inventory
 from reconciler.domain.metric_targets import TrackedHistory, TrackedTarget
 from reconciler.domain.observed import Observed
-from reconciler.domain.places import DeliveryPlace, DocumentRef, EntryPlace
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import WrittenCounts
-from reconciler.domain.saturation_rules import SaturationRules, ZeroRules
-from reconciler.domain.settings import Settings
-from reconciler.domain.variant_forms import Condition, Form, StatusShape
+from reconciler.domain.settings import SaturationRules, Settings, ZeroRules
 from reconciler.domain.variant_settings import VariantSettings
-from reconciler.domain.workloads import Workload
+from reconciler.domain.workloads import DeliveryPlace, DocumentRef, EntryPlace, Workload
+
+
+class Form(StrEnum):
+    """The three shapes of a VariantAutoscaling, distinguished by their fields; and what else declares a variant.
+
+    ANNOTATED is a HorizontalPodAutoscaler or ScaledObject with upstream's annotations, TRACKED a workload that a policy
+    with metric targets scales, BACKEND one of Kthena's backends without a policy, FLAVORS what serves an OpenModel.
+    """
+
+    PROFILE = "profile"
+    TARGET = "target"
+    NAME = "name"
+    ANNOTATED = "annotated"
+    TRACKED = "tracked"
+    BACKEND = "backend"
+    FLAVORS = "flavors"
+
+
+class StatusShape(StrEnum):
+    """Which status a VariantAutoscaling's own version has.
+
+    FULL: currentAlloc with waitAverage, desiredOptimizedAlloc, actuation. TTFT: the same with ttftAverage and
+    conditions. TARGET: desiredOptimizedAlloc, actuation, conditions. NONE: a status that is not ours to write.
+    """
+
+    FULL = "full"
+    TTFT = "ttft"
+    TARGET = "target"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A Kubernetes condition as written in Git."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition_time: str
+    observed_generation: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,6 @@ from reconciler.forge.pull_requests import (
     ours_among,
     waiting,
 )
-from reconciler.http.addresses import checked_root, sends_in_the_clear
 from reconciler.http.door import Door
 from reconciler.http.messages import (
     MIB,
@@ -44,7 +43,7 @@ from reconciler.http.messages import (
     Response,
     check_sendable,
 )
-from reconciler.http.redaction import Redactor
+from reconciler.http.redaction import Redactor, checked_root, sends_in_the_clear
 
 logger = logging.getLogger(__name__)
 

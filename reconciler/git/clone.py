@@ -8,7 +8,7 @@ from pathlib import Path
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, RivalRunError, TransientError
 from reconciler.git.command import TIMEOUT_S, GitCommand, GitToken, explain_failure, open_remote, shorten
-from reconciler.git.history import CLOCKS_DIFFER_S
+from reconciler.git.history import CLOCKS_DIFFER_S, merged_files, merges_cleanly
 from reconciler.git.repository import (
     CommitRecord,
     Repository,
@@ -21,7 +21,6 @@ from reconciler.git.repository import (
     parse_commit,
     write_import,
 )
-from reconciler.git.tree_merge import merged_files, merges_cleanly
 
 FETCHED_AT_ONCE = 200
 """Branches of one request: their names are arguments, of which a system takes only so many."""

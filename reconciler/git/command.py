@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
-from reconciler.http.addresses import sends_in_the_clear
 from reconciler.http.messages import TRAFFIC, Clock, basic
-from reconciler.http.redaction import MAX_SHOWN, UNPRINTABLE, Redactor
+from reconciler.http.redaction import MAX_SHOWN, UNPRINTABLE, Redactor, sends_in_the_clear
 
 if TYPE_CHECKING:
     from git.cmd import Git

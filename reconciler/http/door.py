@@ -19,7 +19,6 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import DecodeError, HTTPError, IncompleteRead
 
-from reconciler.http.addresses import place_of, same_origin
 from reconciler.http.messages import (
     MIB,
     SUCCESS,
@@ -35,7 +34,7 @@ from reconciler.http.messages import (
     Response,
     retry_after_s,
 )
-from reconciler.http.redaction import redacting_logs, take_over_library_logs
+from reconciler.http.redaction import place_of, redacting_logs, same_origin, take_over_library_logs
 
 logger = logging.getLogger(__name__)
 

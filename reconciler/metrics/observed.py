@@ -1,17 +1,16 @@
-"""Reads a run's answers into one record of models, variants, replicas and devices."""
+"""What Prometheus reports of models, replicas and devices, from the answers of all clusters."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, TypeVar
 
-from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, no_prometheus
+from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, Query, Sample, no_prometheus
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.observed import DevicesSeen, Observed, Trace
+from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding, Observed, Trace
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
-from reconciler.metrics.answers import says_partial
-from reconciler.metrics.devices import devices_seen
+from reconciler.metrics.answers import is_usable, printable, says_partial
 from reconciler.metrics.history import (
     Histories,
     PastReadings,
@@ -25,16 +24,19 @@ from reconciler.metrics.history import (
     usual_of,
 )
 from reconciler.metrics.loads import loads_of, models_of, queues_of, requests_of, with_arrivals
-from reconciler.metrics.quantities import PAST, USUAL, Name
-from reconciler.metrics.queries import LabelNames, names_in
+from reconciler.metrics.quantities import PAST, USUAL, Name, Quantity
+from reconciler.metrics.queries import LabelNames, exported_label, label_names, matchers, names_in, render
 from reconciler.metrics.readings import (
     Attribution,
     MetricReadings,
+    ObjectName,
+    ReplicaSeries,
     attribution_of,
     grouped,
     name_models,
     read,
     served_by,
+    target_of,
 )
 from reconciler.metrics.replicas import (
     observe,
@@ -45,6 +47,184 @@ from reconciler.metrics.replicas import (
     unobserved,
     unschedulable_pods,
 )
+
+# Devices that the nodes of a cluster offer and pods hold, by kube-state-metrics: two queries, and what they answer.
+# Series that a scrape renamed (`exported_node`) are left out: under the names of their target they would all be one
+# node.
+
+SETTLED_S = 600.0
+"""How long a node must be silent, cordoned or not ready before it counts as such: plugins and scrapes restart."""
+FACT = "fact"
+OFFERS, LABELS, CORDONED, NOT_READY, SEEN = "offers", "labels", "cordoned", "not ready", "seen"
+"""What a series of the answer about nodes says, in its label `fact`."""
+EVERY_NODE_OFFERS = "cpu"
+"""Queried together with devices: a node without devices still reports this."""
+EXPORTED_NAMESPACE = "exported_namespace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceNames:
+    """Resources of containers (regular expressions, spelled as exported) and labels of nodes to query."""
+
+    resources: tuple[str, ...]
+    labels: tuple[str, ...]
+
+
+def device_queries(cluster: ClusterSettings, names: DeviceNames, now_s: float) -> tuple[Query, ...]:
+    """The two queries, at `now_s` (Unix seconds); empty without a Prometheus. ConfigurationError for wrong labels."""
+    settings = cluster.prometheus
+    if settings is None:
+        return ()
+    spelled = label_names(settings)
+    where = ",".join(filter(None, (matchers(settings), 'exported_node=""')))
+    held = where if spelled.namespace == EXPORTED_NAMESPACE else f'{where},{EXPORTED_NAMESPACE}=""'
+    texts = (
+        (Name.NODES, render(_nodes(names), spelled, where)),
+        (Name.DEVICE_REQUESTS, render(_requests(names), spelled, held)),
+    )
+    return tuple(
+        Query(cluster=cluster.name, quantity=name, text=text, start_s=now_s, end_s=now_s) for name, text in texts
+    )
+
+
+def _nodes(names: DeviceNames) -> Quantity:
+    """Five facts of each node. What a node reported within the last hour counts until it reports something else."""
+    resources = "|".join(dict.fromkeys((*names.resources, EVERY_NODE_OFFERS)))
+    offered = f'kube_node_status_allocatable{{resource=~"{resources}",$where}}'
+    labels = ", ".join(("node", *dict.fromkeys(map(exported_label, names.labels))))
+    ready = 'kube_node_status_condition{condition="Ready",status="true",$where}'
+    return Quantity(
+        name=Name.NODES,
+        by=("node",),
+        candidates=(
+            _fact(
+                OFFERS,
+                f"max by (node, resource) (max_over_time({offered}[$window]))",
+                f"max by (node, resource) (last_over_time({offered}[1h]))",
+            ),
+            _fact(
+                LABELS,
+                f"group by ({labels}) (last_over_time(kube_node_labels{{$where}}[$window]))",
+                f"group by ({labels}) (last_over_time(kube_node_labels{{$where}}[1h]))",
+            ),
+            _fact(CORDONED, "min by (node) (min_over_time(kube_node_spec_unschedulable{$where}[$window])) == 1"),
+            _fact(NOT_READY, f"max by (node) (max_over_time({ready}[$window])) == 0"),
+            _fact(SEEN, "max by (node) (max_over_time(timestamp(kube_node_info{$where})[1h:1m]))"),
+        ),
+        window_s=SETTLED_S,
+    )
+
+
+def _fact(fact: str, *alternatives: str) -> str:
+    return f'label_replace({" or on (node) ".join(alternatives)}, "{FACT}", "{fact}", "", "")'
+
+
+def _requests(names: DeviceNames) -> Quantity:
+    """What each pod on a node holds; two exporters of the same series count once."""
+    resources = "|".join(dict.fromkeys(names.resources))
+    requests = f'kube_pod_container_resource_requests{{resource=~"{resources}",node!="",$where}}'
+    over = 'kube_pod_status_phase{phase=~"Failed|Succeeded",$where} == 1'
+    held = f"sum by ($place, node, resource) (max by ($place, container, node, resource) ({requests}))"
+    return Quantity(
+        name=Name.DEVICE_REQUESTS,
+        by=("namespace", "pod", "node", "resource"),
+        candidates=(f"{held} unless on ($place) ({over})",),
+    )
+
+
+def devices_seen(variants: Iterable[Variant], readings: MetricReadings, names: LabelNames, now_s: float) -> DevicesSeen:
+    """The devices of one cluster at `now_s` (Unix seconds); a number that cannot be right is None."""
+    nodes, requests = _answered(Name.NODES, readings), _answered(Name.DEVICE_REQUESTS, readings)
+    variant_of = _membership(variants, readings)
+    return DevicesSeen(
+        nodes=nodes if isinstance(nodes, NoAnswer) else _read_nodes(nodes, now_s),
+        holdings=requests
+        if isinstance(requests, NoAnswer)
+        else tuple(_holding(sample, names, variant_of) for sample in requests),
+    )
+
+
+def _answered(name: Name, readings: MetricReadings) -> Sequence[Sample] | NoAnswer:
+    absence = readings.absence_of(name)
+    return absence if absence is not None else readings.devices.get(name, ())
+
+
+def _read_nodes(samples: Sequence[Sample], now_s: float) -> tuple[ClusterNode, ...] | NoAnswer:
+    facts: dict[str, dict[str, list[Sample]]] = {}
+    for sample in samples:
+        of_nodes = facts.setdefault(sample.labels.get(FACT, ""), {})
+        of_nodes.setdefault(sample.labels.get("node", ""), []).append(sample)
+    offers, seen = facts.get(OFFERS, {}), facts.get(SEEN, {})
+    for metric, found in (("kube_node_info", seen), ("kube_node_status_allocatable", offers)):
+        if not found:
+            reason = f"no series of {metric}: this Prometheus scrapes no kube-state-metrics that exports it"
+            return NoAnswer(absence=Absence.MISSING, reason=reason)
+    times_s = {name: of_node[0].value for name, of_node in seen.items()}
+    broken = sorted(name for name, time_s in times_s.items() if not is_usable(time_s))
+    if broken:
+        reason = f"kube_node_info of node {printable(broken[0])} has no time that could be read"
+        return NoAnswer(absence=Absence.NAN, reason=reason)
+    silent_s = now_s - max(times_s.values())
+    if silent_s > SETTLED_S:
+        reason = f"kube-state-metrics reported no node for {silent_s / 60:.0f} min"
+        return NoAnswer(absence=Absence.STALE, reason=reason)
+    return tuple(_node(name, facts, now_s) for name in sorted({*offers, *seen}))
+
+
+def _node(name: str, facts: Mapping[str, Mapping[str, Sequence[Sample]]], now_s: float) -> ClusterNode:
+    def of(fact: str) -> Sequence[Sample]:
+        return facts.get(fact, {}).get(name, ())
+
+    labels: dict[str, set[str]] = {}
+    for sample in of(LABELS):
+        for label, value in sample.labels.items():
+            if label.startswith("label_") and value:
+                labels.setdefault(label, set()).add(value)
+    return ClusterNode(
+        name=printable(name),
+        offers={sample.labels.get("resource", ""): _count(sample.value) for sample in of(OFFERS)},
+        labels={label: min(values) for label, values in labels.items() if len(values) == 1},
+        is_changed=any(len(values) > 1 for values in labels.values()),
+        closed=" and ".join(fact for fact in (CORDONED, NOT_READY) if of(fact)),
+        is_silent=all(now_s - sample.value > SETTLED_S for sample in of(SEEN)) and bool(of(SEEN)),
+    )
+
+
+def _holding(sample: Sample, names: LabelNames, variant_of: Callable[[ObjectName], ResourceKey | None]) -> Holding:
+    label = sample.labels.get
+    pod = ObjectName(label(names.namespace, ""), label(names.pod, ""))
+    return Holding(
+        namespace=printable(pod.namespace),
+        node=printable(label("node", "")),
+        resource=label("resource", ""),
+        devices=_count(sample.value),
+        variant=variant_of(pod),
+    )
+
+
+def _count(value: float) -> int | None:
+    return int(value) if is_usable(value) else None
+
+
+def _membership(variants: Iterable[Variant], readings: MetricReadings) -> Callable[[ObjectName], ResourceKey | None]:
+    """Finds the variant of a pod; of two variants with one scale target it finds either, as both are ours."""
+    ours = list(variants)
+    attribution = Attribution(
+        by_name={ObjectName(variant.key.namespace, variant.key.name): variant.key for variant in ours},
+        by_target={target_of(variant): variant.key for variant in ours},
+        by_model={},
+        readings=readings,
+    )
+
+    def variant_of(pod: ObjectName) -> ResourceKey | None:
+        # of a replica that is a group of pods, only the first has a name that leads to the variant
+        group, _, number = pod.name.rpartition("-")
+        names = (pod.name, f"{group}-0") if number.isdecimal() else (pod.name,)
+        found = (attribution.variant_of(ReplicaSeries(pod.namespace, name, "", "")) for name in names)
+        return next(filter(None, found), None)
+
+    return variant_of
+
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")

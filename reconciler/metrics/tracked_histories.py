@@ -31,32 +31,30 @@ from reconciler.metrics.answers import Floats, Grid, Integers, Table, decode, gr
 from reconciler.metrics.quantities import WORKLOAD_LABELS
 from reconciler.metrics.queries import LabelNames, label_names
 from reconciler.metrics.readings import ObjectName, grouped
-from reconciler.metrics.tracked_pods import (
+from reconciler.metrics.tracked_queries import (
+    ACTIVITY,
+    REPLICAS_OF,
     BackendPods,
     Bucket,
     ChosenSeries,
     Endpoint,
+    Exported,
     PodLabels,
     Scraped,
+    TrackedQuantity,
     choose_endpoint,
     endpoint_of,
-    find_pods,
-    is_selected,
-    percentiles_of,
-    read_pod_labels,
-    unexported,
-)
-from reconciler.metrics.tracked_queries import (
-    ACTIVITY,
-    REPLICAS_OF,
-    Exported,
-    TrackedQuantity,
     exported_at,
     external_metrics,
+    find_pods,
     foreign_origin,
     is_askable,
     is_counter,
+    is_selected,
+    percentiles_of,
     pod_metrics,
+    read_pod_labels,
+    unexported,
 )
 
 _Elements: TypeAlias = Table[tuple[tuple[str, str], ...]]

@@ -1,20 +1,32 @@
-"""What is asked for metric targets: one query for each metric and cluster, however many targets follow it.
+"""What is asked for metric targets, and which pods and endpoints the answers belong to."""
 
-Metrics of a policy are exported by pods (`PodMetric`) or answered by a query of its own (`PrometheusMetric`).
-"""
-
+import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from string import Template
 from typing import TypeAlias, TypeVar
 
-from reconciler.domain.answers import Query
+import numpy as np
+
+from reconciler.domain.answers import Answer, NoAnswer, Query
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.metric_targets import LabelRequirement, LabelSelector, PodMetric, PrometheusMetric, TrackedTarget
+from reconciler.domain.metric_targets import (
+    DEFAULT_PORT,
+    DEFAULT_URI,
+    LabelOperator,
+    LabelRequirement,
+    LabelSelector,
+    PodMetric,
+    PodTotals,
+    PrometheusMetric,
+    TrackedBackend,
+    TrackedTarget,
+)
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.metrics.answers import Grid, grid_for
+from reconciler.metrics.answers import Bools, Floats, Grid, Integers, Table, decode, grid_for, printable
 from reconciler.metrics.quantities import QUANTITIES, Name
 from reconciler.metrics.queries import (
     LabelNames,
@@ -27,7 +39,455 @@ from reconciler.metrics.queries import (
     range_query,
     render,
 )
-from reconciler.metrics.tracked_pods import ENDPOINT_LABELS, EXPIRY_S
+from reconciler.metrics.readings import ANY_ROLE, LONGEST_NAME, ObjectName, bound_of, grouped
+from reconciler.resources.kinds import ROLE
+from reconciler.resources.registry import KINDS
+
+# The pods of metric targets: which series of a pod a metric means, whose each pod is, and what pods add up to. A
+# series is read where its policy names port and path (`choose_endpoint`), histograms as percentiles
+# (`percentiles_of`). A pod belongs to the backend whose labels it has; where labels are not exported, its name
+# decides (`find_pods`).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Bucket:
+    """One bucket of a pod's histogram: `bound` as the label `le` spells it, empty for a metric without buckets."""
+
+    pod: ObjectName
+    bound: str
+
+
+# ---- percentiles of what cumulative histograms observed since an older look, for all pods and ticks at once. At each
+# tick the buckets of a pod are compared with the youngest look that is older than a minute and younger than five;
+# without one they count from the pod's start (kthena.md 2.6)
+
+PERCENTILE = 95
+FRESH_S = 60.0
+EXPIRY_S = 300.0
+_MOST = 2.0**53
+"""Larger counts are ignored: float64 is no longer exact."""
+_LOOKS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Percentiles:
+    """The percentile by pod and tick, shape (pods, ticks), NaN without one; `reset` where a counter began anew."""
+
+    values: Floats
+    reset: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """A pod's histogram while it had these bounds: `counts` of shape (ticks, buckets), NaN at all other ticks."""
+
+    pod: ObjectName
+    bounds: tuple[float, ...]
+    counts: Floats
+
+
+def percentiles_of(buckets: Table[Bucket], grid: Grid) -> Table[ObjectName]:
+    """The 95th percentile of each pod's recent observations, from the counts of its buckets."""
+    pods: dict[ObjectName, dict[float, Floats]] = {}
+    for bucket in sorted(buckets.rows):
+        bound = bound_of(bucket.bound)
+        if not math.isnan(bound):
+            pods.setdefault(bucket.pod, {})[bound] = buckets.rows[bucket]
+    looks = grouped((look.bounds, look) for pod, found in pods.items() for look in _looks(pod, found))
+    times_ms = np.asarray(np.arange(grid.count) * round(grid.step_s * 1000), dtype=np.int64)
+    rows: dict[ObjectName, Floats] = {}
+    oddities: dict[ObjectName, str] = {}
+    for bounds, alike in looks.items():
+        for first in range(0, len(alike), _LOOKS_AT_ONCE):  # as many as fit into little memory
+            part = alike[first : first + _LOOKS_AT_ONCE]
+            found = recent_percentiles(times_ms, np.array(bounds), np.array([each.counts for each in part]))
+            for look, values, reset in zip(part, found.values, found.reset, strict=True):
+                if look.pod in rows:
+                    oddities[look.pod] = "the bounds of its buckets changed"
+                elif math.isfinite(bounds[-1]):
+                    oddities[look.pod] = "its histogram has no bucket for +Inf"
+                elif reset.any():
+                    oddities[look.pod] = "its counters were reset"
+                known = rows.get(look.pod, values)
+                rows[look.pod] = np.where(np.isnan(known), values, known)
+    oddities |= {bucket.pod: oddity for bucket, oddity in buckets.oddities.items()}
+    return Table(rows=rows, oddities=oddities, failed=buckets.failed, asked=buckets.asked)
+
+
+def _looks(pod: ObjectName, found: Mapping[float, Floats]) -> Iterator[_Look]:
+    """One look, or one for each set of bounds that a pod had: a new image may count in other buckets."""
+    bounds = sorted(found)
+    counts = np.array([found[bound] for bound in bounds]).T
+    known = np.isfinite(counts)
+    for pattern in np.unique(known[known.any(axis=1)], axis=0):
+        having = (known == pattern).all(axis=1)
+        yield _Look(
+            pod=pod,
+            bounds=tuple(np.array(bounds)[pattern].tolist()),
+            counts=np.where(having[:, None], counts[:, pattern], np.nan),
+        )
+
+
+def recent_percentiles(times_ms: Integers, bounds: Floats, counts: Floats, percentile: int = PERCENTILE) -> Percentiles:
+    """Percentiles at every tick, each since its reference; `counts` has shape (pods, ticks, buckets), cumulative."""
+    present = np.asarray(((counts >= 0) & (counts <= _MOST)).all(axis=2), dtype=np.bool_)  # NaN is neither
+    reference = references(times_ms, present, fresh_ms=round(FRESH_S * 1000), expiry_ms=round(EXPIRY_S * 1000))
+    resets = _resets(counts, present)
+    at = np.maximum(reference, 0)
+    referred = reference >= 0
+    past = np.where(referred[..., None], np.take_along_axis(counts, at[..., None], axis=1), 0.0)
+    reset = present & referred & (resets != np.take_along_axis(resets, at, axis=1))
+    values = percentile_since(bounds, counts, past, percentile)
+    return Percentiles(values=np.where(present & ~reset, values, np.nan), reset=reset)
+
+
+def references(times_ms: Integers, present: Bools, *, fresh_ms: int, expiry_ms: int) -> Integers:
+    """The tick each tick is compared with, shape (pods, ticks), -1 for none: no longer fresh, and not expired."""
+    ticks = np.arange(times_ms.size)
+    last = np.maximum.accumulate(np.where(present, ticks, -1), axis=1)
+    youngest = np.searchsorted(times_ms, times_ms - fresh_ms) - 1
+    found = np.where(youngest >= 0, last[:, np.maximum(youngest, 0)], -1)
+    alive = times_ms <= times_ms[np.maximum(found, 0)] + expiry_ms
+    return np.asarray(np.where((found >= 0) & alive & (fresh_ms > 0), found, -1), dtype=np.int64)
+
+
+def _resets(counts: Floats, present: Bools) -> Integers:
+    """How often any counter of a pod has fallen up to each tick."""
+    last = np.maximum.accumulate(np.where(present, np.arange(counts.shape[1]), -1), axis=1)
+    before = np.concatenate((np.full((counts.shape[0], 1), -1), last[:, :-1]), axis=1)
+    known = np.take_along_axis(counts, np.maximum(before, 0)[..., None], axis=1)
+    with np.errstate(invalid="ignore"):
+        fell = (counts < known).any(axis=2) & present & (before >= 0)
+    return np.asarray(np.cumsum(fell, axis=1), dtype=np.int64)
+
+
+def percentile_since(bounds: Floats, now: Floats, past: Floats, percentile: int = PERCENTILE) -> Floats:
+    """The percentile of the observations between two looks of shape (..., buckets), NaN where a count fell.
+
+    Interpolated inside a bucket from its lower bound, the first from 0; the infinite bucket ends at twice the last
+    finite bound. It is 0 if nothing was observed, and NaN without an infinite bucket, which has the total.
+    """
+    with np.errstate(all="ignore"):  # missing counts are NaN, and so are the results
+        cumulative = now - past
+        count = cumulative[..., -1]
+        rank = np.minimum(np.ceil(count * percentile / 100), count)  # a recording rule may count in fractions
+        steps = np.diff(cumulative, axis=-1, prepend=0.0)
+        at = np.argmax(cumulative >= rank[..., None], axis=-1)[..., None]
+        low = np.concatenate(([0.0], bounds[:-1]))[at]
+        high = np.where(np.isinf(bounds[at]), 2 * low, bounds[at])
+        upto, inside = (np.take_along_axis(each, at, axis=-1) for each in (cumulative, steps))
+        value = (high - (upto - rank[..., None]) * (high - low) / inside)[..., 0]
+    sound = np.isfinite(cumulative).all(axis=-1) & (steps >= 0).all(axis=-1) & np.isinf(bounds[-1])
+    return np.where(sound, np.where(rank > 0, value, 0.0), np.nan)
+
+
+# ---- which series of a pod a metric means
+
+ENDPOINT_LABELS = ("instance", "metrics_path", "job")
+"""Labels that separate the scrapes of one pod; the path is there only if a relabeling adds it."""
+_PORT = re.compile(r":([0-9]{1,5})$")
+_AGREEING_SHARE, _AGREEING = 0.2, 0.5
+"""How far the means of two scrapes of one endpoint may be apart: of the larger, and in the metric's own unit."""
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Endpoint:
+    """Where a series was scraped: port and path are empty where its labels do not say."""
+
+    port: str = ""
+    path: str = ""
+    job: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (f"port {self.port}" if self.port else "", self.path)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scraped:
+    """A series of a pod: what it counts, and where it was scraped."""
+
+    bucket: Bucket
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenSeries:
+    """The rows of one metric, and the endpoint of each pod that they are from."""
+
+    table: Table[Bucket]
+    endpoints: Mapping[ObjectName, Endpoint]
+
+    @property
+    def by_pod(self) -> Table[ObjectName]:
+        """The rows of a metric without buckets, by their pods."""
+        return Table(
+            rows={bucket.pod: values for bucket, values in self.table.rows.items()},
+            oddities={bucket.pod: why for bucket, why in self.table.oddities.items()},
+            failed=self.table.failed,
+            asked=self.table.asked,
+        )
+
+
+def endpoint_of(labels: Mapping[str, str]) -> Endpoint:
+    """The endpoint of a series by its labels; only the port of an address, which changes while the pod stays."""
+    instance, path, job = (labels.get(name, "") for name in ENDPOINT_LABELS)
+    port = _PORT.search(instance)
+    return Endpoint(port=port[1] if port else "", path=path, job=job)
+
+
+def choose_endpoint(table: Table[Scraped], source: PodMetric) -> ChosenSeries:
+    """The series of every pod at the endpoint that `source` means; a pod without one has an oddity that says why."""
+    pods: dict[ObjectName, dict[Endpoint, dict[Bucket, Floats]]] = {}
+    for scraped, values in table.rows.items():
+        pods.setdefault(scraped.bucket.pod, {}).setdefault(scraped.endpoint, {})[scraped.bucket] = values
+    rows: dict[Bucket, Floats] = {}
+    endpoints: dict[ObjectName, Endpoint] = {}
+    oddities: dict[Bucket, str] = {}
+    for pod, found in pods.items():
+        meant = _meant(sorted(found), source)
+        endpoint = meant if isinstance(meant, str) else _only_one(meant, found)
+        if isinstance(endpoint, str):
+            oddities[Bucket(pod=pod, bound="")] = endpoint
+        else:
+            rows |= found[endpoint]
+            endpoints[pod] = endpoint
+    for each, why in table.oddities.items():
+        if each.endpoint == endpoints.get(each.bucket.pod):
+            oddities[each.bucket] = why
+    chosen = Table(rows=rows, oddities=oddities, failed=table.failed, asked=table.asked)
+    return ChosenSeries(table=chosen, endpoints=endpoints)
+
+
+def _meant(found: Sequence[Endpoint], source: PodMetric) -> Sequence[Endpoint] | str:
+    """The endpoints at the port and path of a source; where it names none, the default one, else the only one."""
+    ports = _at(found, [each.port for each in found], source.port, DEFAULT_PORT)
+    paths = _at(ports, [each.path for each in ports], source.uri, DEFAULT_URI)
+    if paths:
+        return paths
+    seen = list(dict.fromkeys(printable(str(each)) for each in ports or found))
+    more = f" and {len(seen) - _SHOWN} more" if len(seen) > _SHOWN else ""
+    port, uri = source.port or DEFAULT_PORT, source.uri or DEFAULT_URI
+    return f"it is scraped at {', '.join(seen[:_SHOWN])}{more}, and not at port {port} {printable(uri)}"
+
+
+def _at(
+    found: Sequence[Endpoint], texts: Sequence[str], written: int | str | None, default: int | str
+) -> Sequence[Endpoint]:
+    """The endpoints with the `written` port or path, or all of them where that leaves no choice."""
+    if not any(texts) or (written is None and len(set(texts)) == 1):
+        return found
+    wanted = str(default if written is None else written)
+    return [each for each, text in zip(found, texts, strict=True) if text == wanted]
+
+
+def _only_one(endpoints: Sequence[Endpoint], found: Mapping[Endpoint, Mapping[Bucket, Floats]]) -> Endpoint | str:
+    """Of several jobs that scrape one endpoint the one with most samples; a reason if they disagree."""
+
+    def samples(endpoint: Endpoint) -> int:
+        return sum(int(np.count_nonzero(~np.isnan(values))) for values in found[endpoint].values())
+
+    ranked = sorted(endpoints, key=lambda each: (-samples(each), each))
+    first = found[ranked[0]]
+    others = [found[each] for each in ranked[1:]]
+    if any(_disagree(first[bucket], other[bucket]) for other in others for bucket in first if bucket in other):
+        jobs = ", ".join(printable(each.job) or "one without a name" for each in sorted(endpoints)[:_SHOWN])
+        return f"the jobs {jobs} scrape it and disagree: which of them is meant?"
+    return ranked[0]
+
+
+def _disagree(one: Floats, other: Floats) -> bool:
+    both = np.isfinite(one) & np.isfinite(other)
+    if not both.any():
+        return False
+    means = sorted((float(one[both].mean()), float(other[both].mean())))
+    return means[1] - means[0] > _AGREEING_SHARE * means[1] + _AGREEING
+
+
+# ---- whose a pod is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodLabels:
+    """The labels of pods as kube-state-metrics exports them, and which it `exports` at all.
+
+    A pod whose labels changed is in `changed`: the time of the change is not known.
+    """
+
+    of_pod: Mapping[ObjectName, Mapping[str, str]]
+    exports: frozenset[str]
+    changed: frozenset[ObjectName]
+    failed: NoAnswer | None = None
+
+
+def read_pod_labels(answers: Sequence[Answer], names: LabelNames) -> PodLabels:
+    """The labels of every pod that existed within the time asked about."""
+    of_pod: dict[ObjectName, Mapping[str, str]] = {}
+    changed: set[ObjectName] = set()
+    failed: NoAnswer | None = None
+    for answer in answers:
+        samples = decode(answer)
+        if isinstance(samples, NoAnswer):
+            failed = failed or samples
+            continue
+        for sample in samples:
+            pod = ObjectName(sample.labels.get(names.namespace, ""), sample.labels.get(names.pod, ""))
+            labels = {name: value for name, value in sample.labels.items() if name.startswith("label_")}
+            if of_pod.setdefault(pod, labels) != labels:
+                changed.add(pod)
+    exports = frozenset(name for labels in of_pod.values() for name in labels)
+    return PodLabels(of_pod=of_pod, exports=exports, changed=frozenset(changed), failed=failed)
+
+
+def is_selected(requirements: Iterable[LabelRequirement], pod: ObjectName, known: PodLabels) -> bool | None:
+    """Whether a pod has the required labels; None where that is not known."""
+    verdicts = [_holds(requirement, pod, known) for requirement in requirements]
+    if False in verdicts:
+        return False
+    return None if None in verdicts else True
+
+
+def _holds(requirement: LabelRequirement, pod: ObjectName, known: PodLabels) -> bool | None:
+    label = exported_label(requirement.key)
+    wants_absence = requirement.operator in (LabelOperator.NOT_IN, LabelOperator.DOES_NOT_EXIST)
+    if pod in known.changed or (label not in known.exports and not wants_absence):
+        return None
+    value = known.of_pod.get(pod, {}).get(label)
+    if requirement.operator is LabelOperator.EXISTS:
+        return value is not None
+    if requirement.operator is LabelOperator.DOES_NOT_EXIST:
+        return value is None
+    return (value in requirement.values) is (requirement.operator is LabelOperator.IN)
+
+
+def unexported(requirements: Iterable[LabelRequirement], known: PodLabels) -> tuple[str, ...]:
+    """The required labels that no pod of the cluster is exported with."""
+    return tuple(sorted({each.key for each in requirements if exported_label(each.key) not in known.exports}))
+
+
+def find_pods(
+    backends: Sequence[TrackedBackend], pods: Iterable[ObjectName], known: PodLabels
+) -> list[list[ObjectName]]:
+    """The pods of each backend, in order; a pod may count for several backends, where their labels overlap."""
+    found: list[list[ObjectName]] = [[] for _ in backends]
+    by_label, by_name = _by_rarest_label(backends), _ByName(backends)
+    for pod in sorted(pods):
+        named = set(by_name.find(pod))
+        labels = known.of_pod.get(pod, {}).items()
+        labelled = {index for label, value in labels for index in by_label.get((pod.namespace, label, value), ())}
+        for index in sorted(named | labelled):
+            selector = LabelSelector(match_labels=backends[index].pod_labels)
+            verdict = is_selected(selector.requirements, pod, known)
+            if verdict or (verdict is None and index in named):
+                found[index].append(pod)
+    return found
+
+
+def _by_rarest_label(backends: Sequence[TrackedBackend]) -> dict[tuple[str, str, str], list[int]]:
+    """Backends by the label value that fewest of them require: one look-up for each label of a pod."""
+    required = [
+        [(each.scale_target.namespace, exported_label(key), value) for key, value in sorted(each.pod_labels.items())]
+        for each in backends
+    ]
+    count = Counter(label for labels in required for label in labels)
+    return grouped(
+        (min(labels, key=lambda label: (count[label], label)), index) for index, labels in enumerate(required) if labels
+    )
+
+
+class _ByName:
+    """Backends by the name of their scale target, which the names of its pods begin with; the longest one wins."""
+
+    def __init__(self, backends: Sequence[TrackedBackend]) -> None:
+        self._backends: dict[ObjectName, list[int]] = {}
+        self._endings: list[re.Pattern[str] | None] = []
+        for index, backend in enumerate(backends):
+            target = backend.scale_target
+            self._backends.setdefault(ObjectName(target.namespace, target.name), []).append(index)
+            ending = KINDS[target.kind].pod_names if target.kind in KINDS else ""
+            role = re.escape(target.part) if target.part else ANY_ROLE
+            self._endings.append(re.compile(ending.replace(ROLE, role)) if ending else None)
+
+    def find(self, pod: ObjectName) -> list[int]:
+        end = pod.name.rfind("-") if len(pod.name) <= LONGEST_NAME else -1
+        while end > 0:
+            named = self._backends.get(ObjectName(pod.namespace, pod.name[:end]), ())
+            found = [index for index in named if (ending := self._endings[index]) and ending.fullmatch(pod.name, end)]
+            if found:
+                return found
+            end = pod.name.rfind("-", 0, end)
+        return []
+
+
+# ---- pods added up to backends, tick by tick, for all backends at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendPods:
+    """The pods of each backend, and where each of them was ready (1), was not (0), or was not seen (NaN).
+
+    `ready` has shape (pods, ticks). `expected`, shape (backends, ticks), are the pods that there should have been by
+    the replicas of the time, NaN where unknown.
+    """
+
+    pods: Mapping[ObjectName, int]
+    members: tuple[Integers, ...]
+    ready: Floats
+    expected: Floats
+
+    def rows(self, found: Mapping[ObjectName, Floats]) -> Floats:
+        """The series of pods as one array of shape (pods, ticks); other pods are left out."""
+        rows = np.full(self.ready.shape, np.nan)
+        for pod, values in found.items():
+            if pod in self.pods:
+                rows[self.pods[pod]] = values
+        return rows
+
+    def following(self, backends: Sequence[int], members: Sequence[Integers]) -> "BackendPods":
+        """Some of the backends with some of their pods; where those are not all, how many to expect is not known."""
+        fewer = [rows.size < self.members[index].size for index, rows in zip(backends, members, strict=True)]
+        expected = np.where(np.array(fewer, dtype=np.bool_)[:, None], np.nan, self.expected[list(backends)])
+        return replace(self, members=tuple(members), expected=expected)
+
+    def present(self) -> Floats:
+        """How many pods each backend had, shape (backends, ticks)."""
+        return self._add_up(~np.isnan(self.ready))
+
+    def unready(self) -> Floats:
+        """How many of them were not ready."""
+        return self._add_up(self.ready == 0)
+
+    def totals(self, found: Mapping[ObjectName, Floats]) -> Iterator[PodTotals]:
+        """The sum of a metric over ready pods of each backend; over those that report, where readiness is not known."""
+        values = self.rows(found)
+        known = np.isfinite(values) & (values >= 0)
+        unknown = self.present() == 0
+        reads = known & (self.ready == 1)
+        reporting = np.where(unknown, self._add_up(known), self._add_up(reads))
+        total = np.where(
+            unknown, self._add_up(np.where(known, values, 0.0)), self._add_up(np.where(reads, values, 0.0))
+        )
+        silent = self._add_up((self.ready == 1) & ~known)
+        lacking = np.fmax(self.expected - reporting, 0.0)
+        total = np.where(reporting > 0, total, np.nan)
+        missing = np.where(unknown & ~np.isnan(lacking), lacking, silent)
+        for row in zip(total.tolist(), reporting.tolist(), missing.tolist(), strict=True):
+            yield PodTotals(total=tuple(row[0]), reporting=tuple(row[1]), missing=tuple(row[2]))
+
+    def _add_up(self, values: Floats | Bools) -> Floats:
+        """The sum over each backend's rows of `values`, shape (pods, ticks) to (backends, ticks); nothing is 0."""
+        sums = np.zeros((len(self.members), values.shape[1]))
+        manned = [index for index, rows in enumerate(self.members) if rows.size]
+        if manned:
+            rows = np.concatenate([self.members[index] for index in manned])
+            starts = np.cumsum([0, *(self.members[index].size for index in manned[:-1])])
+            with np.errstate(over="ignore"):  # an infinite sum counts as missing, as any infinite value
+                sums[manned] = np.add.reduceat(values[rows].astype(np.float64), starts, axis=0)
+        return sums
+
+
+# What is asked for metric targets: one query for each metric and cluster, however many targets follow it. Metrics of
+# a policy are exported by pods (`PodMetric`) or answered by a query of its own (`PrometheusMetric`).
 
 SAMPLE_BUDGET = 1_000_000
 """Points that one query may be expected to answer with: about 25 MB."""

@@ -9,11 +9,10 @@ import yaml
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey
-from reconciler.domain.places import DeliveryPlace, DocumentRef
 from reconciler.domain.plan import Decision, Plan
 from reconciler.domain.proposals import ChangeSet, MovedFile
-from reconciler.domain.snapshot import Snapshot, Variant
-from reconciler.domain.variant_forms import StatusShape
+from reconciler.domain.snapshot import Snapshot, StatusShape, Variant
+from reconciler.domain.workloads import DeliveryPlace, DocumentRef
 from reconciler.errors import InputError
 from reconciler.manifests.documents import OpenFile
 from reconciler.manifests.edits import AppendDocument

@@ -8,7 +8,7 @@ from itertools import groupby, takewhile
 from typing import NamedTuple
 
 from reconciler.decision.decide import solve
-from reconciler.decision.limits import within_limits
+from reconciler.decision.groups import within_limits
 from reconciler.decision.outcomes import promise_of
 from reconciler.decision.staged_plan import head_branch
 from reconciler.domain.holds import Hold

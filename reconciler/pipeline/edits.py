@@ -5,10 +5,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.domain.inventory import ACCELERATOR_LABEL, PRODUCT_KEYS, Accelerator
-from reconciler.domain.places import DocumentRef, EntryPlace, FieldPath, OverlayPatch, PatchPath, WrittenField
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.snapshot import Option, Variant
-from reconciler.domain.workloads import PodPlace, Workload
+from reconciler.domain.workloads import (
+    DocumentRef,
+    EntryPlace,
+    FieldPath,
+    OverlayPatch,
+    PatchPath,
+    PodPlace,
+    Workload,
+    WrittenField,
+)
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, OpenFile, Value
 from reconciler.manifests.editing import append_documents, edit_file
@@ -24,16 +32,18 @@ from reconciler.manifests.edits import (
 )
 from reconciler.manifests.wording import Field, format_field
 from reconciler.rendering.renderer import Renderer
-from reconciler.report.entries import (
+from reconciler.report.status import (
     FieldsView,
     FlavorsView,
     OverlayPatchView,
     PatchListView,
     ReplicaEntryView,
+    StatusOmission,
     entries_view,
+    is_news,
     lines_of,
+    status_view,
 )
-from reconciler.report.status import StatusOmission, is_news, status_view
 
 _ITEM = "- "
 """What the text of a list begins with."""

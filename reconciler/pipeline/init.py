@@ -20,7 +20,7 @@ from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError, InputError
 from reconciler.forge.pull_requests import parse_remote
 from reconciler.git.repository import open_directory, origin_url
-from reconciler.http.addresses import origin_of
+from reconciler.http.redaction import origin_of
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.metrics.answers import clusters_seen
 from reconciler.pipeline.observe import read_files

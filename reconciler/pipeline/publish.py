@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from reconciler.decision.limits import recent, why_not_pushed
+from reconciler.decision.groups import recent, why_not_pushed
 from reconciler.decision.staged_plan import branches_of
 from reconciler.domain.identity import Severity
 from reconciler.domain.plan import GroupPlan, MergeTerms, Outcome, Plan

@@ -15,11 +15,10 @@ from reconciler.domain.identity import (
     path_matches,
 )
 from reconciler.domain.inventory import PRODUCTS, Catalog
-from reconciler.domain.places import Annotation
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Setting, Settings
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 from reconciler.domain.variant_settings import ACCELERATOR, SERVICE_CLASS
-from reconciler.domain.workloads import Workload
+from reconciler.domain.workloads import Annotation, Workload
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.manifests.wording import join_words, quote, suggest

@@ -22,8 +22,8 @@ from reconciler.forge.marker import MAX_NAMES, ReviewMarker, is_marked, read_rev
 from reconciler.forge.pull_requests import Comment, CommitStatus, Forge, PullRequest, Verdict
 from reconciler.forge.registry import TOKEN_VARIABLES
 from reconciler.git.clone import Clone
+from reconciler.git.history import Merged, merge_into
 from reconciler.git.repository import EntryKind, Repository, TreeEntry, is_object_id, open_directory
-from reconciler.git.tree_merge import Merged, merge_into
 from reconciler.http.messages import Clock
 from reconciler.manifests.wording import join_words
 from reconciler.pipeline.observe import MAX_READ_BYTES, is_manifest, observe, read_files

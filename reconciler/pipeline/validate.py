@@ -10,7 +10,7 @@ from pathlib import Path
 from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Flags, read_environment
 from reconciler.config.files import REPOSITORY_FILE, RepositoryFolder, RepositoryReader, preset_names, preset_path
 from reconciler.config.loading import DEFAULT_CLUSTER, check_settings, load_settings
-from reconciler.decision.needs import priority_of
+from reconciler.decision.variant_states import priority_of
 from reconciler.domain.identity import Finding, Place, Severity, name_findings
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from reconciler.config.files import REPOSITORY_FILE, read_layers
-from reconciler.config.learned_file import read_learned, render_learned
+from reconciler.config.loading import read_learned, render_learned
 from reconciler.config.values import find_path_flaw
 from reconciler.domain.profiles import KeptProfiles, PerformanceProfile
 from reconciler.domain.recording import ManifestFile

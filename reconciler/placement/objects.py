@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.places import DocumentRef, WrittenField
+from reconciler.domain.workloads import DocumentRef, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value, text_at, value_at
 from reconciler.manifests.wording import Field, describe, name_field

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.places import DocumentRef, EntryPlace, OverlayPatch, PatchPath, WrittenField
+from reconciler.domain.workloads import DocumentRef, EntryPlace, OverlayPatch, PatchPath, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value, value_at
 from reconciler.manifests.wording import Field, describe, join_words, name_field

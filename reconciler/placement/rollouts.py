@@ -7,8 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.places import DeliveryPlace, DocumentRef
-from reconciler.domain.workloads import DisruptionBudget
+from reconciler.domain.workloads import DeliveryPlace, DisruptionBudget, DocumentRef
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Value
 from reconciler.manifests.wording import quote

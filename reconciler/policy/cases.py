@@ -18,12 +18,11 @@ from reconciler.domain.identity import (
     finding_of,
 )
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.places import DocumentRef
 from reconciler.domain.plan import Verdict, VerdictKind
 from reconciler.domain.profiles import ServiceClass
-from reconciler.domain.snapshot import Variant
-from reconciler.domain.variant_forms import Form, StatusShape
+from reconciler.domain.snapshot import Form, StatusShape, Variant
 from reconciler.domain.variant_settings import VariantSettings
+from reconciler.domain.workloads import DocumentRef
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.manifests.wording import name_field
 from reconciler.policy.judging import RuleBook, strictest

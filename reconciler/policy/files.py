@@ -10,8 +10,8 @@ from reconciler.domain.identity import Finding, Place, Severity, finding_of
 from reconciler.domain.rules import BrokenRule, Direction, Rule, Scope
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.manifests.wording import describe, join_words, name_field
+from reconciler.policy.judging import KINDS
 from reconciler.policy.port import KindSection
-from reconciler.policy.registry import KINDS
 from reconciler.policy.values import Glob, Name, Priority
 from reconciler.resources.validation import Field, Shape, validate
 

@@ -1,14 +1,18 @@
-"""What all rules together say about a change: the strictest verdict, and doubts about its evidence."""
+"""The kinds of rules by name, and what all rules together say about a change."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import Verdict, VerdictKind
 from reconciler.domain.rules import BoundsRule, BrokenRule, Direction, Rule, Scope
+from reconciler.policy.expression_rules import CLAMP, DENY, HOLD, LABEL, REQUIRE_APPROVAL
+from reconciler.policy.fleet_rules import ACCELERATORS, BUDGET, CHANGE_LIMIT, SPOT
 from reconciler.policy.port import (
     Change,
     Range,
+    RuleKind,
     SharedLimit,
     Spoken,
     Subject,
@@ -22,7 +26,36 @@ from reconciler.policy.port import (
     takes_any,
     towards,
 )
-from reconciler.policy.registry import KINDS
+from reconciler.policy.replica_rules import AVAILABILITY, BOUNDS, COOLDOWN, DEADBAND, FREEZE, SCHEDULE, STEP
+from reconciler.policy.review_rules import APPROVAL, AUTO_MERGE, LABELS, METRICS, REVIEWERS
+
+KINDS: Mapping[str, RuleKind[Any]] = {
+    each.name: each
+    for each in (
+        BOUNDS,
+        STEP,
+        DEADBAND,
+        COOLDOWN,
+        FREEZE,
+        SCHEDULE,
+        BUDGET,
+        CHANGE_LIMIT,
+        ACCELERATORS,
+        SPOT,
+        AVAILABILITY,
+        METRICS,
+        APPROVAL,
+        AUTO_MERGE,
+        LABELS,
+        REVIEWERS,
+        DENY,
+        HOLD,
+        CLAMP,
+        REQUIRE_APPROVAL,
+        LABEL,
+    )
+}
+
 
 # What all rules together say: before the optimizer which numbers a variant may have, after it what of a change. One
 # order: refuse, hold, clamp, needs approval, allow. The strictest word counts, and every rule that spoke is told.

@@ -11,7 +11,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, field_validator, mod
 from reconciler.domain.rules import Amount, Window
 from reconciler.manifests.wording import describe
 from reconciler.policy.port import KindSection
-from reconciler.resources.amounts import FRACTIONS, SECONDS, pattern_of, read_duration, read_percentage
+from reconciler.resources.validation import FRACTIONS, SECONDS, pattern_of, read_duration, read_percentage
 
 # Windows of time that return: from each time that a cron expression names, in its zone, for so long. Daylight saving:
 # a time that a clock leaps over counts at the end of the leap, one that it shows twice counts once (as Debian's cron

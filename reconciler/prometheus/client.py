@@ -13,7 +13,6 @@ from dataclasses import replace
 from reconciler.domain.answers import Answer, AnswerStatus, Body, HeldBody, Query, parse_json
 from reconciler.domain.settings import PrometheusSettings, Pushgateway, SecretRef
 from reconciler.errors import ConfigurationError, TransientError
-from reconciler.http.addresses import checked_root
 from reconciler.http.door import Door
 from reconciler.http.messages import (
     Advice,
@@ -29,7 +28,7 @@ from reconciler.http.messages import (
     bearer,
     check_sendable,
 )
-from reconciler.http.redaction import Redactor
+from reconciler.http.redaction import Redactor, checked_root
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from contextlib import closing
 from reconciler.domain.reports import OwnGauge
 from reconciler.domain.settings import Pushgateway
 from reconciler.errors import TransientError
-from reconciler.http.addresses import checked_root
 from reconciler.http.door import Door
 from reconciler.http.messages import Advice, Clock, Failure, FailureKind, FailurePlace, Limits, Request, Response
+from reconciler.http.redaction import checked_root
 from reconciler.prometheus.client import ReadSecret, read_credentials
 
 JOB = "reconciler"

@@ -1,4 +1,4 @@
-"""The status that resources get, and the manifests that deliver it to a cluster."""
+"""Status blocks and mappings that are inserted into manifests."""
 
 import hashlib
 import json
@@ -10,9 +10,106 @@ from datetime import UTC, datetime
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import RATE, Decision, Outcome
+from reconciler.domain.snapshot import Condition, StatusShape
 from reconciler.domain.units import ms_from_seconds, per_minute_from_per_second
-from reconciler.domain.variant_forms import Condition, StatusShape
+from reconciler.manifests.documents import Value
 from reconciler.report.formatting import one_line
+
+_STEP = "  "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A key and the text of its value."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntriesView:
+    """What the templates of inserted mappings print."""
+
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlavorsView:
+    """What the template of an order of flavors prints."""
+
+    flavors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaEntryView:
+    """What the template of a kustomization's count prints."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of a block of YAML: `indent` ends with a dash where an item begins, which may have no key.
+
+    With `is_open` the value stands on the lines below.
+    """
+
+    indent: str
+    key: str = ""
+    value: str = ""
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldsView:
+    """What the template of nested fields prints."""
+
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlayPatchView:
+    """What the template of a patch of ours prints: for whom it is, and its fields."""
+
+    kind: str
+    name: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchListView:
+    """What the template of a kustomization's list of patches prints."""
+
+    path: str
+
+
+def lines_of(value: Value) -> tuple[Line, ...]:
+    """The lines of a mapping or list of texts, mappings and lists; none of them may be empty."""
+    return tuple(_lines(value, ""))
+
+
+def _lines(value: Value, indent: str) -> Iterator[Line]:
+    if isinstance(value, dict):
+        for key, member in value.items():
+            if isinstance(member, dict | list):
+                yield Line(indent=indent, key=key, is_open=True)
+                yield from _lines(member, indent + _STEP)
+            else:
+                yield Line(indent=indent, key=key, value=str(member))
+    elif isinstance(value, list):
+        for item in value:
+            first, *rest = _lines(item, indent + _STEP)
+            yield replace(first, indent=f"{indent}- ")
+            yield from rest
+    else:
+        yield Line(indent=indent, value=str(value))
+
+
+def entries_view(entries: Mapping[str, str]) -> EntriesView:
+    """The entries, sorted by key."""
+    return EntriesView(entries=tuple(Entry(key=key, value=value) for key, value in sorted(entries.items())))
+
 
 # Nothing is written that the resource's schema rejects; sources are the two API references of `llmd.ai/v1alpha1`.
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.domain.identity import Finding
-from reconciler.domain.places import Annotation
 from reconciler.domain.settings import SettingScalar
 from reconciler.domain.variant_settings import (
     IGNORE,
@@ -15,10 +14,10 @@ from reconciler.domain.variant_settings import (
     SettingDefinition,
     ValueKind,
 )
+from reconciler.domain.workloads import Annotation
 from reconciler.manifests.wording import join_words, quote
-from reconciler.resources.amounts import read_delay, read_percentage
 from reconciler.resources.objects import KubernetesObject
-from reconciler.resources.validation import describe_unknown
+from reconciler.resources.validation import describe_unknown, read_delay, read_percentage
 
 PREFIX = "reconciler.io/"
 _MAX_TEXT = 253

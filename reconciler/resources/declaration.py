@@ -12,8 +12,7 @@ from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.resources.inference.gateway import Inference
 from reconciler.resources.inference.priorities import fold_inference
 from reconciler.resources.kthena.tracked_targets import KthenaResources, fold_kthena
-from reconciler.resources.llmaz.served_models import Llmaz, find_owners, fold_llmaz
-from reconciler.resources.llmaz.servings import Serving
+from reconciler.resources.llmaz.servings import Llmaz, Serving, find_owners, fold_llmaz
 from reconciler.resources.llmd.saturation import SaturationEntry, UpstreamSettings, ZeroEntry, choose_in_force
 from reconciler.resources.objects import Piece, of_kind, report_duplicate, split_duplicates
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, UpstreamNamespace, VariantResource

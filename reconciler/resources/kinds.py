@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from reconciler.domain.places import FieldPath
+from reconciler.domain.workloads import FieldPath
 from reconciler.resources.objects import KubernetesObject, Piece
 
 Reader: TypeAlias = Callable[[KubernetesObject], Iterator[Piece]]

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Place, ResourceKey
-from reconciler.domain.places import Annotation, DeliveryPlace, DocumentRef, EntryPlace
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass
-from reconciler.domain.variant_forms import Condition, Form, StatusShape
+from reconciler.domain.snapshot import Condition, Form, StatusShape
+from reconciler.domain.workloads import Annotation, DeliveryPlace, DocumentRef, EntryPlace
 from reconciler.resources.validation import NonEmpty, Shape
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from reconciler.domain.identity import Displaced, Figure, ResourceKey, Source, Sourced, SourceKind
 from reconciler.domain.observed import LARGEST_COUNT, ReplicaMetrics, Role, UpstreamQueue, is_usual_churn
-from reconciler.domain.saturation_rules import ThresholdLayer
+from reconciler.domain.settings import ThresholdLayer
 from reconciler.domain.workloads import LaunchSettings
 
 # What a variant costs when its author says nothing (wva.md 1.1).

@@ -17,8 +17,7 @@ from reconciler.domain.inventory import (
 )
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.settings import ModelSettings, PoolSettings
-from reconciler.domain.snapshot import Option, Variant
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form, Option, Variant
 from reconciler.domain.variant_settings import CHOOSE, IN_ORDER, KEEP
 from reconciler.domain.workloads import NodeTerm, Workload
 from reconciler.resources.llmaz.models import order_flavors, recognise_flavor

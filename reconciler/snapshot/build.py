@@ -6,7 +6,7 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.metric_targets import TrackedTarget
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import Recording
-from reconciler.domain.saturation_rules import SaturationRules, ZeroRules
+from reconciler.domain.settings import SaturationRules, ZeroRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.metrics.observed import read_observed
 from reconciler.metrics.tracked_histories import read_tracked

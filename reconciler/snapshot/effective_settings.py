@@ -7,10 +7,9 @@ from typing import TypeVar
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Displaced, Place, ResourceKey, Source, Sourced, SourceKind, path_matches
-from reconciler.domain.places import Annotation
 from reconciler.domain.profiles import ServiceClass
 from reconciler.domain.settings import ModelSettings, Override, Setting, Settings, SettingScalar
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 from reconciler.domain.variant_settings import (
     ACCELERATOR,
     BOUNDS,
@@ -24,7 +23,7 @@ from reconciler.domain.variant_settings import (
     SettingDefinition,
     VariantSettings,
 )
-from reconciler.domain.workloads import Workload
+from reconciler.domain.workloads import Annotation, Workload
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import ListedClass, SloClassRef, VariantResource
 

@@ -20,7 +20,7 @@ from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
 from reconciler.domain.settings import PoolSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.manifests.wording import name_first
-from reconciler.metrics.devices import EVERY_NODE_OFFERS, DeviceNames
+from reconciler.metrics.observed import EVERY_NODE_OFFERS, DeviceNames
 from reconciler.metrics.queries import exported_label, exported_resource
 from reconciler.snapshot.accelerators import accelerators_now, find_or_name
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ResourceKey, Severity
-from reconciler.domain.places import DocumentRef, FieldPath, WrittenField
 from reconciler.domain.settings import Settings
-from reconciler.domain.variant_forms import StatusShape
+from reconciler.domain.snapshot import StatusShape
 from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS, SettingDefinition
-from reconciler.domain.workloads import ReplicaOwner, Workload
+from reconciler.domain.workloads import DocumentRef, FieldPath, ReplicaOwner, Workload, WrittenField
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import helm_place, is_switched_off
 from reconciler.placement.objects import BuiltObject, Obstacle, ValueOrigin

@@ -12,8 +12,7 @@ from reconciler.domain.metric_targets import TrackedBackend, TrackedTarget
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.domain.settings import ModelSettings, Settings
-from reconciler.domain.snapshot import Option, Variant
-from reconciler.domain.variant_forms import Form, StatusShape
+from reconciler.domain.snapshot import Form, Option, StatusShape, Variant
 from reconciler.domain.variant_settings import (
     ACCELERATOR,
     BOUNDS,
@@ -29,7 +28,7 @@ from reconciler.resources.inference.priorities import Priorities
 from reconciler.resources.kthena.models import ModelResource
 from reconciler.resources.kthena.tracked_targets import tracked_targets
 from reconciler.resources.llmaz.models import recognise_flavor
-from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
+from reconciler.resources.llmaz.servings import ServedModel, join_served_models
 from reconciler.resources.variants import FlavorChoice, VariantResource
 from reconciler.snapshot.accelerators import (
     Running,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from reconciler.domain.identity import Figure, ResourceKey
 from reconciler.domain.observed import UpstreamQueue
 from reconciler.domain.requirements import Requirement, Segment
-from reconciler.domain.saturation_rules import AnalyzerSettings
+from reconciler.domain.settings import AnalyzerSettings
 from reconciler.sizing.saturation import (
     ModelReadings,
     SaturationAnswer,

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from reconciler.decision.solvers import SOLVERS
+from reconciler.decision.decide import SOLVERS
 from tests.attack.claims import complaints
 from tests.attack.families import FAMILIES, draw_problem, scaled
 

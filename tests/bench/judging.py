@@ -14,12 +14,11 @@ from typing import Any
 
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.places import DocumentRef
 from reconciler.domain.recording import Recording
 from reconciler.domain.rules import Rule
-from reconciler.domain.snapshot import Variant
-from reconciler.domain.variant_forms import Form, StatusShape
+from reconciler.domain.snapshot import Form, StatusShape, Variant
 from reconciler.domain.variant_settings import VariantSettings
+from reconciler.domain.workloads import DocumentRef
 from reconciler.pipeline.recording import read_recording, write_recording
 from reconciler.pipeline.run import prepare
 from reconciler.policy.files import read_policy

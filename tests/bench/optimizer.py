@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import TypeVar
 
-from reconciler.decision.solvers import SOLVERS
+from reconciler.decision.decide import SOLVERS
 from reconciler.domain.requirements import Problem, Requirement, Solution
 from reconciler.optimizer.formulation import formulate
 from reconciler.optimizer.planning import FleetPlan, covered_by, plan_by_columns, plan_greedily

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.decision.solvers import SOLVERS
+from reconciler.decision.decide import SOLVERS
 from reconciler.optimizer import pricing
 from reconciler.optimizer.device_use import violations
 from tests.bench.optimizer import solve

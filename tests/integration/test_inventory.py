@@ -8,8 +8,7 @@ from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer
 from reconciler.domain.inventory import DevicePool, Inventory
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.answers import warnings_of
-from reconciler.metrics.devices import device_queries
-from reconciler.metrics.observed import read_observed
+from reconciler.metrics.observed import device_queries, read_observed
 from reconciler.prometheus.client import PrometheusClient
 from reconciler.snapshot.accelerators import build_catalog
 from reconciler.snapshot.inventory import device_names, take_inventory

@@ -4,11 +4,9 @@ from collections.abc import Sequence
 
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.places import DocumentRef
-from reconciler.domain.snapshot import Variant
-from reconciler.domain.variant_forms import Form, StatusShape
+from reconciler.domain.snapshot import Form, StatusShape, Variant
 from reconciler.domain.variant_settings import VariantSettings
-from reconciler.domain.workloads import Workload
+from reconciler.domain.workloads import DocumentRef, Workload
 
 
 def make_variant(

@@ -9,18 +9,17 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Allocation
-from reconciler.domain.places import DocumentRef
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import Settings
-from reconciler.domain.snapshot import Variant
-from reconciler.domain.variant_forms import Form, StatusShape
+from reconciler.domain.snapshot import Form, StatusShape, Variant
+from reconciler.domain.workloads import DocumentRef
 from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration, merge
 from reconciler.resources.kthena.tracked_targets import KthenaResources
-from reconciler.resources.llmaz.served_models import Llmaz
+from reconciler.resources.llmaz.servings import Llmaz
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.declarations import clusters_of, declare, read_commit
 from reconciler.snapshot.places import place_numbers

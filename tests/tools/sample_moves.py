@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
-from reconciler.domain.places import DocumentRef, FieldPath
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarget
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, ModelSettings, PrometheusSettings, Setting, Settings
 from reconciler.domain.snapshot import Option, Variant
-from reconciler.domain.workloads import Workload
+from reconciler.domain.workloads import DocumentRef, FieldPath, Workload
 from reconciler.errors import InputError
 from reconciler.manifests.documents import OpenFile, Value, parse_documents
 from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of, write_edits

@@ -10,7 +10,7 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from reconciler.cli.exits import Exit
+from reconciler.cli.console import Exit
 from reconciler.cli.main import app, invoke
 from reconciler.cli.setting_rows import spell
 from reconciler.config.environment import Environment, Flags

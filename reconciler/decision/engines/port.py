@@ -8,14 +8,13 @@ from typing import Protocol
 from reconciler.decision.devices import Devices
 from reconciler.decision.formulation import FormulatedProblem, ModelProblem
 from reconciler.decision.load_variation import LoadVariation
-from reconciler.decision.needs import Allocations
-from reconciler.decision.variant_states import VariantState
+from reconciler.decision.variant_states import Allocations, VariantState
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import CandidateKey, Figure, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, Performance
 from reconciler.domain.plan import Step
-from reconciler.domain.saturation_rules import SaturationRules
+from reconciler.domain.settings import SaturationRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import Engine
 

@@ -19,16 +19,21 @@ from reconciler.decision.engines.port import (
 from reconciler.decision.engines.queueing_capacities import Capacities, ReplicaCapacity, SizingRow, find_contradictions
 from reconciler.decision.formulation import FormulatedProblem, ModelDemand, ModelProblem, demand_of
 from reconciler.decision.load_variation import LoadVariation, load_variation, why_not_whole
-from reconciler.decision.needs import (
+from reconciler.decision.variant_states import (
     Allocations,
+    VariantState,
+    ago,
+    beside_unknown,
     bounds_of,
     current_weight,
     idle_replicas,
+    lacks_profile,
+    load_partial,
     relative_weight,
+    span,
     start_share,
     unserved_price,
 )
-from reconciler.decision.variant_states import VariantState, ago, beside_unknown, lacks_profile, load_partial, span
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
@@ -37,7 +42,7 @@ from reconciler.domain.observed import Load, Observation, PastArrivals, Performa
 from reconciler.domain.plan import RATE, Step
 from reconciler.domain.profiles import DECODE_ONLY, PerformanceProfile
 from reconciler.domain.requirements import Bounds, Candidate, Requirement, Segment
-from reconciler.domain.saturation_rules import SaturationRules
+from reconciler.domain.settings import SaturationRules
 from reconciler.domain.snapshot import Option, Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, HEADROOM, START_DELAY_S, SYNC_DELAY_S, Engine

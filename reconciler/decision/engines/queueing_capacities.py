@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.decision.law_targets import LawTargets, targets_under
+from reconciler.decision.variant_states import LawTargets, targets_under
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.observed import Load, Performance

@@ -28,8 +28,15 @@ from reconciler.decision.load_variation import (
     steady,
     why_not_whole,
 )
-from reconciler.decision.needs import Allocations, current_weight, payback_of
-from reconciler.decision.variant_states import VariantState, ago, load_partial, span
+from reconciler.decision.variant_states import (
+    Allocations,
+    VariantState,
+    ago,
+    current_weight,
+    load_partial,
+    payback_of,
+    span,
+)
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
 from reconciler.domain.identity import Figure, ModelKey, ResourceKey
@@ -37,7 +44,7 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, PastArrivals, ReplicaMetrics, Role, Trace, UpstreamQueue, role_of
 from reconciler.domain.plan import Step
 from reconciler.domain.requirements import Candidate, Requirement, Segment
-from reconciler.domain.saturation_rules import SaturationRules, ZeroRules
+from reconciler.domain.settings import SaturationRules, ZeroRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import MAX_REPLICAS, MIN_REPLICAS, Engine
 from reconciler.metrics.quantities import Name

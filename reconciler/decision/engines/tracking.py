@@ -33,7 +33,7 @@ from reconciler.domain.metric_targets import (
 from reconciler.domain.observed import Load
 from reconciler.domain.plan import Step
 from reconciler.domain.requirements import Requirement, Segment
-from reconciler.domain.saturation_rules import SaturationRules
+from reconciler.domain.settings import SaturationRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import Engine
 from reconciler.sizing.arrays import Floats

@@ -8,7 +8,7 @@ from reconciler.decision.devices import pool_of
 from reconciler.decision.engines.saturation import NO_RULES, SaturationEngine
 from reconciler.domain.inventory import DevicePool
 from reconciler.domain.observed import Load, ReplicaMetrics, Trace
-from reconciler.domain.saturation_rules import LimiterSettings, SaturationRules
+from reconciler.domain.settings import LimiterSettings, SaturationRules
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.variant_settings import Engine
 from reconciler.metrics.quantities import Name

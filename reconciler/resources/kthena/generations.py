@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.metric_targets import Generation
-from reconciler.domain.places import Annotation, FieldPath, WrittenField
+from reconciler.domain.workloads import Annotation, FieldPath, WrittenField
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kthena.policy_specs import AnyTargetFields, Count, TargetFieldsBeforeG3

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from reconciler.domain.identity import Finding
 from reconciler.domain.metric_targets import Generation
-from reconciler.domain.places import Annotation
+from reconciler.domain.workloads import Annotation
 from reconciler.manifests.wording import join_words
 from reconciler.resources.kthena.generations import (
     BindingStatus,

@@ -7,8 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
-from reconciler.domain.places import Annotation, FieldPath
-from reconciler.domain.workloads import Workload
+from reconciler.domain.workloads import Annotation, FieldPath, Workload
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kthena.generations import field_of, find_era

@@ -11,7 +11,7 @@ from reconciler.domain.metric_targets import (
     PodMetric,
     PrometheusMetric,
 )
-from reconciler.domain.places import FieldPath
+from reconciler.domain.workloads import FieldPath
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.kthena.generations import Era, TargetReference, check_reference, check_target, read_reference
 from reconciler.resources.kthena.policy_specs import (

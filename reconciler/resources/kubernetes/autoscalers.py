@@ -10,9 +10,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.places import WrittenField
-from reconciler.domain.variant_forms import Form, StatusShape
-from reconciler.domain.workloads import ReplicaOwner
+from reconciler.domain.snapshot import Form, StatusShape
+from reconciler.domain.workloads import ReplicaOwner, WrittenField
 from reconciler.manifests.wording import quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.objects import KubernetesObject, Piece, break_on

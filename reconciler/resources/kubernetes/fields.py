@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from reconciler.domain.identity import Place, Severity
 from reconciler.domain.metric_targets import LabelOperator, LabelRequirement, LabelSelector
-from reconciler.domain.variant_forms import Condition
+from reconciler.domain.snapshot import Condition
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, parse_documents
 from reconciler.manifests.wording import describe, join_words, name_field, quote

@@ -7,8 +7,7 @@ from typing import TypeAlias
 from pydantic import Field
 
 from reconciler.domain.identity import Finding, Place, Severity
-from reconciler.domain.places import Annotation
-from reconciler.domain.workloads import LaunchSettings, NodeTerm, PodPlace, Workload
+from reconciler.domain.workloads import Annotation, LaunchSettings, NodeTerm, PodPlace, Workload
 from reconciler.manifests.wording import describe, name_field
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kubernetes.engines import expand, find_engine, find_served_names, find_spread, read_launch

@@ -7,7 +7,7 @@ from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
 from pydantic import Field
 
 from reconciler.domain.identity import Finding, ModelKey, Place, Severity, Source, SourceKind
-from reconciler.domain.saturation_rules import (
+from reconciler.domain.settings import (
     DEFAULT_RETENTION_S,
     AnalyzerSettings,
     LimiterSettings,

@@ -9,10 +9,10 @@ from pydantic import AfterValidator, Field
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.inventory import ACCELERATOR_LABEL
-from reconciler.domain.places import Annotation
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.snapshot import Form, StatusShape
 from reconciler.domain.units import seconds_from_ms
-from reconciler.domain.variant_forms import Form, StatusShape
+from reconciler.domain.workloads import Annotation
 from reconciler.manifests.wording import escape, join_words, quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kubernetes.fields import ConditionFields, Time, read_conditions

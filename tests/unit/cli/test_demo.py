@@ -14,7 +14,7 @@ from reconciler.domain.holds import HoldKind
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.proposals import Part
 from reconciler.domain.settings import ClusterSettings
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import create_bare
 from reconciler.pipeline.publish import Operation

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler import __version__
-from reconciler.cli.exits import Exit, exit_for, exit_of_findings, exit_of_plan
+from reconciler.cli.console import Exit, exit_for, exit_of_findings, exit_of_plan
 from reconciler.cli.main import invoke
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.errors import ConfigurationError, InputError, RivalRunError, TransientError

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.config.environment import Environment, Flags
-from reconciler.config.learned_file import FIRST_LINE, read_learned, render_learned
-from reconciler.config.loading import LoadedSettings, load_settings
+from reconciler.config.loading import FIRST_LINE, LoadedSettings, load_settings, read_learned, render_learned
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.units import seconds_from_ms
 from reconciler.errors import ConfigurationError

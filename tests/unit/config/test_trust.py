@@ -6,7 +6,7 @@ import pytest
 from reconciler.config.environment import Flags
 from reconciler.config.loading import LoadedSettings, origins_of_remote
 from reconciler.domain.settings import PrometheusSettings, SecretRef
-from reconciler.http.addresses import origin_of
+from reconciler.http.redaction import origin_of
 
 Load = Callable[..., LoadedSettings]
 Check = Callable[..., list[str]]

@@ -26,16 +26,13 @@ from reconciler.domain.observed import (
     Performance,
     ReplicaMetrics,
 )
-from reconciler.domain.places import Annotation, DocumentRef
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile, ServiceClass, SloTarget
 from reconciler.domain.proposals import Part, Proposal, ProposalState, ProposedChange
 from reconciler.domain.recording import WrittenCounts
-from reconciler.domain.saturation_rules import SaturationRules
-from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
-from reconciler.domain.snapshot import Snapshot, Variant
-from reconciler.domain.variant_forms import Form, StatusShape
-from reconciler.domain.workloads import PodPlace, ReplicaOwner, Workload
+from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, SaturationRules, Setting, Settings
+from reconciler.domain.snapshot import Form, Snapshot, StatusShape, Variant
+from reconciler.domain.workloads import Annotation, DocumentRef, PodPlace, ReplicaOwner, Workload
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, VariantResource
 from reconciler.snapshot.variants import build_catalogs, join_variants

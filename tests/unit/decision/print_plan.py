@@ -6,12 +6,10 @@ from reconciler.decision.decide import decide
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Accelerator
 from reconciler.domain.observed import ArrivalSource, Load, Observation, Observed, Performance
-from reconciler.domain.places import DocumentRef
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, Setting, Settings
-from reconciler.domain.snapshot import Snapshot
-from reconciler.domain.variant_forms import Form, StatusShape
-from reconciler.domain.workloads import Workload
+from reconciler.domain.snapshot import Form, Snapshot, StatusShape
+from reconciler.domain.workloads import DocumentRef, Workload
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.variants import build_catalogs, join_variants

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.places import EntryPlace
 from reconciler.domain.plan import Outcome
-from reconciler.domain.variant_forms import Form
-from reconciler.domain.workloads import PodPlace
+from reconciler.domain.snapshot import Form
+from reconciler.domain.workloads import EntryPlace, PodPlace
 from reconciler.resources.variants import ListedCost
 
 PRODUCT = "nvidia.com/gpu.product"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.plan import Outcome, VerdictKind
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 
 
 def test_replicas_follow_the_demand(fleet: Any) -> None:

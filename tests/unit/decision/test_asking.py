@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.decision.questions import ask_by_cluster
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 from reconciler.manifests.documents import parse_documents
 from reconciler.resources.declaration import Declaration, merge
 from reconciler.resources.reading import read_file

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.domain.places import DocumentRef, WrittenField
 from reconciler.domain.plan import Outcome
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 from reconciler.domain.variant_settings import WHEN_AUTOSCALED
-from reconciler.domain.workloads import ReplicaOwner
+from reconciler.domain.workloads import DocumentRef, ReplicaOwner, WrittenField
 
 
 def own(fleet: Any, make: Any, least: int, most: int | None, owner: str = "HorizontalPodAutoscaler phi") -> None:

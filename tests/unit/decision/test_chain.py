@@ -8,7 +8,7 @@ from reconciler.decision.explanation import asked_queries
 from reconciler.domain.answers import Absence
 from reconciler.domain.identity import Figure
 from reconciler.domain.inventory import DevicePool, Holder, Inventory, Measured
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 
 LAB = Holder(namespace="lab", pods=1, devices=10)
 

@@ -10,10 +10,9 @@ from reconciler.decision.decide import decide
 from reconciler.decision.explanation import asked_queries
 from reconciler.decision.questions import ask_by_cluster
 from reconciler.domain.answers import Absence
-from reconciler.domain.places import DocumentRef, WrittenField
 from reconciler.domain.plan import Outcome
-from reconciler.domain.variant_forms import Form
-from reconciler.domain.workloads import ReplicaOwner
+from reconciler.domain.snapshot import Form
+from reconciler.domain.workloads import DocumentRef, ReplicaOwner, WrittenField
 
 NAN = math.nan
 WINDOW = 13

@@ -7,7 +7,7 @@ from typing import Any
 
 import reconciler
 from reconciler.decision.engines.registry import choose_engines
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 from reconciler.domain.variant_settings import Engine
 
 

@@ -33,7 +33,7 @@ from reconciler.metrics.queries import queries_for
 from reconciler.metrics.tracked_queries import tracking_queries
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.inference.gateway import ObjectiveSpec
-from reconciler.resources.kthena.backends import BoosterFieldsG3, BoosterFieldsG4, ModelFieldsBeforeG3
+from reconciler.resources.kthena.models import BoosterFieldsG3, BoosterFieldsG4, ModelFieldsBeforeG3
 from reconciler.resources.kthena.policy_specs import BindingFields, PolicyFieldsBeforeV1, TargetPolicyFields
 from reconciler.resources.llmaz.models import OpenModelSpec
 from reconciler.resources.llmd.variant_autoscaling import FlatProfileSpec, NameSpec, ParmsProfileSpec, TargetSpec

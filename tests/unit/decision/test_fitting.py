@@ -9,12 +9,10 @@ import pytest
 from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Allocation, Catalog
 from reconciler.domain.observed import Trace
-from reconciler.domain.places import DocumentRef
 from reconciler.domain.profiles import FittedModel, Learning, PerformanceProfile, UnusedVariant
-from reconciler.domain.snapshot import Option, Variant
-from reconciler.domain.variant_forms import Form, StatusShape
+from reconciler.domain.snapshot import Form, Option, StatusShape, Variant
 from reconciler.domain.variant_settings import VariantSettings
-from reconciler.domain.workloads import Workload
+from reconciler.domain.workloads import DocumentRef, Workload
 from reconciler.errors import ConfigurationError
 from reconciler.snapshot.fitting import NOT_SEEN, UNKNOWN_ACCELERATOR, FitHistory, choose_variants, learn_profiles
 

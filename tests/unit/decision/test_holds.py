@@ -9,7 +9,7 @@ from reconciler.domain.answers import Absence
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.observed import Observation, Performance
 from reconciler.domain.plan import Outcome, VerdictKind
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 from reconciler.domain.workloads import ReplicaOwner
 from reconciler.resources.variants import IgnoredNamespace
 

@@ -11,7 +11,7 @@ from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.observed import PastArrivals, Trace, UsualLoad
 from reconciler.domain.plan import Outcome
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 from tests.unit.decision.conftest import CLUSTER, MODEL, NAMESPACE, NOW_S, key
 
 HOUR = [20.0] * 61

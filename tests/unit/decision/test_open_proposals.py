@@ -10,7 +10,7 @@ from reconciler.domain.answers import Absence
 from reconciler.domain.observed import Observation, Performance, Trace
 from reconciler.domain.plan import Outcome
 from reconciler.domain.proposals import ProposalState
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from reconciler.domain.proposals import Promise, PromisedLatency, ProposalState
 from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.settings import PoolSettings
 from reconciler.policy.files import read_policy
-from reconciler.policy.registry import KINDS
+from reconciler.policy.judging import KINDS
 from tests.unit.decision.conftest import Fleet, Make, key, service_class
 
 FOLDER = Path(__file__).parents[3] / "policies"

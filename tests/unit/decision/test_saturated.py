@@ -10,8 +10,8 @@ from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import Source, SourceKind
 from reconciler.domain.observed import UpstreamQueue
 from reconciler.domain.plan import Outcome
-from reconciler.domain.saturation_rules import LimiterSettings, SaturationRules, ThresholdLayer
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.settings import LimiterSettings, SaturationRules, ThresholdLayer
+from reconciler.domain.snapshot import Form
 
 SIZED: dict[str, Any] = {"total_kv_tokens": 12500.0, "input_tokens": 100.0, "output_tokens": 100.0}
 """Memory for 10,000 tokens at the threshold of 0.8."""

@@ -10,8 +10,8 @@ from reconciler.decision.engines.saturation import read_model
 from reconciler.decision.engines.wva import read_upstream
 from reconciler.domain.identity import Source, SourceKind
 from reconciler.domain.observed import ArrivalSource, Trace
-from reconciler.domain.saturation_rules import AnalyzerSettings, SaturationRules, ThresholdLayer, ZeroRules
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.settings import AnalyzerSettings, SaturationRules, ThresholdLayer, ZeroRules
+from reconciler.domain.snapshot import Form
 from reconciler.domain.variant_settings import Engine
 
 SIZED: dict[str, Any] = {"total_kv_tokens": 12500.0, "input_tokens": 100.0, "output_tokens": 600.0}

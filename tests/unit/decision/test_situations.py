@@ -15,7 +15,7 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.observed import ArrivalSource, Performance, UsualLoad
 from reconciler.domain.plan import AskedPrometheus, Pages, Plan
 from reconciler.domain.profiles import SloTarget
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 from reconciler.policy.files import read_policy
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.pull_request import plan_view, pull_request_view

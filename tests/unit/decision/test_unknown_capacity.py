@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.plan import Outcome
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 
 SHARES = "shares its model's load with llm/other, whose capacity is unknown: "
 

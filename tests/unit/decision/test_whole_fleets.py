@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reconciler.decision.decide import solve
-from reconciler.decision.limits import within_limits
+from reconciler.decision.groups import within_limits
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Outcome, Plan
 

@@ -8,8 +8,8 @@ import pytest
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, RivalRunError
 from reconciler.git.clone import clone_base
+from reconciler.git.history import Merged, merge_into
 from reconciler.git.repository import open_directory
-from reconciler.git.tree_merge import Merged, merge_into
 from tests.servers.git_workshop import Workshop, run_git
 
 LINES = b"".join(b"line %d\n" % number for number in range(12))

@@ -8,8 +8,7 @@ import pytest
 from reconciler.domain.answers import Absence, Answer, NoAnswer
 from reconciler.domain.observed import ClusterNode, Holding
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics.devices import DeviceNames, device_queries
-from reconciler.metrics.observed import read_observed
+from reconciler.metrics.observed import DeviceNames, device_queries, read_observed
 from tests.unit.metrics.fleet import NOW_S, make_answer, make_variant
 
 NAMES = DeviceNames(resources=("nvidia_com_gpu", "nvidia_com_mig_.*"), labels=("nvidia.com/gpu.product", "a.b/Tier"))

@@ -14,7 +14,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.metric_targets import Backend, LabelOperator, LabelRequirement, TrackedBackend
 from reconciler.metrics.answers import Floats, Grid, Table
 from reconciler.metrics.readings import ObjectName
-from reconciler.metrics.tracked_pods import (
+from reconciler.metrics.tracked_queries import (
     Bucket,
     PodLabels,
     find_pods,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.decision.solvers import SOLVERS
+from reconciler.decision.decide import SOLVERS
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement, Segment

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.cli.exits import Exit, exit_of_plan
+from reconciler.cli.console import Exit, exit_of_plan
 from reconciler.forge.marker import read_marker
 from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Ask

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.config.learned_file import FIRST_LINE, render_learned
+from reconciler.config.loading import FIRST_LINE, render_learned
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import Repository, open_directory

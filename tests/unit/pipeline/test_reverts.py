@@ -10,8 +10,7 @@ from reconciler.domain.proposals import ProposalState
 from reconciler.domain.settings import Settings
 from reconciler.errors import TransientError
 from reconciler.git.clone import Clone
-from reconciler.pipeline.base_history import note_reverts
-from reconciler.pipeline.observe import observe
+from reconciler.pipeline.observe import note_reverts, observe
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import RunResult
 from tests.servers.desk import BUSY, NOW_S, PEAK, QUIET, Desk

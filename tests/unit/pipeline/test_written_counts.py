@@ -10,8 +10,7 @@ from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.git.clone import clone_base
 from reconciler.git.repository import Repository, open_directory
-from reconciler.pipeline.base_history import read_written
-from reconciler.pipeline.observe import read_files
+from reconciler.pipeline.observe import read_files, read_written
 from reconciler.policy.files import read_policy
 from reconciler.snapshot.declarations import fold
 from tests.servers.git_workshop import Workshop, empty_workshop, run_git
@@ -97,7 +96,7 @@ def test_without_a_rule_that_looks_back_nothing_is_fetched(
     person: tuple[Workshop, Callable[[float], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workshop, _ = person
-    monkeypatch.setattr("reconciler.pipeline.base_history.read_history", None)
+    monkeypatch.setattr("reconciler.pipeline.observe.read_history", None)
     monkeypatch.setattr("reconciler.git.clone.Clone.fetch_history", None)
     step = POLICY.replace(b"cooldown: {after: 20d}", b"step: {up: 1}")
     assert written(cloned(workshop), step) == {}
@@ -227,7 +226,7 @@ def test_more_than_may_be_read_is_not_known(
         ago(day)
         workshop.write("a.yaml", manifest(count))
         workshop.commit()
-    monkeypatch.setattr("reconciler.pipeline.base_history.MOST_BYTES", 2 * len(manifest(5)))
+    monkeypatch.setattr("reconciler.pipeline.observe.MOST_BYTES", 2 * len(manifest(5)))
     found = written(cloned(workshop))["chat"]
     assert (days(found), found.at(NOW_S - 11 * DAY_S)) == ([(10, 6), (5, 7), (2, 5)], None)
 

@@ -27,7 +27,7 @@ from reconciler.domain.rules import (
 )
 from reconciler.domain.settings import Settings
 from reconciler.policy.files import ReadPolicy, join_policies, read_policy
-from reconciler.policy.registry import KINDS
+from reconciler.policy.judging import KINDS
 from reconciler.resources.validation import described_fields
 
 HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"

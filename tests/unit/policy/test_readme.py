@@ -8,7 +8,7 @@ import yaml
 
 from reconciler.domain.rules import Scope
 from reconciler.policy.files import ScopeSection, read_policy
-from reconciler.policy.registry import KINDS
+from reconciler.policy.judging import KINDS
 
 FOLDER = Path(__file__).parents[3] / "policies"
 PAGE = (FOLDER / "README.md").read_text()

@@ -24,7 +24,7 @@ from reconciler.domain.plan import (
     VerdictKind,
 )
 from reconciler.domain.requirements import SolveStatus
-from reconciler.domain.variant_forms import StatusShape
+from reconciler.domain.snapshot import StatusShape
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.pull_request import pull_request_view
 

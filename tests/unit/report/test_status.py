@@ -7,7 +7,7 @@ import pytest
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Outcome, Plan
-from reconciler.domain.variant_forms import Condition, StatusShape
+from reconciler.domain.snapshot import Condition, StatusShape
 from reconciler.report.status import StatusOmission, StatusView, is_news, status_view
 
 NOW_S = 1795183500.0

@@ -15,18 +15,9 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
 from reconciler.domain.proposals import MovedFile
-from reconciler.domain.variant_forms import StatusShape
+from reconciler.domain.snapshot import StatusShape
 from reconciler.pipeline.init import ConfigurationView, JobView
 from reconciler.rendering.renderer import FILTERS, Renderer, shipped_templates
-from reconciler.report.entries import (
-    EntriesView,
-    FieldsView,
-    FlavorsView,
-    OverlayPatchView,
-    PatchListView,
-    ReplicaEntryView,
-    entries_view,
-)
 from reconciler.report.pull_request import (
     CommitView,
     ConditionsView,
@@ -38,7 +29,20 @@ from reconciler.report.pull_request import (
     reductions,
 )
 from reconciler.report.review import CommentView
-from reconciler.report.status import FluxDeliveryView, ResourceEntryView, StatusDeliveryView, StatusView, status_view
+from reconciler.report.status import (
+    EntriesView,
+    FieldsView,
+    FlavorsView,
+    FluxDeliveryView,
+    OverlayPatchView,
+    PatchListView,
+    ReplicaEntryView,
+    ResourceEntryView,
+    StatusDeliveryView,
+    StatusView,
+    entries_view,
+    status_view,
+)
 
 MARKER = '<!-- reconciler: {"version":1,"group":"us-east/llm","decision":"f89c","state":"open"} -->'
 BODY = "pull_request/body.md.j2"

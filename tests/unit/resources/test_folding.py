@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.domain.identity import Severity
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 from reconciler.manifests.documents import parse_documents
 from reconciler.resources.declaration import Declaration, FileDeclaration, merge
 from reconciler.resources.reading import read_file

@@ -15,7 +15,7 @@ from reconciler.manifests.documents import parse_documents
 from reconciler.resources.declaration import Declaration, merge
 from reconciler.resources.inference.priorities import Priorities
 from reconciler.resources.kthena.tracked_targets import tracked_targets
-from reconciler.resources.llmaz.served_models import join_served_models
+from reconciler.resources.llmaz.servings import join_served_models
 from reconciler.resources.reading import read_file
 from reconciler.resources.registry import KINDS
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.identity import Place
-from reconciler.domain.places import Annotation
-from reconciler.domain.variant_forms import Condition, Form, StatusShape
+from reconciler.domain.snapshot import Condition, Form, StatusShape
+from reconciler.domain.workloads import Annotation
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import SloClassRef, VariantResource
 

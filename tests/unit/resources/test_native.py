@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.domain.identity import Place
-from reconciler.domain.variant_forms import Form
+from reconciler.domain.snapshot import Form
 from reconciler.domain.workloads import ReplicaOwner
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.kubernetes.engines import find_served_names

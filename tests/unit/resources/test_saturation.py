@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.domain.identity import ModelKey, SourceKind
-from reconciler.domain.saturation_rules import AnalyzerSettings, LimiterSettings, SaturationRules, ZeroRules
+from reconciler.domain.settings import AnalyzerSettings, LimiterSettings, SaturationRules, ZeroRules
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.llmd.saturation import SaturationEntry, entries_for, saturation_for, zero_for
 

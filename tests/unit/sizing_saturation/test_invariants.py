@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.domain.identity import Source, SourceKind
 from reconciler.domain.observed import ReplicaMetrics, Role, UpstreamQueue
-from reconciler.domain.saturation_rules import AnalyzerSettings, ThresholdLayer
+from reconciler.domain.settings import AnalyzerSettings, ThresholdLayer
 from reconciler.domain.workloads import LaunchSettings
 from reconciler.sizing.saturation import ZeroRule, size_saturation
 from reconciler.sizing.saturation_readings import (

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.domain.identity import Source, SourceKind
 from reconciler.domain.observed import ReplicaMetrics
-from reconciler.domain.saturation_rules import ThresholdLayer
+from reconciler.domain.settings import ThresholdLayer
 from reconciler.sizing.saturation import size_saturation
 from reconciler.sizing.saturation_readings import LayeredThresholds, VariantFacts, layer_thresholds
 from reconciler.upstream.wva import UpstreamReadings, reproduce_percent, reproduce_tokens

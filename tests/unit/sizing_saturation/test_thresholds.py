@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.identity import Source, SourceKind
-from reconciler.domain.saturation_rules import ThresholdLayer
+from reconciler.domain.settings import ThresholdLayer
 from reconciler.sizing.saturation_readings import layer_thresholds
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.observed import ReplicaMetrics, Role, UpstreamQueue
-from reconciler.domain.saturation_rules import AnalyzerSettings
+from reconciler.domain.settings import AnalyzerSettings
 from reconciler.sizing.saturation_readings import VariantFacts
 from reconciler.upstream.wva import UpstreamReadings, reproduce_tokens
 from reconciler.upstream.wva_analyzers import Ballot, Signal

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from reconciler.domain.metric_targets import Backend, Behavior, MetricTarget, Panic, Policy, Rate, RatioRange, Select
-from reconciler.metrics.tracked_pods import percentile_since, references
+from reconciler.metrics.tracked_queries import percentile_since, references
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.tracking_loads import (
     KTHENA_V0,

@@ -26,8 +26,7 @@ from reconciler.domain.metric_targets import (
 )
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.tracked_histories import read_tracked
-from reconciler.metrics.tracked_pods import percentile_since, references
-from reconciler.metrics.tracked_queries import tracking_queries
+from reconciler.metrics.tracked_queries import percentile_since, references, tracking_queries
 from reconciler.sizing.tracking import track
 from reconciler.sizing.tracking_loads import (
     KTHENA_V0,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from reconciler.decision.solvers import SOLVERS
+from reconciler.decision.decide import SOLVERS
 from reconciler.domain.requirements import Bounds, Budget, ChangeLimit, Problem, Ratio, Solution
 
 Build = Callable[..., Any]

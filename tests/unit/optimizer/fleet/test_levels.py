@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.solvers import SOLVERS
+from reconciler.decision.decide import SOLVERS
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Problem, Solution

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.solvers import SOLVERS
+from reconciler.decision.decide import SOLVERS
 from reconciler.domain.requirements import Budget, Problem, Ratio
 from reconciler.optimizer import fleet as solvers
 from reconciler.optimizer import mixed_integer, planning, pricing, rounding

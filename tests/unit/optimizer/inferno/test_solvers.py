@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from reconciler.decision.solvers import SOLVERS
+from reconciler.decision.decide import SOLVERS
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.requirements import Bounds, Candidate, Pool, Problem, Requirement, Segment, SolveStatus
-from reconciler.upstream.inferno import SaturationPolicy
-from reconciler.upstream.inferno_solvers import PriorityGreedySolver
+from reconciler.upstream.inferno import PriorityGreedySolver, SaturationPolicy
 
 NAMES = ("inferno-weighted", "inferno-priority")
 Short = Callable[..., dict[str, str]]

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.domain.identity import Place, ResourceKey, Sourced, SourceKind
-from reconciler.domain.places import DocumentRef
-from reconciler.domain.workloads import Workload
+from reconciler.domain.workloads import DocumentRef, Workload
 from reconciler.manifests.documents import Document
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.inference.gateway import (

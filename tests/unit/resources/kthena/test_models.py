@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.metric_targets import Generation
-from reconciler.domain.places import Annotation
-from reconciler.domain.workloads import LaunchSettings
+from reconciler.domain.workloads import Annotation, LaunchSettings
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.kthena.models import ModelResource
 

@@ -11,7 +11,7 @@ from reconciler.domain.identity import Place
 from reconciler.domain.inventory import Accelerator, Catalog
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.llmaz.models import list_spellings, order_flavors, recognise_flavor
-from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
+from reconciler.resources.llmaz.servings import ServedModel, join_served_models
 from reconciler.resources.variants import Flavor, RankedFlavor
 
 Load = Callable[[str], Declaration]

@@ -8,7 +8,7 @@ import pytest
 from reconciler.manifests.documents import parse_readable
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.llmaz.models import OpenModel
-from reconciler.resources.llmaz.served_models import ServedModel, join_served_models
+from reconciler.resources.llmaz.servings import ServedModel, join_served_models
 
 Load = Callable[[str], Declaration]
 SHAPES = Path(__file__).parents[3] / "testdata" / "resources" / "llmaz" / "shapes.yaml"
