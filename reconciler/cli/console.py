@@ -12,12 +12,12 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Literal
 
 from reconciler.domain.identity import Finding, Severity
-from reconciler.domain.reports import Cause, Check, Level
 from reconciler.errors import ConfigurationError, InputError, ReconcilerError
 
 if TYPE_CHECKING:
     from reconciler.config.environment import Environment
     from reconciler.domain.plan import Plan
+    from reconciler.domain.reports import Check
     from reconciler.pipeline.session import Progress
 
 
@@ -48,8 +48,10 @@ def exit_of_findings(findings: Iterable[Finding], *, strict: bool = False) -> Ex
     return Exit.INPUT if worst & fails else Exit.FINISHED
 
 
-def exit_of_checks(checks: Iterable[Check]) -> Exit:
+def exit_of_checks(checks: "Iterable[Check]") -> Exit:
     """The code of the gravest failure; a warning fails nothing."""
+    from reconciler.domain.reports import Cause, Level
+
     codes = {Cause.INPUT: Exit.INPUT, Cause.OUTSIDE: Exit.TRANSIENT, Cause.CONFIGURATION: Exit.CONFIGURATION}
     return max((codes[check.cause] for check in checks if check.level is Level.FAIL), default=Exit.FINISHED)
 
