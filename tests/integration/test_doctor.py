@@ -341,7 +341,7 @@ FAULTS: Mapping[str, Planted] = {
     "replicas that somebody else set": Planted(
         ward="drifted",
         line=r"^warn  prod +batch/qwen: spec.replicas of Deployment batch/qwen is 5 in the cluster and 1 in Git.*: "
-        r"find who writes them .*clusters/prod/batch/qwen.yaml:\d+",
+        r"find out what writes them .*clusters/prod/batch/qwen.yaml:\d+",
     ),
     "a scale target that is not there": Planted(
         files={VARIANT: CHAT_VARIANT.replace("name: llama}\n  modelID", "name: lama}\n  modelID")},
