@@ -6,9 +6,9 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean, median
 
+from reconciler.aftermerge import broken_promises
 from reconciler.decision.engines.port import SizingEngine
 from reconciler.decision.engines.registry import AUTOMATIC, ENGINES, choose_engines
-from reconciler.decision.reverting import broken_promises
 from reconciler.decision.variant_states import (
     EngineChoice,
     VariantState,
@@ -235,7 +235,7 @@ def _day(age_s: float) -> int:
 def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> tuple[VariantState, ...]:
     """The state of every variant; `refused` are changes that could not be written."""
     choices = choose_engines(snapshot.variants, snapshot.observed.loads)
-    promises = broken_promises(snapshot)
+    promises = broken_promises(snapshot, [name for name, engine in ENGINES.items() if engine.remembers])
     contradicted = _contradicted(snapshot, choices, promises)
     choices |= {
         model: EngineChoice(engine=AUTOMATIC[-1].name, reason=hold.words) for model, hold in contradicted.items()

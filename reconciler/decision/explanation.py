@@ -11,7 +11,7 @@ from reconciler.decision.engines.registry import ENGINES, EXPECTED
 from reconciler.decision.formulation import FormulatedProblem
 from reconciler.decision.load_variation import LoadVariation
 from reconciler.decision.staged_plan import Situation, StagedPlan
-from reconciler.decision.variant_states import Allocations, Needs, VariantState, slo_projections, targets_under
+from reconciler.decision.variant_states import Allocations, Needs, VariantState
 from reconciler.decision.verdicts import verdict_of
 from reconciler.domain.holds import BrokenResource, Hold
 from reconciler.domain.identity import CandidateKey, Figure, ModelKey, ResourceKey
@@ -24,6 +24,7 @@ from reconciler.domain.units import significant
 from reconciler.domain.variant_settings import Engine
 from reconciler.metrics.quantities import Name
 from reconciler.metrics.queries import alternatives_in
+from reconciler.sizing.queueing_laws import slo_projections, targets_under
 
 
 class Projection:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from reconciler.aftermerge import why_unsettled
 from reconciler.decision.independence import DeviceRoom
-from reconciler.decision.outcomes import why_unsettled
 from reconciler.decision.staged_plan import Situation, StagedPlan
 from reconciler.decision.variant_states import Allocations
 from reconciler.domain.holds import Hold, HoldKind

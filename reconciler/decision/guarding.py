@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from reconciler.aftermerge import Merge, compared, is_covered, load_of, merges_of
 from reconciler.decision.devices import Devices
-from reconciler.decision.outcomes import Merge, compared, is_covered, load_of, merges_of
 from reconciler.decision.variant_states import Allocations, VariantState, priority_of
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ResourceKey

@@ -7,9 +7,9 @@ from difflib import SequenceMatcher
 from itertools import groupby, takewhile
 from typing import NamedTuple
 
+from reconciler.aftermerge import promise_of
 from reconciler.decision.decide import solve
 from reconciler.decision.groups import within_limits
-from reconciler.decision.outcomes import promise_of
 from reconciler.decision.staged_plan import head_branch
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Finding, ResourceKey, Severity

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from reconciler import __version__
-from reconciler.decision.reverting import forecast_ratios, savings
+from reconciler.aftermerge import forecast_ratios, savings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.observed import LiveReplicas
 from reconciler.domain.reports import OpenPullRequest, OwnGauge, RunOutcome

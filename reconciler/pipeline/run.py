@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from reconciler.decision.outcomes import judge_merges
+from reconciler.aftermerge import judge_merges
 from reconciler.domain.plan import Pages, Plan
 from reconciler.domain.proposals import Draft, Edited, MergedOutcome
 from reconciler.domain.recording import ManifestFile, Recording

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reconciler.decision.variant_states import LawTargets, targets_under
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.observed import Load, Performance
@@ -38,12 +37,14 @@ from reconciler.sizing.queueing_laws import (
     SPREAD,
     TOKEN_BUDGET,
     Binding,
+    LawTargets,
     ServiceCurves,
     Targets,
     decode_only,
     mean_limit_s,
     prefill_decode,
     serial_prefill,
+    targets_under,
 )
 from reconciler.sizing.queueing_rates import RateLimits, largest_rate, largest_throughput
 

@@ -279,8 +279,8 @@ def test_what_was_taken_back_does_not_return(reverted: Any) -> None:
     assert decision.waiting is not None
     assert decision.waiting.kind is HoldKind.PROMISE_BROKEN
     assert decision.waiting.words == (
-        "pull request #3 changed 4 x H100 to 2 x H100, broke its promise, and was taken back by #4: for 7d no replica "
-        "is to serve more than before"
+        "pull request #3 changed 4 x H100 to 2 x H100, broke its promise, and was reverted by #4: "
+        "scale-down is suppressed for 7d"
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.reverting import forecast_ratios, savings
+from reconciler.aftermerge import forecast_ratios, savings
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.observed import Observation, Performance
 from reconciler.domain.proposals import Promise, PromisedLatency, ProposalState
