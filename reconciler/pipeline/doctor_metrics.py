@@ -53,7 +53,7 @@ class Asked:
 def check_prometheus(asked: Asked) -> Iterator[Check]:
     """Everything about one Prometheus that answers."""
     old = tuple(_age(asked))
-    troubles = [*_clock(asked), *old]
+    troubles = [*_clock_skew(asked), *old]
     if not old:  # what is not there now is only late then
         troubles += [*_labels(asked), *_engines(asked), *_kubernetes(asked), *_retention(asked)]
     name = asked.cluster.name
@@ -61,9 +61,13 @@ def check_prometheus(asked: Asked) -> Iterator[Check]:
     seen = f"series for {asked.reporting} of {asked.variants} variants"
     yield well(name, "prometheus", f"{url}, {duration(asked.took_s)}; {seen}")
     yield from troubles
-    engines = [engine for engine in ENGINES if _told(engine, asked.survey)]
+    engines = [
+        f"{engine}: {', '.join(f'{quantity} ({metric})' for quantity, metric in metrics.items())}"
+        for engine in ENGINES
+        if (metrics := _reported(engine, asked.survey))
+    ]
     if engines and not any(check.rule == "quantity" for check in troubles):
-        yield well(name, "quantity", "; ".join(_spelled(engine, asked.survey) for engine in engines))
+        yield well(name, "quantity", "; ".join(engines))
 
 
 def blinds(check: Check) -> bool:
@@ -80,7 +84,7 @@ def server_time_s(answer: Answer) -> float | None:
         return None
 
 
-def _clock(asked: Asked) -> Iterator[Check]:
+def _clock_skew(asked: Asked) -> Iterator[Check]:
     server_s = server_time_s(asked.time)
     skew_s = 0.0 if server_s is None else server_s - asked.now_s
     if not math.isfinite(skew_s) or abs(skew_s) <= SKEW_S + asked.took_s:
@@ -125,8 +129,8 @@ def _labels(asked: Asked) -> Iterator[Check]:
 
 
 def _engines(asked: Asked) -> Iterator[Check]:
-    told = {engine: _told(engine, asked.survey) for engine in ENGINES}
-    if not any(told.values()):
+    reported = {engine: _reported(engine, asked.survey) for engine in ENGINES}
+    if not any(reported.values()):
         expected = ", ".join(engine.running[0].metric for engine in ENGINES.values() if engine.running)
         words = f"no replica reports: none of {expected}"
         labels = asked.cluster.prometheus.match_labels if asked.cluster.prometheus else {}
@@ -134,7 +138,7 @@ def _engines(asked: Asked) -> Iterator[Check]:
         beside = f", and correct matchLabels {{{spelled}}} in reconciler.yaml" if labels else ""
         yield warning(asked.cluster.name, ENGINES_SEEN, words, f"scrape the replicas by a PodMonitor{beside}")
         return
-    for engine, names in told.items():
+    for engine, names in reported.items():
         for quantity, candidates in metrics_of(ENGINES[engine]).items() if names else ():
             if quantity not in names:
                 words = f"{engine} replicas tell no {quantity}: expected {' or '.join(candidates)}"
@@ -183,7 +187,7 @@ def _retention(asked: Asked) -> Iterator[Check]:
 
 
 def kept_s(retention: str) -> float:
-    """Seconds of a retention in Prometheus' own words; 0 where a size may end it before, or nothing is told."""
+    """Seconds of a retention as Prometheus writes it; 0 if it is not known or a size may end it before."""
     if not retention or not SPAN.fullmatch(retention):
         return 0.0
     return sum(float(count) * UNIT_S[unit] for count, unit in re.findall(r"([0-9]+)([a-z]+)", retention))
@@ -195,19 +199,15 @@ def oldest_s(answers: Iterable[Answer], now_s: float) -> float:
     return min((start for start in starts if math.isfinite(start)), default=now_s)
 
 
-def _told(engine: str, survey: Survey) -> Mapping[str, str]:
-    """Quantity -> the first metric that this Prometheus has of it; nothing of an engine whose replicas do not run."""
-    found = {
-        quantity: next((name for name in candidates if name in survey.metrics), "")
+def _reported(engine: str, survey: Survey) -> Mapping[str, str]:
+    """Quantity -> the first metric that this Prometheus has of it; empty for an engine without running replicas."""
+    if not any(gauge.metric in survey.metrics for gauge in ENGINES[engine].running):
+        return {}
+    return {
+        quantity: present[0]
         for quantity, candidates in metrics_of(ENGINES[engine]).items()
+        if (present := [name for name in candidates if name in survey.metrics])
     }
-    told = {quantity: name for quantity, name in found.items() if name}
-    return told if any(gauge.metric in survey.metrics for gauge in ENGINES[engine].running) else {}
-
-
-def _spelled(engine: str, survey: Survey) -> str:
-    told = _told(engine, survey)
-    return f"{engine}: {', '.join(f'{quantity} ({name})' for quantity, name in told.items())}"
 
 
 REPOSITORY_FILE = Place(path="reconciler.yaml")
@@ -231,7 +231,7 @@ class ExaminedPlan:
 
 
 def check_variants(examined: ExaminedPlan) -> Iterator[Check]:
-    """Everything about every variant, in the plan's order; what is the same of several is told once."""
+    """Everything about every variant, in the plan's order; a check that several share is printed once."""
     found: dict[Check, list[str]] = {}
     for label, check in _check_each(examined):
         found.setdefault(check, []).append(label)
@@ -244,20 +244,20 @@ def check_variants(examined: ExaminedPlan) -> Iterator[Check]:
 def _check_each(examined: ExaminedPlan) -> Iterator[tuple[str, Check]]:
     labels = labels_of(decision.variant for decision in examined.plan.decisions)
     variants = {variant.key: variant for variant in examined.snapshot.variants}
-    told = {finding.place.path for finding in examined.plan.findings if finding.severity is Severity.ERROR}
+    faulty = {finding.place.path for finding in examined.plan.findings if finding.severity is Severity.ERROR}
     for decision in examined.plan.decisions:
         label = labels[decision.variant].removeprefix(f"{decision.variant.cluster}/")
         variant = variants.get(decision.variant)
-        if decision.hold is not None and not _is_told(decision.hold, examined, decision, told):
+        if decision.hold is not None and not _is_shown_already(decision.hold, examined, decision, faulty):
             yield from ((label, check) for check in _held(decision, decision.hold, examined, variant))
         if variant is not None and variant.workload is not None and not variant.is_held_by(HoldKind.IGNORED):
             yield from ((label, check) for check in _unknown(variant, decision, examined))
 
 
-def _is_told(hold: Hold, examined: ExaminedPlan, decision: Decision, told: set[str]) -> bool:
+def _is_shown_already(hold: Hold, examined: ExaminedPlan, decision: Decision, faulty: set[str]) -> bool:
     """Whether another line says the same: of the file that is broken, or of a Prometheus that fails."""
     if hold.kind is HoldKind.RESOURCE_UNREADABLE or hold.kind is HoldKind.SCALE_TARGET_UNREADABLE:
-        return (hold.place.path if hold.place else decision.place.partition(":")[0]) in told
+        return (hold.place.path if hold.place else decision.place.partition(":")[0]) in faulty
     if hold.kind in (HoldKind.METRICS_MISSING, HoldKind.METRICS_STALE) and decision.variant.cluster in examined.blind:
         return True
     return decision.variant.cluster in examined.broken and hold.kind.is_missing_data

@@ -130,8 +130,8 @@ def _draft(group: str, decisions: Sequence[Decision], desk: Desk) -> Iterator[Ch
     found = {each.variant: told for each in decisions if (told := tuple(_flips(each, desk)))}
     statuses = {each.variant: desk.status_of(each) for each in decisions if each.variant in found}
     edits = {key: VariantEdits(needed=(), status=status) for key, status in statuses.items() if status}
-    files = _files(group, decisions, edits, desk)
-    if not files:
+    carriers = desk.deliver(group, decisions, edits, news=list(edits)) if edits else {}
+    if not carriers:
         return
     told = tuple(sorted(flip for key in edits for flip in found[key]))
     yield ChangeSet(
@@ -139,7 +139,7 @@ def _draft(group: str, decisions: Sequence[Decision], desk: Desk) -> Iterator[Ch
         part=Part.STATUS,
         head_branch=head_branch(desk.snapshot.settings.git.branch_prefix, group, Part.STATUS),
         decision=flips_fingerprint(told),
-        files=files,
+        files={**desk.apply(edits), **carriers},
         changes=(),
         flips=told,
     )
@@ -158,14 +158,6 @@ def _flips(decision: Decision, desk: Desk) -> Iterator[ConditionFlip]:
             after=after.status,
             reason=f"{after.reason}: {after.message}",
         )
-
-
-def _files(
-    group: str, decisions: Sequence[Decision], edits: dict[ResourceKey, VariantEdits], desk: Desk
-) -> Mapping[str, bytes]:
-    """The statuses in Git and the carriers of those that flipped; none where no carrier can be written."""
-    carriers = desk.deliver(group, decisions, edits, news=list(edits)) if edits else {}
-    return {**desk.apply(edits), **carriers} if carriers else {}
 
 
 Bodies = Callable[[ChangeSet, str], Iterable[tuple[ResourceKey, bytes]]]
@@ -238,40 +230,41 @@ def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> 
         plan = solved.plan_of(solved.staged, bonds)
         edited = _edit(plan, snapshot, files, renderer, checker)
         if not edited.refused and edited.bonds <= bonds:
-            told = _tell_files(plan, edited)
-            return replace(told, groups=within_limits(solved.situation, told.groups)), edited
+            groups = within_limits(solved.situation, _groups_as_edited(plan, edited))
+            return replace(plan, groups=groups), edited
         if edited.refused:  # who is only bound to others gets what was decided
             refused.update(edited.refused)
             solved = solve(snapshot, refused)
         bonds |= edited.bonds
 
 
-def _tell_files(plan: Plan, edited: Edited) -> Plan:
-    """The plan, whose moves say in which files they are written, and whose changes which status is not.
+def _groups_as_edited(plan: Plan, edited: Edited) -> tuple[GroupPlan, ...]:
+    """The plan's groups; each move names the files it is written in, each change the status that is left out.
 
-    Behind the parts of a group stands the one that tells of conditions alone, if there is any.
+    The part that only writes conditions, if there is any, comes last in its group.
     """
-    groups: Iterable[GroupPlan] = plan.groups
+    groups = plan.groups
     if edited.moved_in or edited.omissions:
-        groups = (_tell_group(group, edited) for group in groups)
+        groups = tuple(
+            replace(
+                group,
+                decisions=tuple(
+                    replace(
+                        each,
+                        moved_in=edited.moved_in.get(each.variant, ()),
+                        status_omitted=edited.omissions.get(each.variant, ""),
+                    )
+                    for each in group.decisions
+                ),
+            )
+            for group in groups
+        )
     flipped = [
         GroupPlan(name=each.group, part=each.part, head_branch=each.head_branch, decisions=(), flips=each.flips)
         for each in edited.change_sets
         if each.flips
     ]
-    return replace(plan, groups=tuple(sorted((*groups, *flipped), key=lambda group: group.name)))
-
-
-def _tell_group(group: GroupPlan, edited: Edited) -> GroupPlan:
-    decisions = (
-        replace(
-            each,
-            moved_in=edited.moved_in.get(each.variant, ()),
-            status_omitted=edited.omissions.get(each.variant, ""),
-        )
-        for each in group.decisions
-    )
-    return replace(group, decisions=tuple(decisions))
+    return tuple(sorted((*groups, *flipped), key=lambda group: group.name))
 
 
 def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: Renderer, checker: Checker) -> Edited:
@@ -301,9 +294,9 @@ def _change_set(group: GroupPlan, plan: Plan, desk: Desk) -> ChangeSet:
     edits = {decision.variant: desk.edits_of(decision) for decision in group.changes}
     riding = ((each.variant, desk.status_of(each)) for each in group.decisions if each.outcome is not Outcome.CHANGE)
     edits |= {variant: VariantEdits(needed=(), status=status) for variant, status in riding if status}
-    beside = [each for part in plan.groups if part.name == group.name for each in part.decisions]
-    told = (*group.changes, *(each for each in beside if each.outcome is not Outcome.CHANGE))
-    files = desk.deliver(group.name, told, edits, [each.variant for each in group.changes])
+    members = [each for part in plan.groups if part.name == group.name for each in part.decisions]
+    delivered = (*group.changes, *(each for each in members if each.outcome is not Outcome.CHANGE))
+    files = desk.deliver(group.name, delivered, edits, [each.variant for each in group.changes])
     for path in files:
         desk.carriers.setdefault(path, []).append(group.head_branch)
     desk.drawn[group.head_branch] = edits

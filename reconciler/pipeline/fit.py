@@ -104,7 +104,10 @@ def _ask_all(
     if clusters and len(unasked) == len(clusters):
         raise ConfigurationError("; ".join(unasked.values()))
     if Assumption.ONE_CLUSTER in settings.assumed:
-        _refuse_several_clusters(doors, clusters, expected, grid.end_s, fleet)
+        for cluster in clusters:
+            queries = queries_for(cluster, expected[cluster.name], grid.end_s, with_cluster_label=True)
+            answers = doors.ask(cluster, [each for each in queries if each.quantity == Name.CLUSTER_LABEL])
+            refuse_several_clusters(answers, fleet)
     histories = (
         _ask(doors, cluster, [each for each in declared if each.key.cluster == cluster.name], expected, grid)
         for cluster in clusters
@@ -130,16 +133,3 @@ def _ask(
     )
     logger.info("asking Prometheus of %s %d questions, a sample every %.0f s", cluster.name, len(queries), grid.step_s)
     return read_history(cluster.name, cluster.prometheus, variants, doors.ask(cluster, queries), grid)
-
-
-def _refuse_several_clusters(
-    doors: Doors,
-    clusters: Sequence[ClusterSettings],
-    expected: dict[str, Counter[str]],
-    now_s: float,
-    fleet: Fleet,
-) -> None:
-    for cluster in clusters:
-        queries = queries_for(cluster, expected[cluster.name], now_s, with_cluster_label=True)
-        answers = doors.ask(cluster, [each for each in queries if each.quantity == Name.CLUSTER_LABEL])
-        refuse_several_clusters(answers, fleet)

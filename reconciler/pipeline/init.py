@@ -147,20 +147,23 @@ class InferredCluster:
 
 
 def infer_clusters(found: FoundFiles, wanted: str = "") -> tuple[InferredCluster, ...]:
-    """The clusters of a repository; `wanted` is how somebody called the only one."""
+    """The clusters of a repository; `wanted` names the only one."""
     folders = sorted(
         {path.split("/")[1] for path in found.paths if path.startswith(f"{FOLDER}/") and path.count("/") > 1}
     )
     if len(folders) > 1:
         return tuple(_by_folder(found, name) for name in folders)
-    destinations = _by_destination(found)
+    destinations: dict[str, list[Deployment]] = defaultdict(list)
+    for each in found.applications:
+        if each.directory:
+            destinations[each.destination].append(each)
     if len(destinations) > 1:
-        return tuple(_of_destination(name, each) for name, each in sorted(destinations.items()))
+        return tuple(_of_destination(name, own) for name, own in sorted(destinations.items()))
     if wanted:
         return (InferredCluster(name=wanted, reason="as --cluster says"),)
     if folders:
         return (InferredCluster(name=_name(folders[0]), reason=f"the only directory in {FOLDER}/"),)
-    named = [each for each in destinations if each not in ("", IN_CLUSTER)]
+    named = [name for name in destinations if name not in ("", IN_CLUSTER)]
     if named:
         return (InferredCluster(name=_name(named[0]), reason="where Argo CD deploys to"),)
     return (InferredCluster(name=DEFAULT_CLUSTER, reason="nothing here names a cluster: call it what you call it"),)
@@ -181,14 +184,6 @@ def _reached(found: FoundFiles, own: str) -> Iterator[IncludedPath]:
         if each.path.startswith(own) and is_outside and each.directory not in seen:
             seen.add(each.directory)
             yield IncludedPath(glob=f"{each.directory}/**", reason=f"{each.kind} {each.name} deploys it ({each.path})")
-
-
-def _by_destination(found: FoundFiles) -> dict[str, list[Deployment]]:
-    grouped: dict[str, list[Deployment]] = defaultdict(list)
-    for each in found.applications:
-        if each.directory:
-            grouped[each.destination].append(each)
-    return grouped
 
 
 def _of_destination(destination: str, deployments: list[Deployment]) -> InferredCluster:
@@ -264,7 +259,7 @@ def draft_view(
 
 
 def complete_view(draft: ConfigurationView, snapshot: Snapshot) -> ConfigurationView:
-    """With what the repository tells, and what it does not."""
+    """The draft with what the repository declares, and what it lacks."""
     entries = list(_accelerators(snapshot))
     models = {each.model for each in snapshot.variants}
     lacking = {each.model for each in snapshot.variants if each.service_class is None}

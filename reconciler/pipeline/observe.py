@@ -137,25 +137,22 @@ class _Merged:
 def _taken_back(log: Sequence[LoggedCommit], merged: Sequence[_Merged]) -> Iterator[tuple[int, float]]:
     """By number, when a pull request was taken back."""
     commits, numbers = {each.oid: each for each in log}, {each.proposal.number for each in merged}
+    known = {*commits, *(oid for each in merged if each.shown is not None for oid in each.shown.merged_as)}
+    known |= {each.proposal.head_commit for each in merged}
     undone: set[str] = set()
     for commit in log:
         if commit.oid in undone:
             continue
         yield from ((int(each), commit.at_s) for each in NUMBER.findall(commit.message) if int(each) in numbers)
         for text in COMMIT.findall(commit.message):
-            for oid in _named(text, commits, merged):
-                undone.add(oid)
-                matching = [each for each in merged if each.is_commit(oid)] or _by_decision(oid, commits, merged)
-                if matching:
-                    yield max(matching, key=lambda each: each.order(commit.at_s)).proposal.number, commit.at_s
-
-
-def _named(text: str, commits: Mapping[str, LoggedCommit], merged: Iterable[_Merged]) -> list[str]:
-    """The commit that a text means, which may be only the beginning of its name."""
-    known = {*commits, *(oid for each in merged if each.shown is not None for oid in each.shown.merged_as)}
-    known |= {each.proposal.head_commit for each in merged}
-    found = [text] if text in known else [oid for oid in known if oid.startswith(text)]
-    return found if len(found) == 1 else []
+            # A text may be only the beginning of a commit's name.
+            named = [text] if text in known else [oid for oid in known if oid.startswith(text)]
+            if len(named) != 1:
+                continue
+            undone.add(named[0])
+            matching = [each for each in merged if each.is_commit(named[0])] or _by_decision(named[0], commits, merged)
+            if matching:
+                yield max(matching, key=lambda each: each.order(commit.at_s)).proposal.number, commit.at_s
 
 
 def _by_decision(oid: str, commits: Mapping[str, LoggedCommit], merged: Iterable[_Merged]) -> list[_Merged]:
@@ -169,8 +166,8 @@ def _by_decision(oid: str, commits: Mapping[str, LoggedCommit], merged: Iterable
     return [each for each in merged if each.proposal.decision in decisions or any(map(each.is_commit, heads))]
 
 
-# What the base's history says of replicas: how many there were to be, and since when, whoever wrote that. Asked for
-# rules that look back, of the variants in their scope. A private clone is deepened as far as they look.
+# How many replicas the base's history asks for, and since when. It is read only for the variants of rules that look
+# back, and a private clone is deepened as far as they look.
 
 MOST_BYTES = 16 * 1024 * 1024
 """Of older versions of files, by the size of today's: beyond, the oldest are not looked at."""
@@ -210,7 +207,7 @@ class _File:
 def read_written(
     repository: Repository, settings: Settings, declaration: Declaration, now_s: float
 ) -> tuple[WrittenCounts, ...]:
-    """What is known of each variant that a rule looks back at; nothing where no rule does, or nobody can tell."""
+    """The counts of each variant that a rule looks back at; none without such a rule or a readable history."""
     asked = variants_with_past(settings, declaration, now_s)
     places = {variant.key: tuple(_places(variant)) for variant, _ in asked}
     listed = [place for each in places.values() for place in each]
@@ -318,7 +315,7 @@ def _written(
 
 
 def _count(places: Iterable[_Place], oids: Mapping[str, str], told: Told) -> int | None:
-    """The first place that tells; ABSENT where the object itself is not there, None where nobody knows."""
+    """The count of the first place that has one; ABSENT without the object itself, None if it is not known."""
     is_absent = False
     for place in places:
         oid = oids[place.path]
@@ -342,7 +339,7 @@ OURS_PATTERN: Final = rf"""^( {{0,2}}(- )?kind|[ \t]*"kind") *: *["']?({_OURS})"
 
 
 def find_templates(paths: Iterable[str]) -> frozenset[str]:
-    """The templates of charts, and what they are made with: Helm makes documents of them, they are none."""
+    """The files of charts that Helm renders or reads: they are no manifests by themselves."""
     paths = list(paths)
     charts = {directory_of(path) for path in paths if name_of(path) == CHART_NAME}
     roots = {join(chart, name) for chart in charts for name in _TEMPLATES}
@@ -356,7 +353,7 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def find_vendored(attributes: Mapping[str, bytes], paths: Iterable[str]) -> frozenset[str]:
-    """The files that `.gitattributes` files, by path, say are somebody else's; the nearest line counts."""
+    """The files that `.gitattributes` files, by path, mark as vendored; the nearest line counts."""
     lines = [
         (directory_of(path), pattern, _is_set(words))
         for path, body in sorted(attributes.items(), key=lambda each: (each[0].count("/"), each[0]))

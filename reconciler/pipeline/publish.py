@@ -118,8 +118,8 @@ class GroupState:
         )
 
     @property
-    def tells_all(self) -> bool:
-        """Whether the body speaks of this decision, part and merge, and not as of what a killed run would withdraw."""
+    def has_current_body(self) -> bool:
+        """Whether the body is about this decision, part and merge, and is not marked as withdrawn by a killed run."""
         marker = None if self.pull_request is None else read_marker(self.pull_request.body)
         return (
             marker is not None
@@ -178,13 +178,12 @@ class GroupState:
         )
 
     def _too_early(self) -> str:
-        """Why conditions are not told now: a group is told once a day, and not at all for a while after a refusal."""
+        """Why conditions are not written now: at most once a day, and not for a while after a refusal."""
         if self.draft is None or not self.draft.change_set.flips:
             return ""
         recording, proposal = self.observed.recording, self.proposal
         if proposal is not None:
-            tip = self.observed.forge.tips.get(self.branch)
-            is_new = tip is not None and not self.is_pushed and recording.now_s - tip.committed_s < DAY_S
+            is_new = self.tip is not None and not self.is_pushed and recording.now_s - self.tip.committed_s < DAY_S
             return f"conditions are told once a day, and #{proposal.number} is not a day old" if is_new else ""
         for each in self._proposals:
             age_s = 0.0 if each.closed_at_s is None else recording.now_s - each.closed_at_s
@@ -199,7 +198,7 @@ class GroupState:
         return tuple(each for each in self.observed.recording.proposals if each.head_branch == self.branch)
 
     def _strangers_work(self) -> str:
-        """Whose commit stands on the branch, whatever became of its pull request; empty when it is ours or gone."""
+        """Whose commit is the newest of the branch, open or not; empty when it is ours or the branch is gone."""
         stranger = stranger_of(self.tip, self.ours) if self.tip is not None else ""
         if not stranger:
             return ""
@@ -216,7 +215,7 @@ OPERATIONS = {MergeState.SCHEDULED: Operation.SCHEDULED, MergeState.WAITING: Ope
 
 
 def take_back(forge: Forge, view: ForgeView) -> None:
-    """Keep the forge from merging what we told it to merge: whoever pauses us means that, too."""
+    """Cancel the merges that we scheduled on the forge: a pause stops those, too."""
     for each in view.pull_requests.values():
         if each.is_open and each.is_scheduled:
             try:
@@ -287,45 +286,32 @@ class Merger:
         if answer.state is MergeState.WAITING and pull_request.is_scheduled:
             self.forge.unschedule(pull_request.number)
         if answer.state is MergeState.LEFT_TO_GIT:
-            self._merge_by_git(state, pull_request, tip)
+            title = one_line(pull_request.title)
+            self.clone = self.clone.merge(
+                state.branch,
+                tip.oid,
+                parent=tip.parents[0],
+                message=f"Merge pull request #{pull_request.number} from {state.branch}\n\n{title}\n",
+                author=state.ours,
+                date_s=int(self.now_s),
+            )
+            self.forge.note_merge(pull_request.number)
         if answer.state is not MergeState.WAITING and not pull_request.is_scheduled:
             self.ordered[state.name] = self.ordered.get(state.name, 0) + 1
         operation = OPERATIONS.get(answer.state, Operation.MERGED)
         return replace(published, operation=operation, reason=answer.words)
 
-    def _merge_by_git(self, state: GroupState, pull_request: PullRequest, tip: CommitRecord) -> None:
-        title = one_line(pull_request.title)
-        self.clone = self.clone.merge(
-            state.branch,
-            tip.oid,
-            parent=tip.parents[0],
-            message=f"Merge pull request #{pull_request.number} from {state.branch}\n\n{title}\n",
-            author=state.ours,
-            date_s=int(self.now_s),
-        )
-        self.forge.note_merge(pull_request.number)
-
-
-def ordered_before(states: Iterable[GroupState]) -> dict[str, int]:
-    """By group, how many pull requests the forge is told to merge and has not merged yet."""
-    found: dict[str, int] = {}
-    for state in states:
-        if state.pull_request is not None and state.pull_request.is_scheduled:
-            found[state.name] = found.get(state.name, 0) + 1
-    return found
-
-
-TEMPLATE = "pull_request/outcome.md.j2"
-
 
 def tell_outcomes(doors: Doors, forge_view: ForgeView, outcomes: Iterable[MergedOutcome]) -> Iterator[MergedOutcome]:
-    """Write each outcome that its pull request does not tell yet, and return those; a failure is tried again."""
+    """Write each outcome that its pull request does not show yet, and yield those; the next run retries a failure."""
     for outcome in outcomes:
         pull_request = forge_view.pull_requests.get(outcome.number)
         marker = None if pull_request is None else read_marker(pull_request.body)
         if doors.forge is None or pull_request is None or marker is None or marker.state is MarkerState.TOLD:
             continue
-        body = with_outcome(pull_request.body, doors.renderer.render(TEMPLATE, outcome_view(outcome)))
+        body = with_outcome(
+            pull_request.body, doors.renderer.render("pull_request/outcome.md.j2", outcome_view(outcome))
+        )
         if len(body) > doors.forge.body_limit:
             logger.info("pull request %d has no room for what became of it", outcome.number)
             continue
@@ -337,9 +323,7 @@ def tell_outcomes(doors: Doors, forge_view: ForgeView, outcomes: Iterable[Merged
         yield outcome
 
 
-# Publish: one commit and one pull request per part of a group, created, updated or withdrawn; nothing without change.
-# Killing it anywhere and running again leads to the same pull requests: each step looks at what stands before it
-# writes.
+# Killing publish anywhere and running it again leads to the same pull requests: each step looks before it writes.
 
 
 def publish(
@@ -408,7 +392,7 @@ def _is_partial(plan: Plan, observed: ObservedRun) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class _Press:
-    """Publishes part by part; knows how things stood when they were observed."""
+    """Publishes part by part, from what was observed."""
 
     doors: Doors
     clone: Clone
@@ -433,7 +417,7 @@ class _Press:
         )
 
     def note_merges(self) -> None:
-        """Tell the forge of what git merged; what fails is told again by the next run."""
+        """Report to the forge what git merged; the next run repeats what fails."""
         for number in self.observed.forge.merged_in_git:
             try:
                 self._forge.note_merge(number)
@@ -455,14 +439,19 @@ class _Press:
             )
 
     def merger(self, states: Iterable[GroupState]) -> Merger:
-        """Who merges at the end what this run left as it was."""
+        """Merges at the end what this run left as it was."""
+        ordered: dict[str, int] = {}  # by group, what the forge is to merge and has not merged yet
+        for state in states:
+            scheduled = state.pull_request is not None and state.pull_request.is_scheduled
+            if scheduled and state.branch not in self.taken_back:
+                ordered[state.name] = ordered.get(state.name, 0) + 1
         return Merger(
             forge=self._forge,
             base=self.clone,
             clone=self.clone,
             now_s=self.observed.recording.now_s,
             method=self.settings.merge_method,
-            ordered=ordered_before(each for each in states if each.branch not in self.taken_back),
+            ordered=ordered,
         )
 
     def _publish(self, state: GroupState) -> Published:
@@ -484,7 +473,7 @@ class _Press:
         pull_request, terms = state.pull_request, None if state.group is None else state.group.merges
         if pull_request is None or not pull_request.is_scheduled:
             return
-        is_same = not reason and state.is_pushed and state.tells_all and self._still_merges(state)
+        is_same = not reason and state.is_pushed and state.has_current_body and self._still_merges(state)
         if not is_same or terms is None or terms.waits:
             self._forge.unschedule(pull_request.number)
             self.taken_back.add(state.branch)
@@ -527,7 +516,7 @@ class _Press:
         pull_request = state.pull_request if state.proposal is not None else None
         if pull_request is None:
             return self._create(state, draft, commit or state.tip_oid)
-        if not pushed and state.tells_all and not _is_unfinished(pull_request, draft):
+        if not pushed and state.has_current_body and not _is_unfinished(pull_request, draft):
             return state.outcome(Operation.NONE, pull_request=pull_request)
         self._check_access()
         updated = self._forge.update(
@@ -555,7 +544,7 @@ class _Press:
             return state.outcome(Operation.NONE, reason="the forge sees nothing to propose")
         found = proposal_of(created, None, self.doors.author)
         if found.decision != draft.change_set.decision:
-            # Somebody else's create came first: its body speaks of another decision than the branch.
+            # Another run created it first: its body is about another decision than the branch.
             created = self._forge.update(created.number, title=draft.title, body=draft.body)
         return state.outcome(Operation.CREATED, pull_request=created, head_commit=commit)
 
@@ -563,7 +552,7 @@ class _Press:
         return tuple(dict.fromkeys((*self.settings.reviewers, *draft.reviewers)))
 
     def _check_access(self) -> None:
-        """Before the first write, so that no branch is pushed that nobody can open a pull request for."""
+        """Before the first write, so that no branch is pushed without the right to open its pull request."""
         if not self.is_access_checked:
             self._forge.check_access()
             self.is_access_checked = True
@@ -576,8 +565,5 @@ class _Press:
 
 
 def _is_unfinished(pull_request: PullRequest, draft: Draft) -> bool:
-    """Whether it was made and then nothing more: a killed run, or a forge that refused, left it without a label.
-
-    Who removes one of several labels keeps that; who removes all of them gets them again.
-    """
+    """Whether a killed run or a refusal of the forge left it without any of our labels; they are then set again."""
     return bool(draft.labels) and not set(draft.labels) & set(pull_request.labels)

@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -159,10 +159,10 @@ def _files_below(path: Path, found: DiskFiles) -> Iterator[Path]:
             yield path
         return
 
-    def tell(error: OSError) -> None:
+    def note(error: OSError) -> None:
         found.unread.append(_unread(found.name(Path(error.filename)), error))
 
-    for directory, folders, names in os.walk(path, onerror=tell):
+    for directory, folders, names in os.walk(path, onerror=note):
         folders[:] = sorted(folder for folder in folders if folder != GIT_DIRECTORY)
         for name in sorted(names):
             file = Path(directory) / name
@@ -281,10 +281,9 @@ def validate_commit(flags: Flags) -> CheckedFiles:
         *declaration.notes,
         *name_findings(files.commit.unreadable, UNREADABLE),
         *name_findings((each for each in files.unread if each not in files.commit.unreadable), UNREAD),
-        *_find_contradicted_costs(settings, declaration),
-        *_find_doubts(settings, declaration),
+        *_find_in_variants(settings, declaration),
         *_find_unknown_references(files.commit, settings, files.paths),
-        *find_synced_configuration(_telling_files(repository), settings.clusters, configuration.flags.remote),
+        *find_synced_configuration(_files_about_sync(repository), settings.clusters, configuration.flags.remote),
     )
     return CheckedFiles(
         findings=tuple(sorted(set(found))), files=declaration.files, resources=_count(files.commit, settings)
@@ -307,21 +306,23 @@ def validate_paths(flags: Flags, paths: Sequence[Path]) -> CheckedFiles:
     settings = configuration.settings()
     clusters = clusters_of(settings)
     if not flags.clusters:
-        clusters = {**clusters, UNPLACED.name: _held_by_none(clusters)}
+        placed = tuple(clusters.values())
+        clusters = {**clusters, UNPLACED.name: lambda path: not any(holds(path) for holds in placed)}
         settings = replace(settings, clusters=(*settings.clusters, UNPLACED))
     commit = _named(_read_on_disk(disk, clusters, configuration.flags.remote))
     declaration = fold(commit, settings)
-    found = (
+    found = [
         *wrong,
         *declaration.findings,
         *declaration.notes,
         *disk.unread,
         *name_findings(commit.unreadable, UNREADABLE),
-        *_find_contradicted_costs(settings, declaration),
-        *_find_doubts(settings, declaration),
+        *_find_in_variants(settings, declaration),
         *_find_unknown_on_disk(commit, settings, disk),
-    )
-    found += tuple(_find_synced_on_disk(disk, settings, configuration.flags.remote))
+    ]
+    if disk.holds_root:  # what is synced depends on the root: a kustomization there changes everything
+        files = {file.path: file.body for file in disk.files} | {IGNORE_FILE: disk.read(IGNORE_FILE) or b""}
+        found += find_synced_configuration(files, settings.clusters, configuration.flags.remote)
     return CheckedFiles(
         findings=tuple(sorted(set(found))),
         files=len(disk.files),
@@ -377,7 +378,7 @@ class _Configuration:
 def _check_files(disk: DiskFiles, root: _Configuration) -> Iterator[Finding]:
     """Each configuration file among those given, with its own directory as its root; and what the operator says.
 
-    The file at the root counts wherever it is, but nobody asked about it who did not name it.
+    The file at the root always counts, but its findings are reported only if it is among those given.
     """
     named = {file.path: file.body for file in disk.files if file.path.rpartition("/")[2] == REPOSITORY_FILE}
     for path, body in ({REPOSITORY_FILE: root.body} | named).items():
@@ -406,11 +407,6 @@ def _reader(disk: DiskFiles, directory: str, seen: set[str]) -> RepositoryReader
 
 def _lister(disk: DiskFiles, directory: str) -> RepositoryFolder:
     return lambda folder: [path.removeprefix(directory) for path in disk.files_below(directory + folder)]
-
-
-def _held_by_none(clusters: Clusters) -> Callable[[str], bool]:
-    """A file that no cluster holds is read by itself, for somebody named it."""
-    return lambda path: not any(holds(path) for holds in clusters.values())
 
 
 def _read_on_disk(disk: DiskFiles, clusters: Clusters, remote: str) -> Commit:
@@ -442,21 +438,17 @@ def _count(commit: Commit, settings: Settings) -> int:
     return count_objects(commit.fleet, commit.readings, chosen) + withheld
 
 
-def _find_contradicted_costs(settings: Settings, declaration: Declaration) -> Iterator[Finding]:
+def _find_in_variants(settings: Settings, declaration: Declaration) -> Iterator[Finding]:
+    """Costs that contradict the configuration, and rules that look wrong for the variants that exist."""
     variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
     places = {each.key: each.places[COST_FIELD] for each in declaration.variants if COST_FIELD in each.places}
-    return find_contradicted_costs(variants, currency=settings.currency, places=places)
-
-
-def _find_doubts(settings: Settings, declaration: Declaration) -> Iterator[Finding]:
-    """What is odd about rules beside the variants that there are."""
-    variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
+    yield from find_contradicted_costs(variants, currency=settings.currency, places=places)
     subjects = [Subject(now_s=0.0, variant=each, priority=priority_of(each)) for each in variants]
     yield from find_doubts(settings.rules, subjects, map(preset_path, preset_names()))
 
 
 def _find_unknown_references(commit: Commit, settings: Settings, paths: Sequence[str] | None) -> Iterator[Finding]:
-    """What stands in files of other clusters than the chosen ones is not told, but may be what is referred to."""
+    """Files of clusters that were not chosen may hold what is referred to, but nothing is reported about them."""
     whole = replace(settings, clusters=(*settings.clusters, *settings.other_clusters), other_clusters=())
     declaration = fold(commit, whole)
     found = find_unknown_references(whole, declaration, build_catalogs(whole, declaration), paths)
@@ -464,20 +456,13 @@ def _find_unknown_references(commit: Commit, settings: Settings, paths: Sequence
 
 
 def _find_unknown_on_disk(commit: Commit, settings: Settings, disk: DiskFiles) -> Iterator[Finding]:
-    """Of a file of the repository that nobody named, nothing is told; what is absent, only a look at the root tells."""
+    """Only files that were given are reported; that something is absent, only if everything in the root was read."""
     named = {file.path for file in disk.files}
     found = _find_unknown_references(commit, settings, sorted(named) if disk.holds_root else None)
     return (each for each in found if each.place.path in named or disk.read(each.place.path) is None)
 
 
-def _find_synced_on_disk(disk: DiskFiles, settings: Settings, remote: str) -> Iterator[Finding]:
-    """What is synced can be told only when the root was looked at: a kustomization there changes everything."""
-    if disk.holds_root:
-        files = {file.path: file.body for file in disk.files} | {IGNORE_FILE: disk.read(IGNORE_FILE) or b""}
-        yield from find_synced_configuration(files, settings.clusters, remote)
-
-
-def _telling_files(repository: Repository) -> dict[str, bytes]:
+def _files_about_sync(repository: Repository) -> dict[str, bytes]:
     """Every file that may say what is synced; none where nothing of ours could be."""
     entries = [each for each in repository.list_files() if each.kind is EntryKind.FILE and may_tell(each.path)]
     if not any(is_own(each.path) for each in entries):
