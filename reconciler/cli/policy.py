@@ -83,13 +83,14 @@ def _tested(rules: "Sequence[Rule]", files: Sequence[Path]) -> Iterator[dict[str
             yield {"outcome": "FAIL", "words": str(finding)}
         for each in outcomes:
             verdict = f"{each.verdict.kind}: {each.verdict.rule}" if each.verdict.rule else str(each.verdict.kind)
-            told = f"{verdict}, {each.replicas} replicas"
-            words = f"{each.fault} ({each.place}): {each.verdict.reason}" if each.fault else told
+            words = f"{verdict}, {each.replicas} replicas"
+            if each.fault:
+                words = f"{each.fault} ({each.place}): {each.verdict.reason}"
             yield {"outcome": "FAIL" if each.fault else "ok", "name": each.name, "words": words}
 
 
 def _simulated(rules: "tuple[Rule, ...]", recordings: Sequence[Path]) -> Iterator[dict[str, str]]:
-    """What these rules say of each change that a recording leads to, beside what is decided without any."""
+    """The verdict of these rules on each change of a recording, next to the decision without any rule."""
     from reconciler.decision.decide import decide
     from reconciler.domain.plan import Outcome
     from reconciler.pipeline.recording import read_recording

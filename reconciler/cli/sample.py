@@ -35,12 +35,12 @@ REPOSITORY_NAME = "demo/fleet"
 AUTHOR = Identity(name="Platform Team", email="platform@example.com")
 MESSAGE = "Run four models in production\n\nNine variants on H100, A100, L40S and L4."
 COMMITTED_S = 1_768_467_600
-"""2026-01-15 09:00 UTC, some hours before the recording: the same files are the same commit for everybody."""
+"""2026-01-15 09:00 UTC, some hours before the recording: fixed, so that the commit is the same everywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """A finished demonstration: where it stands, and what the run did."""
+    """A finished demonstration: its directory, and what the run did."""
 
     directory: Path
     result: RunResult
@@ -63,7 +63,7 @@ class Demo:
 def run_demo(directory: Path | None = None, progress: Progress = no_progress) -> Demo:
     """Plan and propose for the sample repository in `directory` (None: a new temporary one, which stays).
 
-    A directory that holds the sample already is run again as it stands, with whatever was merged or closed meanwhile.
+    A directory that holds the sample already is run again, with what was merged or closed meanwhile.
     Raises ConfigurationError when the directory holds anything else.
     """
     directory = Path(tempfile.mkdtemp(prefix="reconciler-demo-")) if directory is None else directory.absolute()
@@ -125,7 +125,7 @@ def replayed(recording: Recording) -> Ask:
 
 
 def _prepare(directory: Path, recording: Recording) -> None:
-    """Make the sample in a new or empty directory; leave an earlier demo as it stands, and touch nothing else."""
+    """Make the sample in a new or empty directory; keep an earlier demo as it is, and touch nothing else."""
     repository = directory / REPOSITORY
     if not repository.exists():
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -139,20 +139,20 @@ def _prepare(directory: Path, recording: Recording) -> None:
 
 
 def _asked(query: Query) -> tuple[object, ...]:
-    """What a query asks in whatever words and whenever it does: of now, or of so long a stretch at such steps."""
+    """What a query is about, independent of its text and of when it runs: cluster, quantity, range and step."""
     return query.cluster, query.quantity, query.end_s - query.start_s, query.step_s
 
 
 def _answer(known: Answer | None, query: Query) -> Answer:
     if known is not None:
-        # its own words are kept: with another candidate among them this would be another recording
+        # The recorded text is kept, so that a new candidate metric does not make this another recording.
         return replace(known, query=replace(query, text=known.query.text))
     reason = f"the demo's recording holds no answer to this query for {query.quantity} of cluster {query.cluster}"
     return Answer(query=query, status=AnswerStatus.FAILED, body=HeldBody(), reason=reason)
 
 
 def _pull_request(demo: Demo) -> str:
-    """How the first pull request begins, as a reviewer gets it: up to what is folded away there."""
+    """The beginning of the first pull request, up to the first folded section."""
     numbers = [each.number for each in demo.result.published if each.number is not None]
     if not numbers:
         return ""

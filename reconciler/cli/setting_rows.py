@@ -5,9 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from reconciler.domain.identity import ResourceKey, Sourced
+from reconciler.domain.identity import Sourced
 from reconciler.domain.plan import Decision, Plan
-from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.settings import SettingScalar
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import ENGINE, HEADROOM, SETTING_DEFINITIONS, ValueKind
@@ -27,7 +26,12 @@ _SPELLINGS: Mapping[ValueKind, Callable[[Any], str]] = {
 def find_decision(plan: Plan, resource: str) -> Decision:
     """The decision that `[KIND:][CLUSTER/]NAMESPACE/NAME` means; ConfigurationError when none or several do."""
     kind, _, path = resource.rpartition(":")
-    found = [each for each in plan.decisions if _is_meant(each.variant, kind, path)]
+    found = [
+        each
+        for each in plan.decisions
+        if path in (each.variant.label, f"{each.variant.cluster}/{each.variant.label}")
+        and kind.lower() in ("", each.variant.kind.lower())
+    ]
     if len(found) == 1:
         return found[0]
     if found:
@@ -39,10 +43,6 @@ def find_decision(plan: Plan, resource: str) -> Decision:
     near = difflib.get_close_matches(path, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known[:10]) or 'none'}"
     raise ConfigurationError(f"{resource}: no such resource{hint}")
-
-
-def _is_meant(key: ResourceKey, kind: str, path: str) -> bool:
-    return path in (key.label, f"{key.cluster}/{key.label}") and kind.lower() in ("", key.kind.lower())
 
 
 def setting_rows(variant: Variant, decision: Decision) -> Iterator[SettingRow]:
@@ -72,7 +72,7 @@ def setting_rows(variant: Variant, decision: Decision) -> Iterator[SettingRow]:
 
 
 def _variant_settings(variant: Variant, decision: Decision) -> Iterator[SettingRow]:
-    """The variant settings, and how important the demand is; of the engine what `auto` came to, and why."""
+    """The variant settings and the priority; for the engine, what `auto` resolved to and why."""
     for setting in SETTING_DEFINITIONS:
         if not setting.is_explained:
             continue
@@ -98,15 +98,12 @@ def _option_rows(variant: Variant) -> Iterator[SettingRow]:
     for option in variant.options:
         cost = "unknown" if option.cost_per_hour is None else f"{option.cost_per_hour:.2f} a replica and hour"
         yield SettingRow(name=f"cost {option.accelerator}", value=cost, source=str(option.cost_place or "nothing says"))
+        times_s = option.profile.times_s.items()
         yield SettingRow(
             name=f"profile {option.accelerator}",
-            value=_parameters(option.profile),
+            value=", ".join(f"{name} {value * 1000:.6g}ms" for name, value in times_s if value is not None),
             source=str(option.profile.place or "") + ("" if option.profile.learning is None else ", learned"),
         )
-
-
-def _parameters(profile: PerformanceProfile) -> str:
-    return ", ".join(f"{name} {value * 1000:.6g}ms" for name, value in profile.times_s.items() if value is not None)
 
 
 def _row(name: str, sourced: Sourced[Value], words: Callable[[Value], str] = str) -> SettingRow:
