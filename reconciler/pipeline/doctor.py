@@ -46,7 +46,7 @@ def failed(subject: str, rule: str, words: str, cure: str = "", *, cause: Cause,
 
 
 def failed_by(subject: str, rule: str, error: ReconcilerError, cure: str = "") -> Check:
-    """An error, whose own words mostly say what to do."""
+    """A failed check from an error, whose message mostly says what to do."""
     return failed(subject, rule, str(error), cure, cause=_cause_of(error))
 
 
@@ -56,16 +56,16 @@ def _cause_of(error: ReconcilerError) -> Cause:
     return Cause.INPUT if isinstance(error, InputError) else Cause.OUTSIDE
 
 
-# How often `run` is started, as far as the repository says it: CronJobs and GitHub workflows that run us. On GitLab
-# the repository has the job alone, and the forge says when its pipeline is started.
+# How often `run` is started: by CronJobs and GitHub workflows in the repository. On GitLab the repository has only the
+# job, and the forge has the schedule of its pipeline.
 
 OURS = "reconciler"
 RUN = f"{OURS} run"
 WORKFLOWS = ".github/workflows/"
 PIPELINES = (".gitlab-ci.yml", ".gitlab/")
-"""Where GitLab's jobs stand: the root's file, and those that it includes, as `init` writes them."""
+"""Files with GitLab's jobs: the one in the root, and those that it includes, as `init` writes them."""
 LOOKED_AT = 200
-"""Starts: of a cron that rests at night or on weekends most are a day's."""
+"""Starts: enough that the pauses of nights and weekends are not the most frequent gap."""
 ON = "true"
 """The key `on`, as YAML reads it."""
 MACROS = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0"}
@@ -75,7 +75,7 @@ _FROM = datetime(2024, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A cron expression that starts us, and where it stands; `every_s` is its usual gap, None where it has none."""
+    """A cron expression that starts us, and its place; `every_s` is its usual gap, None if it has none."""
 
     text: str
     place: Place
@@ -110,7 +110,7 @@ def find_pipeline_job(repository: Repository) -> Place | None:
 
 
 def gap_s(cron: str) -> float | None:
-    """The most frequent gap between two starts of a cron expression, in seconds; None for what is none."""
+    """The most frequent gap between two starts of a cron expression, in seconds; None if it is not valid."""
     try:
         starts = [start.timestamp() for start in islice(CronSim(MACROS.get(cron.strip(), cron), _FROM), LOOKED_AT)]
     except CronSimError:

@@ -40,7 +40,7 @@ def failed_outcome(session: Session, exit_code: int, now_s: float) -> RunOutcome
 
 
 def outcome_of(session: Session, result: RunResult, exit_code: int, now_s: float) -> RunOutcome:
-    """What there is to tell of a run with a result; `now_s` (Unix seconds) is when it ended."""
+    """What the gauges show of a run with a result; `now_s` (Unix seconds) is when it ended."""
     snapshot = result.prepared.snapshot
     merged = (each for each in result.forge.pull_requests.values() if each.state is PullRequestState.MERGED)
     return RunOutcome(
@@ -63,7 +63,7 @@ def outcome_of(session: Session, result: RunResult, exit_code: int, now_s: float
 
 
 def tell_gauges(session: Session, outcome: RunOutcome) -> None:
-    """Bring the gauges where the settings say; of a run that failed the last success stays as it was."""
+    """Write and push the gauges as the settings say; a failed run keeps the time of the last success."""
     settings = session.gauges
     if settings is None:
         return
@@ -72,8 +72,7 @@ def tell_gauges(session: Session, outcome: RunOutcome) -> None:
         if settings.textfile:
             write_gauges(Path(settings.textfile), gauges, kept=LAST_SUCCESS)
         if settings.pushgateway is not None:
-            # Runs of other repositories, or of other clusters of this one, must not replace what this
-            # one told.
+            # Runs of other repositories, or of other clusters of this one, must not replace these gauges.
             chosen = [cluster.name for cluster in session.settings.clusters] if session.settings.other_clusters else []
             grouping = {"repository": session.repository, **({"clusters": ",".join(chosen)} if chosen else {})}
             push_gauges(settings.pushgateway, gauges, grouping, session.read_secret, replaces=outcome.is_success)
@@ -82,7 +81,7 @@ def tell_gauges(session: Session, outcome: RunOutcome) -> None:
 
 
 def write_gauges(path: Path, gauges: Iterable[OwnGauge], *, kept: str = "") -> None:
-    """Write the file whole or not at all; what it said of the metric `kept` stays where there is no new value.
+    """Write the file whole or not at all; the old value of the metric `kept` stays if there is no new one.
 
     Raises ConfigurationError for a directory that is not there or not ours.
     """
@@ -96,7 +95,7 @@ def write_gauges(path: Path, gauges: Iterable[OwnGauge], *, kept: str = "") -> N
 
 
 def _lines_about(path: Path, metric: str) -> bytes:
-    """What a file says of a metric already; nothing where it cannot be read."""
+    """The lines of a file about a metric; empty if the file cannot be read."""
     try:
         with path.open("rb") as file:
             written = file.read(MAX_FILE_BYTES)
