@@ -333,18 +333,18 @@ def promise_of(decision: Decision) -> Promise:
     return Promise(
         resource=str(decision.variant),
         unit=decision.unit,
-        demand=_kept_of_promising(decision.demand),
-        capacity=_kept_of_promising(decision.capacity_after),
-        cost_per_hour=_kept_of_promising(decision.cost_after_per_hour),
-        arrival_rate_per_s=None if load is None else _kept_of_promising(load.arrival_rate_per_s),
-        input_tokens=None if load is None else _kept_of_promising(load.input_tokens),
-        output_tokens=None if load is None else _kept_of_promising(load.output_tokens),
+        demand=_promised(decision.demand),
+        capacity=_promised(decision.capacity_after),
+        cost_per_hour=_promised(decision.cost_after_per_hour),
+        arrival_rate_per_s=None if load is None else _promised(load.arrival_rate_per_s),
+        input_tokens=None if load is None else _promised(load.input_tokens),
+        output_tokens=None if load is None else _promised(load.output_tokens),
         latencies=tuple(
             PromisedLatency(
                 name=slo.name,
                 statistic=slo.statistic,
                 target_s=slo.target_s,
-                expected_s=_kept_of_promising(slo.after_s),
+                expected_s=_promised(slo.after_s),
                 mean_s=_mean(slo.name, decision.expected),
                 measured_s=_mean(slo.name, decision.observed),
             )
@@ -355,10 +355,10 @@ def promise_of(decision: Decision) -> Promise:
 
 
 def _mean(name: str, performance: Performance | None) -> float | None:
-    return None if performance is None else _kept_of_promising(performance.mean_s(name))
+    return None if performance is None else _promised(performance.mean_s(name))
 
 
-def _kept_of_promising(value: float | None) -> float | None:
+def _promised(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) or value < 0 else float(f"{value:.{DIGITS}g}")
 
 

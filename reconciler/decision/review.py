@@ -407,10 +407,8 @@ def _changed(judged: Plan, base: ReviewedBase, head: HeadView, gone: Set[Resourc
             names.append(decision.verdict.rule)
         # The replicas that a plan would give; None where it would not decide, or for another accelerator.
         is_comparable = recommended.desired.accelerator == decision.desired.accelerator
-        breaks, needed = (
-            tuple(dict.fromkeys(names)),
-            (recommended.desired.replicas if is_comparable and recommended.outcome is not Outcome.HELD else None),
-        )
+        breaks = tuple(dict.fromkeys(names))
+        needed = recommended.desired.replicas if is_comparable and recommended.outcome is not Outcome.HELD else None
         yield AllocationRemark(
             variant=key,
             before=known[key].current,

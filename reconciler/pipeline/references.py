@@ -111,7 +111,7 @@ def unknown(place: Place, message: str, *, field: str = "", severity: Severity =
 # every YAML file of a directory without kustomization for manifests, and fail at one that is none. Argo CD skips
 # files with a marker comment, Flux what `.sourceignore` or its source's `spec.ignore` lists.
 
-RULE_OF_SYNCED_CONFIGURATION = "synced-configuration"
+SYNCED_CONFIGURATION = "synced-configuration"
 MARKER = "+argocd:skip-file-rendering"
 OWN_DIRECTORY = ".reconciler"
 IGNORE_FILE = ".sourceignore"
@@ -267,7 +267,7 @@ def _check_clusters(scene: _Scene, clusters: Iterable[ClusterSettings]) -> Itera
 def _warn(place: Place, covered: list[str], remedy: str) -> Finding:
     more = f" and {len(covered) - 1} more" if len(covered) > 1 else ""
     message = f"covers {quote(covered[0])}{more}, which no cluster knows: {remedy}"
-    return Finding(place=place, severity=Severity.WARNING, message=message, rule=RULE_OF_SYNCED_CONFIGURATION)
+    return Finding(place=place, severity=Severity.WARNING, message=message, rule=SYNCED_CONFIGURATION)
 
 
 def _marking(covered: list[str]) -> str:

@@ -93,19 +93,20 @@ def _share_budget(asks: BudgetRule, rule: Rule, subjects: Subjects) -> Iterator[
     for bucket, members in buckets_of(rule, subjects, asks.each):
         current = math.fsum(each.variant.cost_of(each.current) or 0.0 for each in members.values())
         left = _left_an_hour(asks, tuple(members.values()))
-        budget = f"the budget{f' of {bucket}' if bucket else ''} of {asks.amount:g} {_ARTICLES[asks.per]} {asks.per}"
-        is_known = not isinstance(left, str)
+        article, of = "an" if asks.per is Period.HOUR else "a", f" of {bucket}" if bucket else ""
+        budget = f"the budget{of} of {asks.amount:g} {article} {asks.per}"
+        if isinstance(left, str):
+            limit, words = current, f"what is left of {budget} is not known: {left}"
+        else:
+            limit, words = max(left, current), f"{budget} is used up"
         yield SharedLimit(
             rule=rule,
             counts=Counted.COST,
             bucket=bucket,
             members=frozenset(members),
-            limit=max(left, current) if not isinstance(left, str) else current,
-            words=f"{budget} is used up" if is_known else f"what is left of {budget} is not known: {left}",
+            limit=limit,
+            words=words,
         )
-
-
-_ARTICLES = {Period.HOUR: "an", Period.DAY: "a", Period.MONTH: "a"}
 
 
 def _left_an_hour(asks: BudgetRule, members: Sequence[Subject]) -> float | str:

@@ -257,7 +257,7 @@ def _limit_step(asks: StepRule, subject: Subject) -> Range:
     return Range(least=max(least, 0), most=most, is_pace=True, words=up, floor_words=down)
 
 
-def _since_of_step(asks: StepRule, now_s: float) -> float | None:
+def _since_step(asks: StepRule, now_s: float) -> float | None:
     return None if asks.per_s is None else now_s - asks.per_s
 
 
@@ -266,4 +266,4 @@ def _words(direction: str, amount: Amount | None, within: str) -> str:
     return "" if amount is None else f"at most {amount} {direction} {within}"
 
 
-STEP = RuleKind(name="step", asks=StepRule, section=StepSection, limit=_limit_step, since=_since_of_step)
+STEP = RuleKind(name="step", asks=StepRule, section=StepSection, limit=_limit_step, since=_since_step)

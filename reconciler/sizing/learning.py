@@ -194,7 +194,7 @@ class Unfit:
 # see too (Poisson arrivals see time averages), and itself, up to the full batch.
 
 # A line through points that lie closer says nothing of its slope, least of all when x is noisy.
-_SPREAD, _ENDS_OF_FITTING = 2.0, (0.05, 0.95)
+_SPREAD, _COMPARED_ENDS = 2.0, (0.05, 0.95)
 _LARGEST_ERROR, _LARGEST_UNCERTAINTY = 0.25, 0.10
 
 
@@ -272,7 +272,7 @@ def _too_few(points: _Points, total: int) -> str:
 
 
 def _too_alike(points: _Points) -> str:
-    low, high = np.quantile(points.x, _ENDS_OF_FITTING)
+    low, high = np.quantile(points.x, _COMPARED_ENDS)
     if high >= _SPREAD * low:
         return ""
     return (

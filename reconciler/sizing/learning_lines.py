@@ -242,7 +242,7 @@ FEWEST_SAMPLES = 30
 BUSY = 0.5
 # Fewer requests waiting, on average over a window, are nobody.
 _NOBODY = 0.05
-_DEVIATION_OF_MEDIAN_OF_PREFILL, _ERROR_OF_MEDIAN = 1.4826, 1.2533
+_ERROR_OF_MEDIAN = 1.2533
 _LARGEST_ERROR, _LARGEST_UNCERTAINTY = 0.25, 0.10
 # An engine that is known to cut prompts into chunks is believed to, unless its times say otherwise.
 _LEAST_GAIN, _GOOD_ENOUGH = 4.0, 0.09
@@ -279,7 +279,7 @@ def fit_serial(kept: Samples, token_budget: int) -> SerialPrefill | str:
         prompt_s = float(np.median(each_s))
         if not prompt_s > 0:
             return "prompts take no longer than an iteration without them"
-        deviation_s = _DEVIATION_OF_MEDIAN_OF_PREFILL * float(np.median(np.abs(each_s - prompt_s)))
+        deviation_s = _DEVIATION_OF_MEDIAN * float(np.median(np.abs(each_s - prompt_s)))
         if _ERROR_OF_MEDIAN * deviation_s / np.sqrt(each_s.size) > _LARGEST_UNCERTAINTY * prompt_s:
             return "the time of a prompt token is too noisy for so few samples"
         decode = seen.decode(prompt_s)

@@ -303,7 +303,7 @@ def _largest_inside(rows: _LimitedQueue, excess: Callable[[_LimitedQueue, Floats
 # Rounding of parameters and targets to float64 must not decide what is attainable.
 ROUNDING = 1e-12
 # Stands for a slope of zero in quotients: small enough to decide nothing, large enough not to overflow.
-_TINY_OF_CURVES = 1e-200
+_SMALLEST_DIVISOR = 1e-200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,20 +377,20 @@ class PrefillDecode(CandidateRows):
         """Return the growth with the batch, none where that is cut."""
         batch = self._batch(service_s)
         inside = (batch > 0) & (batch < self.max_batch)
-        by_batch = np.where(inside, growth_s / np.maximum(self.per_request_s, _TINY_OF_CURVES), 0.0)
+        by_batch = np.where(inside, growth_s / np.maximum(self.per_request_s, _SMALLEST_DIVISOR), 0.0)
         return self.prefill_per_request_s * by_batch
 
     def service_limit_s(self, itl_s: Floats, /) -> Floats:
         """Return the service time of the batch whose iteration takes `itl_s`: 0 below alpha, infinite from N on."""
         spare_s = itl_s - self.alpha_s * (1 - ROUNDING)
-        batch = np.minimum(spare_s / np.maximum(self.beta_s, _TINY_OF_CURVES), self.max_batch)
+        batch = np.minimum(spare_s / np.maximum(self.beta_s, _SMALLEST_DIVISOR), self.max_batch)
         limit_s = np.where(batch >= self.max_batch, np.inf, self.base_s + self.per_request_s * batch)
         return np.where(spare_s < 0, 0.0, limit_s)
 
     def _batch(self, service_s: Floats) -> Floats:
         # Without a slope the service time says nothing of the batch, and nothing depends on it.
         spare_s = np.where(self.per_request_s > 0, service_s - self.base_s, 0.0)
-        return spare_s / np.maximum(self.per_request_s, _TINY_OF_CURVES)
+        return spare_s / np.maximum(self.per_request_s, _SMALLEST_DIVISOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

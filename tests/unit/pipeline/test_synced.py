@@ -5,7 +5,7 @@ import pytest
 from reconciler.domain.identity import Place, Severity
 from reconciler.domain.settings import ClusterSettings
 from reconciler.pipeline.references import MARKER, find_synced_configuration, is_ignored
-from reconciler.pipeline.references import RULE_OF_SYNCED_CONFIGURATION as RULE
+from reconciler.pipeline.references import SYNCED_CONFIGURATION as RULE
 
 URL = "https://github.com/acme/fleet.git"
 APPLICATION = """\

@@ -228,7 +228,7 @@ def test_a_field_by_which_nothing_is_decided_is_a_note_that_fails_nothing(desk: 
         validate.CONFIGURATION,
         validate.UNREADABLE,
         disk.UNREAD,
-        synced_configuration.RULE_OF_SYNCED_CONFIGURATION,
+        synced_configuration.SYNCED_CONFIGURATION,
         cost_order.RULE,
         undecided.RULE,
         known_names.RULE,
