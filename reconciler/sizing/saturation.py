@@ -28,6 +28,7 @@ from reconciler.sizing.saturation_readings import (
     layer_thresholds,
     number_fault,
     obstacle_of,
+    remembered_bound,
     replica_tokens,
     screen,
     screen_queue,
@@ -80,29 +81,31 @@ class VariantTokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanLengths:
-    """Plain means over the replicas that report any length: tokens, tokens, and a fraction 0-1."""
+    """How long the requests of a model are, in tokens (None: unknown), and the part of prompts in the cache (0-1)."""
 
-    input_tokens: float
-    output_tokens: float
-    prefix_hit_rate: float
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    prefix_hit_rate: float = 0.0
 
 
-def mean_lengths(replicas: Iterable[ReplicaMetrics]) -> MeanLengths | None:
-    """Return the mean lengths of a model's requests; None when no replica reports any."""
-    seen = [each for each in replicas if (each.input_tokens or 0.0) > 0 or (each.output_tokens or 0.0) > 0]
-    if not seen:
-        return None
+def mean_lengths(replicas: Sequence[ReplicaMetrics], before: MeanLengths) -> MeanLengths:
+    """Return the mean of each length over the replicas that report it; `before` where no replica does."""
+
+    def mean(name: str, otherwise: float | None) -> float | None:
+        return fmean(values) if (values := [each for own in replicas if (each := getattr(own, name))]) else otherwise
+
+    rates = [each.prefix_hit_rate for each in replicas if each.prefix_hit_rate is not None and each.input_tokens]
     return MeanLengths(
-        input_tokens=sum(each.input_tokens or 0.0 for each in seen) / len(seen),
-        output_tokens=sum(each.output_tokens or 0.0 for each in seen) / len(seen),
-        prefix_hit_rate=sum(each.prefix_hit_rate or 0.0 for each in seen) / len(seen),
+        input_tokens=mean("input_tokens", before.input_tokens),
+        output_tokens=mean("output_tokens", before.output_tokens),
+        prefix_hit_rate=fmean(rates) if rates else before.prefix_hit_rate,
     )
 
 
 def variant_tokens(
     variants: Sequence[VariantFacts],
     replicas: Mapping[ResourceKey, Sequence[ReplicaTokens]],
-    lengths: MeanLengths | None,
+    lengths: MeanLengths,
     thresholds: Thresholds,
 ) -> tuple[VariantTokens, ...]:
     """Return every variant in tokens, in the order given: from its replicas, else from what is remembered of it."""
@@ -145,7 +148,7 @@ def _without_replicas(
     variant: VariantFacts,
     variants: Sequence[VariantFacts],
     records: Mapping[ResourceKey, float],
-    lengths: MeanLengths | None,
+    lengths: MeanLengths,
     thresholds: Thresholds,
 ) -> tuple[float | None, Origin]:
     """Its own live record, else what its launch settings promise, else what a compatible variant holds."""
@@ -154,11 +157,10 @@ def _without_replicas(
     compatible = _compatible_capacity(variant, variants, records)
     if variant.launch is None:
         return compatible, Origin.STORED
-    if lengths is None or lengths.output_tokens <= 0:
+    if not lengths.output_tokens:
         return float(variant.launch.batched_tokens), Origin.STORED
-    bounds = [
-        float(derived_bound(variant.launch, input_tokens=lengths.input_tokens, output_tokens=lengths.output_tokens))
-    ]
+    inputs, outputs = lengths.input_tokens or 0.0, lengths.output_tokens
+    bounds = [float(derived_bound(variant.launch, input_tokens=inputs, output_tokens=outputs))]
     if variant.stored is not None and _is_positive(variant.stored.total_kv_tokens):
         bounds.append(float(int((variant.stored.total_kv_tokens or 0.0) * thresholds.kv_cache_usage.value)))
     if compatible is not None:
@@ -214,15 +216,16 @@ class QueuedTokens:
         return self.input_tokens if role is Role.PREFILL else self.input_tokens + self.output_tokens
 
 
-def queued_tokens(queue: UpstreamQueue | None, lengths: MeanLengths | None) -> QueuedTokens:
-    """Return the tokens of a queue: in = max(bytes / 4, size * I) * (1 - h), out = size * O."""
+def queued_tokens(queue: UpstreamQueue | None, lengths: MeanLengths) -> QueuedTokens:
+    """Return the tokens of a queue: in = max(bytes / 4, size * I) * (1 - h), out = size * O; unknown lengths are 0."""
     if queue is None:
         return QueuedTokens()
     sound = screen_queue(queue)
     size = sound.num_waiting or 0.0
-    known = lengths or MeanLengths(input_tokens=0.0, output_tokens=0.0, prefix_hit_rate=0.0)
-    prompts = max((sound.waiting_bytes or 0.0) / _BYTES_PER_TOKEN, size * known.input_tokens)
-    return QueuedTokens(input_tokens=prompts * (1 - known.prefix_hit_rate), output_tokens=size * known.output_tokens)
+    prompts = max((sound.waiting_bytes or 0.0) / _BYTES_PER_TOKEN, size * (lengths.input_tokens or 0.0))
+    return QueuedTokens(
+        input_tokens=prompts * (1 - lengths.prefix_hit_rate), output_tokens=size * (lengths.output_tokens or 0.0)
+    )
 
 
 def capacity_figures(variants: Iterable[VariantTokens]) -> Iterator[Figure]:
@@ -261,7 +264,7 @@ class ZeroRule:
 class ModelReadings:
     """Everything that sizing one model needs; `history` is what earlier runs remembered, nothing is kept here.
 
-    `lengths_before` are those of the last hour's requests: they stand for those of now while no replica finishes any.
+    `lengths_before` are those of the last hour's requests: each is used while no replica reports it.
     """
 
     model: ModelKey
@@ -270,7 +273,7 @@ class ModelReadings:
     queue: UpstreamQueue | None = None
     zero_rule: ZeroRule = field(default_factory=ZeroRule)
     history: BoundHistory = field(default_factory=dict)
-    lengths_before: MeanLengths | None = None
+    lengths_before: MeanLengths = MeanLengths()
     layered: LayeredThresholds = field(default_factory=layer_thresholds)
 
     @property
@@ -358,10 +361,8 @@ class Need:
     is_loaded: bool = True
 
 
-def filled_in(replicas: Sequence[ReplicaMetrics], lengths: MeanLengths | None) -> tuple[ReplicaMetrics, ...]:
+def filled_in(replicas: Sequence[ReplicaMetrics], lengths: MeanLengths) -> tuple[ReplicaMetrics, ...]:
     """Return the replicas with the model's mean lengths where one that just started has none of its own."""
-    if lengths is None:
-        return tuple(replicas)
     return tuple(
         each
         if each.input_tokens is not None and each.output_tokens is not None
@@ -375,18 +376,14 @@ def filled_in(replicas: Sequence[ReplicaMetrics], lengths: MeanLengths | None) -
 
 
 def described_in_tokens(
-    readings: ModelReadings, screened: Screened, lengths: MeanLengths | None
+    readings: ModelReadings, screened: Screened, lengths: MeanLengths
 ) -> tuple[Mapping[ResourceKey, tuple[ReplicaTokens, ...]], tuple[VariantTokens, ...]]:
     """Return every replica that has a capacity in tokens, and every variant, running or not."""
     variants = readings.sound_variants()
     filled = {variant: filled_in(screened.of(variant.key), lengths) for variant in variants}
     history = _believed(readings.history, filled)
     tokens = {
-        variant.key: tuple(
-            each
-            for replica in replicas
-            if (each := _in_tokens(replica, variant, readings.thresholds, history)) is not None
-        )
+        variant.key: _in_tokens(variant, screened.of(variant.key), replicas, readings.thresholds, history)
         for variant, replicas in filled.items()
     }
     return tokens, variant_tokens(variants, tokens, lengths, readings.thresholds)
@@ -398,7 +395,7 @@ def need_in_tokens(
     tokens: Mapping[ResourceKey, Sequence[ReplicaTokens]],
     screened: Screened,
     readings: ModelReadings,
-    lengths: MeanLengths | None,
+    lengths: MeanLengths,
 ) -> Need:
     """Return the need of a role whose running variants all have a capacity in tokens."""
     up, down = readings.thresholds.scale_up.value, readings.thresholds.scale_down.value
@@ -488,12 +485,12 @@ def _share(values: Sequence[float | None], full: float) -> float:
     return share if len(known) == len(values) else max(share, 1.0)
 
 
-def _queued(queue: UpstreamQueue | None, lengths: MeanLengths | None, role: Role) -> tuple[float, tuple[str, ...]]:
+def _queued(queue: UpstreamQueue | None, lengths: MeanLengths, role: Role) -> tuple[float, tuple[str, ...]]:
     if queue is None:
         return 0.0, ()
     sound = screen_queue(queue)
     doubts = [sound.reason or _QUEUE_UNKNOWN] if sound.num_waiting is None else []
-    has_lengths = lengths is not None and lengths.input_tokens and (lengths.output_tokens or role is Role.PREFILL)
+    has_lengths = lengths.input_tokens and (lengths.output_tokens or role is Role.PREFILL)
     if sound.num_waiting and not has_lengths:
         doubts.append("requests wait upstream, and nobody knows their lengths")
     if sound.num_waiting and sound.waiting_bytes is None:
@@ -502,18 +499,44 @@ def _queued(queue: UpstreamQueue | None, lengths: MeanLengths | None, role: Role
 
 
 def _in_tokens(
-    replica: ReplicaMetrics, variant: VariantFacts, thresholds: Thresholds, history: BoundHistory
-) -> ReplicaTokens | None:
-    if replica.kv_cache_usage is None and replica.num_waiting is None:
-        return None
-    return replica_tokens(replica, variant, thresholds, history, corrects_history=True)
+    variant: VariantFacts,
+    reported: Sequence[ReplicaMetrics],
+    filled: Sequence[ReplicaMetrics],
+    thresholds: Thresholds,
+    history: BoundHistory,
+) -> tuple[ReplicaTokens, ...]:
+    """Put replicas, with lengths filled in, into tokens; a mean length of the model proves no larger bound.
+
+    A replica that works on requests of unknown length has the smallest bound that is known of any length; an idle one
+    has the capacity of those that work.
+    """
+    keys = [key for key in history if (key.accelerator, key.devices) == (variant.accelerator, variant.devices)]
+    smallest = min(filter(None, (remembered_bound(history, key) for key in keys)), default=math.inf)
+    working, idle = [], []
+    for before, replica in zip(reported, filled, strict=True):
+        if replica.kv_cache_usage is None and replica.num_waiting is None:
+            continue
+        tokens = replica_tokens(replica, variant, thresholds, history, corrects_history=True)
+        if tokens is None:
+            continue
+        if before.output_tokens is not None:
+            working.append(tokens)
+        elif replica.kv_cache_usage or replica.num_waiting:
+            capacity = min(tokens.capacity_tokens, max(smallest, tokens.in_use_tokens))
+            working.append(replace(tokens, capacity_tokens=capacity))
+        else:
+            idle.append(tokens)
+    if working:
+        typical = _median([each.capacity_tokens for each in working])
+        idle = [replace(each, capacity_tokens=typical) for each in idle]
+    return (*working, *idle)
 
 
 def _believed(history: BoundHistory, replicas: Mapping[VariantFacts, Sequence[ReplicaMetrics]]) -> BoundHistory:
     """The history without the bounds that a replica exceeds right now."""
     for variant, own in replicas.items():
         for each in own:
-            if each.kv_cache_usage is not None and each.kv_tokens is not None:
+            if each.kv_cache_usage is not None and each.kv_tokens is not None and each.output_tokens is not None:
                 in_use = tokens_in_use(each.kv_cache_usage, each.kv_tokens)
                 history = forget_exceeded(history, workload_of(variant, each.output_tokens), in_use)
     return history
@@ -534,7 +557,7 @@ class _ScreenedModel:
 
     readings: ModelReadings
     screened: Screened
-    lengths: MeanLengths | None
+    lengths: MeanLengths
     tokens: Mapping[ResourceKey, Sequence[ReplicaTokens]]
     described: Mapping[ResourceKey, VariantTokens]
     has_obstacles: bool
@@ -558,7 +581,7 @@ class _RoleAnswer:
 def size_saturation(readings: ModelReadings) -> SaturationAnswer:
     """Return what a model needs, one requirement per role, and what must not shrink or move for want of evidence."""
     screened = readings.screened()
-    lengths = mean_lengths(screened.replicas) or readings.lengths_before
+    lengths = mean_lengths(screened.replicas, readings.lengths_before)
     tokens, described = described_in_tokens(readings, screened, lengths)
     seen = _ScreenedModel(
         readings=readings,

@@ -16,6 +16,7 @@ from reconciler.sizing.saturation_readings import (
     BUCKETS,
     PLATEAU,
     REMEMBERED,
+    UNKNOWN_BUCKET,
     BoundHistory,
     StoredCapacity,
     Thresholds,
@@ -45,8 +46,9 @@ class _PodHistory:
 
     @property
     def buckets(self) -> NDArray[np.intp]:
-        """Which of the buckets its outputs were in; an unknown length reads as 0."""
-        return np.searchsorted(BUCKET_LIMITS_TOKENS, np.nan_to_num(self.output_tokens), side="right")
+        """Which of the buckets its outputs were in; an unknown length is behind the last."""
+        codes = np.searchsorted(BUCKET_LIMITS_TOKENS, self.output_tokens, side="right")
+        return np.where(np.isnan(self.output_tokens), len(BUCKETS), codes)
 
 
 def replay_bounds(
@@ -60,8 +62,9 @@ def replay_bounds(
     """Return the compute bounds that one model's replicas showed in these traces, the newest ten of each workload.
 
     A pod whose KV cache nobody knows has that of its variant's others. With `corrects_history`, as the engine
-    `saturation` reads it, only bounds that no replica exceeded later count, and a length that is missing for a while
-    is the last one known; without it, as upstream does, such a length is 0 and nothing is forgotten.
+    `saturation` reads it, only bounds that no replica exceeded later count, a length that is missing for a while is the
+    last one known, and bounds of outputs of unknown length have a workload of their own; without it, as upstream does,
+    such a length is 0 and nothing is forgotten.
     """
     seen = sorted(
         _seen(traces, kv_tokens_by_pod, variants, fills_lengths=corrects_history),
@@ -72,13 +75,15 @@ def replay_bounds(
         in_use = np.concatenate([each.in_use_tokens for each in group])
         waiting = np.concatenate([each.num_waiting for each in group])
         buckets = np.concatenate([each.buckets for each in group])
+        if not corrects_history:
+            buckets[buckets == len(BUCKETS)] = 0
         in_time = np.argsort(np.concatenate([each.at_s for each in group]), kind="stable")
         is_shown = (waiting >= int(thresholds.num_waiting.value)) & (in_use > 0)
         for code in np.unique(buckets[is_shown]):
             own = in_time[buckets[in_time] == code]
             counts = is_shown[own] & _never_exceeded(in_use[own]) if corrects_history else is_shown[own]
             if counts.any():
-                key = WorkloadKey(accelerator=accelerator, devices=devices, bucket=BUCKETS[code])
+                key = WorkloadKey(accelerator=accelerator, devices=devices, bucket=(*BUCKETS, UNKNOWN_BUCKET)[code])
                 history[key] = tuple(in_use[own][counts][-REMEMBERED:].tolist())
     return history
 

@@ -350,6 +350,7 @@ def _threshold(name: str, unit: str, sourced: Sourced[float]) -> Figure:
 
 
 BUCKETS = ("short", "medium", "long")
+UNKNOWN_BUCKET = "unknown"
 BUCKET_LIMITS_TOKENS = (100.0, 500.0)
 """The mean output from which a workload is no longer short, and no longer medium."""
 REMEMBERED = 10

@@ -4,17 +4,18 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from reconciler.domain.identity import Figure, ResourceKey
 from reconciler.domain.observed import UpstreamQueue
 from reconciler.domain.requirements import Requirement, Segment
 from reconciler.domain.settings import AnalyzerSettings
 from reconciler.sizing.saturation import (
+    MeanLengths,
     ModelReadings,
     SaturationAnswer,
     ZeroRule,
     capacity_figures,
-    mean_lengths,
     queued_tokens,
     variant_tokens,
 )
@@ -130,7 +131,17 @@ def _of_tokens(readings: UpstreamReadings, active: Sequence[VariantFacts], voice
         )
         for variant in active
     }
-    lengths = mean_lengths(screened.replicas)
+    # Upstream's means: a length that a replica does not report is 0 in them.
+    reporting = [
+        each for each in screened.replicas if (each.input_tokens or 0.0) > 0 or (each.output_tokens or 0.0) > 0
+    ]
+    lengths = MeanLengths()
+    if reporting:
+        lengths = MeanLengths(
+            input_tokens=fmean(each.input_tokens or 0.0 for each in reporting),
+            output_tokens=fmean(each.output_tokens or 0.0 for each in reporting),
+            prefix_hit_rate=fmean(each.prefix_hit_rate or 0.0 for each in reporting),
+        )
     described = variant_tokens(active, tokens, lengths, thresholds)
     ballot = token_ballot(
         described,

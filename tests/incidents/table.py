@@ -5,10 +5,22 @@ from tests.incidents.dips import DIPS
 from tests.incidents.field import FIELD
 from tests.incidents.gateway import GATEWAY
 from tests.incidents.healthy import HEALTHY
+from tests.incidents.lengths import LENGTHS
 from tests.incidents.one_replica import ONE_REPLICA
 from tests.incidents.profiles import PROFILES
 from tests.incidents.proof import PROOF
 from tests.incidents.rows import Incident
 from tests.incidents.scraping import SCRAPING
 
-INCIDENTS: tuple[Incident, ...] = (*CALM, *ONE_REPLICA, *GATEWAY, *SCRAPING, *PROOF, *FIELD, *DIPS, *PROFILES, *HEALTHY)
+INCIDENTS: tuple[Incident, ...] = (
+    *CALM,
+    *ONE_REPLICA,
+    *GATEWAY,
+    *SCRAPING,
+    *PROOF,
+    *FIELD,
+    *DIPS,
+    *PROFILES,
+    *LENGTHS,
+    *HEALTHY,
+)

@@ -200,21 +200,19 @@ def read_model(
         ),
         zero_rule=_zero_rule(snapshot, model, members),
         history=history,
-        lengths_before=_lengths_in(traces) if corrects_history else None,
+        lengths_before=_lengths_in(traces) if corrects_history else MeanLengths(),
         layered=layered,
     )
 
 
-def _lengths_in(traces: Iterable[Trace]) -> MeanLengths | None:
-    """How long requests were in histories; None where these do not tell both lengths."""
-    told: dict[Name, list[float]] = {Name.INPUT_TOKENS: [], Name.OUTPUT_TOKENS: []}
-    for trace in traces:
-        for name in told:
-            told[name] += filter(math.isfinite, trace.series.get(name, ()))
-    if not all(told.values()):
-        return None
-    inputs, outputs = (fmean(lengths) for lengths in told.values())
-    return MeanLengths(input_tokens=inputs, output_tokens=outputs, prefix_hit_rate=0.0)
+def _lengths_in(traces: Sequence[Trace]) -> MeanLengths:
+    """How long requests were in histories."""
+
+    def mean(name: Name) -> float | None:
+        lengths = [each for trace in traces for each in trace.series.get(name, ()) if math.isfinite(each)]
+        return fmean(lengths) if lengths else None
+
+    return MeanLengths(input_tokens=mean(Name.INPUT_TOKENS), output_tokens=mean(Name.OUTPUT_TOKENS))
 
 
 def _facts(snapshot: Snapshot, variant: Variant, *, is_priced: bool) -> VariantFacts:

@@ -148,3 +148,56 @@ def test_a_number_that_is_none_is_told_or_unreported(
 
     assert bool(answered.findings) is (nothing is not None)
     assert all(answered.reasons.values())
+
+
+@pytest.mark.parametrize("silent", [0, 1, 4, 9, 10])
+def test_replicas_whose_output_lengths_are_missing_stay(
+    variant: Variant, readings: Readings, key: Key, silent: int
+) -> None:
+    """Ten replicas at 78 % of their derived bound, in a large KV cache, of which some do not report their outputs."""
+    launch = LaunchSettings(max_batched_tokens=8192, max_num_seqs=64)
+    held = 64 * (1000 + 200 / 2)
+    replicas = tuple(
+        ReplicaMetrics(
+            pod=f"v-{index}",
+            variant=key("v"),
+            kv_cache_usage=0.78 * held / 500_000,
+            num_waiting=0.0,
+            input_tokens=1000.0,
+            output_tokens=None if index < silent else 200.0,
+            total_kv_tokens=500_000.0,
+        )
+        for index in range(10)
+    )
+
+    assert decided(readings(variant("v", current_replicas=10, launch=launch), replicas=replicas)) == 10
+
+
+def test_a_replica_of_unknown_output_length_holds_no_more_than_the_smallest_known_bound(
+    variant: Variant, readings: Readings, key: Key
+) -> None:
+    own = variant("v", current_replicas=2)
+    history = {
+        WorkloadKey(accelerator=accelerator, devices=1, bucket=bucket): (tokens,)
+        for accelerator, bucket, tokens in (("A100", "short", 9000.0), ("A100", "long", 4000.0), ("H100", "long", 10.0))
+    }
+    loaded = ReplicaMetrics(
+        pod="v-0",
+        variant=key("v"),
+        kv_cache_usage=0.2,
+        num_waiting=0.0,
+        input_tokens=100.0,
+        output_tokens=50.0,
+        total_kv_tokens=12500.0,
+    )
+    unknown = replace(loaded, output_tokens=None)
+
+    def capacity(*replicas: ReplicaMetrics) -> float | None:
+        asked = readings(own, replicas=tuple(replace(each, pod=f"v-{i}") for i, each in enumerate(replicas)))
+        (requirement,) = size_saturation(replace(asked, history=history)).requirements
+        return next(iter(requirement.per_replica.values()))
+
+    assert capacity(loaded, loaded) == 9000.0
+    assert capacity(unknown, unknown) == 4000.0
+    # What it holds right now, it can hold.
+    assert capacity(*[replace(unknown, kv_cache_usage=0.5)] * 2) == 6250.0

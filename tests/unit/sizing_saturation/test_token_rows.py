@@ -9,7 +9,7 @@ import pytest
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.observed import ReplicaMetrics, Role, UpstreamQueue
 from reconciler.domain.workloads import LaunchSettings
-from reconciler.sizing.saturation import mean_lengths, queued_tokens, variant_tokens
+from reconciler.sizing.saturation import MeanLengths, mean_lengths, queued_tokens, variant_tokens
 from reconciler.sizing.saturation_readings import (
     Origin,
     ReplicaTokens,
@@ -86,10 +86,10 @@ ASLEEP = [
 
 @pytest.mark.parametrize(("asleep", "other", "expected"), ASLEEP)
 def test_a_variant_at_zero_has_the_capacity_that_is_remembered_of_it(
-    replicas: Replicas, variant: Variant, asleep: dict[str, Any], other: dict[str, Any], expected: float
+    variant: Variant, asleep: dict[str, Any], other: dict[str, Any], expected: float
 ) -> None:
     variants = [variant("asleep", current_replicas=0, **asleep), variant("other", **other)]
-    lengths = mean_lengths(replicas("other", ".5/0", input_tokens=500.0, output_tokens=100.0))
+    lengths = MeanLengths(input_tokens=500.0, output_tokens=100.0)
 
     described = variant_tokens(variants, {}, lengths, THRESHOLDS)
 
@@ -118,7 +118,7 @@ def test_upstream_queues_ask_as_upstream_says(
     (replica,) = replicas(
         "v", f"{use}/0", total_kv_tokens=10000.0, input_tokens=100.0, output_tokens=50.0, prefix_hit_rate=hit
     )
-    lengths = mean_lengths([replica])
+    lengths = mean_lengths([replica], MeanLengths())
     queued = queued_tokens(UpstreamQueue(num_waiting=waiting, waiting_bytes=queued_bytes), lengths)
     for role, demand in expected.items():
         own = variant(role=Role(role))
@@ -182,7 +182,9 @@ def test_t29_pending_replicas_count_all_their_ranks(replicas: Replicas, variant:
     ranks = [replace(rank, instance=str(index)) for index in range(2)]
     own = variant(current_replicas=2, pending_replicas=1)
 
-    (described,) = variant_tokens([own], {key("v"): [in_tokens(each, own) for each in ranks]}, None, THRESHOLDS)
+    (described,) = variant_tokens(
+        [own], {key("v"): [in_tokens(each, own) for each in ranks]}, MeanLengths(), THRESHOLDS
+    )
 
     assert (described.instances, described.pending_instances) == (2, 2)
     assert described.per_replica_tokens == 16000
