@@ -1,6 +1,6 @@
 """What must be asked, so that every model's engine and every rule has what it looks at, and nothing more."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.decision.engines.port import EngineQuestion
@@ -17,7 +17,6 @@ from reconciler.policy.judging import RuleBook
 from reconciler.policy.port import Subject
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.build import followed_targets, saturation_rules, zero_rules
-from reconciler.snapshot.variants import build_catalogs, join_variants
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,9 +53,8 @@ class Asking:
         )
 
 
-def ask_by_cluster(settings: Settings, declaration: Declaration) -> dict[str, Asking]:
+def ask_by_cluster(variants: Sequence[Variant], declaration: Declaration) -> dict[str, Asking]:
     """What each cluster with variants is asked."""
-    variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
     choices = choose_engines(variants, {})
     zero, rules = zero_rules(declaration, choices), saturation_rules(declaration, choices)
     asked: dict[str, Asking] = {}
@@ -71,12 +69,13 @@ def ask_by_cluster(settings: Settings, declaration: Declaration) -> dict[str, As
     return asked
 
 
-def variants_with_past(settings: Settings, declaration: Declaration, now_s: float) -> tuple[tuple[Variant, float], ...]:
+def variants_with_past(
+    settings: Settings, variants: Iterable[Variant], now_s: float
+) -> tuple[tuple[Variant, float], ...]:
     """The variants of which a rule wants to know what Git said before, and how far back (Unix seconds)."""
     rules = RuleBook(settings.rules)
     if not rules.looks_back:
         return ()
-    variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
     subjects = (Subject(now_s=now_s, variant=variant, priority=priority_of(variant)) for variant in variants)
     asked = ((subject.variant, rules.past_since(subject)) for subject in subjects)
     return tuple((variant, since_s) for variant, since_s in asked if since_s is not None)

@@ -19,8 +19,10 @@ from reconciler.domain.variant_settings import (
     MIN_REPLICAS,
     PAYBACK_S,
     START_DELAY_S,
+    SYNC_DELAY_S,
     Engine,
 )
+from reconciler.metrics.queries import HISTORY_S
 from reconciler.sizing.saturation import Filling
 
 
@@ -254,6 +256,11 @@ def relative_weight(variant: Variant) -> float:
 def start_share(variant: Variant) -> float:
     """What a replica costs before it serves, as a share of what it costs in the time that a change has to pay back."""
     return variant.settings[START_DELAY_S].value / variant.settings[PAYBACK_S].value
+
+
+def compared_s(variant: Variant) -> float:
+    """For how long (seconds) its accelerator and profiles must have been what they are to be all that is compared."""
+    return variant.settings[SYNC_DELAY_S].value + variant.settings[START_DELAY_S].value + HISTORY_S
 
 
 def payback_of(members: Iterable[Variant]) -> float:

@@ -82,6 +82,8 @@ class Recording:
     committed_s: float | None = None
     written: tuple[WrittenCounts, ...] = ()
     """What Git said of variants before, where a rule asks for it and it is known."""
+    moved: tuple[ResourceKey, ...] | None = None
+    """Variants whose accelerator or profiles changed within the history that profiles are checked by; None: unknown."""
 
 
 def fingerprint_of(entries: Iterator[tuple[str, bytes]]) -> str:

@@ -180,4 +180,6 @@ class Snapshot:
     proposals: tuple[Proposal, ...] = ()
     written: Mapping[ResourceKey, WrittenCounts] = field(default_factory=dict)
     """What Git said of variants before, where a rule asks for it and it is known."""
+    moved: frozenset[ResourceKey] | None = None
+    """As in `Recording`."""
     findings: tuple[Finding, ...] = ()

@@ -87,6 +87,13 @@ def _object_id(oid: bytes) -> str:
     return check_object_id(oid.decode("ascii", "replace")) if oid.strip(b"0") else ""
 
 
+def commit_at(repository: Repository, at_s: float) -> str | None:
+    """Return the commit of the base that was its newest at a time (Unix seconds); None where it is not here."""
+    arguments = ("rev-list", "--first-parent", "--max-count=1", f"--before=@{max(at_s, EARLIEST_S):.0f}")
+    output = repository.git.run(*arguments, "--end-of-options", repository.commit, action="read the history")
+    return _object_id(output.strip()) or None
+
+
 MOST_COMMITS = 20_000
 EARLIEST_S = 100_000_000.0
 """Smaller numbers git takes for something else than seconds."""

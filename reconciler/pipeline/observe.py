@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.decision.questions import Asking, ask_by_cluster, variants_with_past
+from reconciler.decision.variant_states import compared_s
 from reconciler.domain.answers import Answer, AnswerStatus
-from reconciler.domain.identity import Finding, Place, Severity, fits_ignore_line
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, fits_ignore_line
+from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.recording import ManifestFile, Recording, WrittenCounts
 from reconciler.domain.settings import Assumption, ClusterSettings, Settings
@@ -19,7 +21,7 @@ from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.marker import decision_of_commit, proposal_of
 from reconciler.forge.pull_requests import Forge, PullRequest, PullRequestState
 from reconciler.git.clone import Clone
-from reconciler.git.history import History, LoggedCommit, read_history, read_log
+from reconciler.git.history import History, LoggedCommit, commit_at, read_history, read_log
 from reconciler.git.repository import CommitRecord, EntryKind, Repository, TreeEntry
 from reconciler.manifests.documents import MISSING, FileVersion, count_then
 from reconciler.metrics.answers import clusters_seen
@@ -34,6 +36,7 @@ from reconciler.resources.declaration import Declaration
 from reconciler.resources.registry import KINDS
 from reconciler.snapshot.declarations import Commit, Skipped, clusters_example, clusters_of, fold, read_commit
 from reconciler.snapshot.inventory import device_names
+from reconciler.snapshot.variants import declared_variants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,10 +208,10 @@ class _File:
 
 
 def read_written(
-    repository: Repository, settings: Settings, declaration: Declaration, now_s: float
+    repository: Repository, settings: Settings, variants: Iterable[Variant], now_s: float
 ) -> tuple[WrittenCounts, ...]:
     """The counts of each variant that a rule looks back at; none without such a rule or a readable history."""
-    asked = variants_with_past(settings, declaration, now_s)
+    asked = variants_with_past(settings, variants, now_s)
     places = {variant.key: tuple(_places(variant)) for variant, _ in asked}
     listed = [place for each in places.values() for place in each]
     if not listed:
@@ -428,7 +431,8 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
     declaration = fold(files.commit, settings)
     commit = doors.repository.commit
     logger.info("read %d manifests at %s", len(files.commit.manifests), commit[:7])
-    answers = _ask(doors, settings, declaration, now_s)
+    variants = declared_variants(settings, declaration)
+    answers = _ask(doors, settings, variants, declaration, now_s)
     if Assumption.ONE_CLUSTER in settings.assumed:
         refuse_several_clusters(answers, files.commit.fleet)
     forge_view = _read_forge(doors, settings, now_s)
@@ -436,7 +440,8 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         settings = replace(settings, assumed=(*settings.assumed, Assumption.WITHOUT_FORGE))
         forge_view = ForgeView()
     # After the forge, which may have deepened the clone less far.
-    written = read_written(doors.repository, settings, declaration, now_s)
+    written = read_written(doors.repository, settings, variants, now_s)
+    moved = read_moved(doors, settings, variants, now_s, repository_name)
     recording = Recording(
         now_s=now_s,
         repository=repository_name,
@@ -451,6 +456,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         paths=files.paths,
         committed_s=doors.repository.committed_s(),
         written=written,
+        moved=moved,
     )
     return ObservedRun(recording=recording, files=files, declaration=declaration, forge=forge_view)
 
@@ -499,6 +505,46 @@ def read_files(repository: Repository, settings: Settings, remote: str, progress
     return Files(commit=commit, paths=tuple(sorted(commit.paths)), unread=(*odd, *told, *commit.unreadable))
 
 
+def read_moved(
+    doors: Doors, settings: Settings, variants: Iterable[Variant], now_s: float, remote: str
+) -> tuple[ResourceKey, ...] | None:
+    """Return the variants whose accelerator or profiles changed within the history that profiles are checked by.
+
+    Only variants that may run on several accelerators are compared. None where Git does not say what there was before.
+    """
+    compared = {each.key: each for each in variants if len(each.options) > 1 and each.service_class is not None}
+    since_s = min((now_s - compared_s(each) for each in compared.values()), default=now_s)
+    repository = doors.repository
+    if not compared or repository.committed_s() < since_s:
+        return ()
+    try:
+        if isinstance(repository, Clone):
+            repository.fetch_history(since_s)
+        commit = commit_at(repository, since_s)
+        if commit is None:
+            return None
+        then = Repository(git=repository.git, commit=commit, branch=repository.branch)
+        if _manifest_ids(then) == _manifest_ids(repository):
+            return ()
+        before = doors.settings_of(then) if doors.settings_of is not None else settings
+        declared = declared_variants(before, fold(read_files(then, before, remote).commit, before))
+    except ReconcilerError as error:
+        logger.info("what variants ran on before is not known: %s", error)
+        return None
+    ran = {each.key: _runs_on(each) for each in declared}
+    return tuple(sorted(key for key, each in compared.items() if _runs_on(each) != ran.get(key)))
+
+
+def _manifest_ids(repository: Repository) -> frozenset[tuple[str, str]]:
+    return frozenset((each.path, each.oid) for each in repository.list_files() if is_manifest(each.path))
+
+
+def _runs_on(variant: Variant) -> tuple[str, dict[str, PerformanceProfile]]:
+    return variant.current.accelerator, {
+        each.accelerator: replace(each.profile, place=None) for each in variant.options
+    }
+
+
 def _batches(entries: Iterable[TreeEntry]) -> Iterator[list[TreeEntry]]:
     batch: list[TreeEntry] = []
     size = 0
@@ -539,9 +585,11 @@ def _unread(entry: TreeEntry) -> Finding:
     return Finding(place=Place(path=entry.path), severity=Severity.WARNING, message=words[entry.kind])
 
 
-def _ask(doors: Doors, settings: Settings, declaration: Declaration, now_s: float) -> tuple[Answer, ...]:
+def _ask(
+    doors: Doors, settings: Settings, variants: Sequence[Variant], declaration: Declaration, now_s: float
+) -> tuple[Answer, ...]:
     answers: list[Answer] = []
-    asked = ask_by_cluster(settings, declaration)
+    asked = ask_by_cluster(variants, declaration)
     names = device_names(settings)
     for cluster in settings.clusters:
         asking = asked.get(cluster.name, Asking())

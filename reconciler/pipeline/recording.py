@@ -15,7 +15,7 @@ from typing import cast
 
 from reconciler.config import codec
 from reconciler.domain.answers import Answer, AnswerStatus, Body, HeldBody, Query
-from reconciler.domain.identity import Finding
+from reconciler.domain.identity import Finding, ResourceKey
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import (
     RECORDING_VERSION,
@@ -28,7 +28,7 @@ from reconciler.domain.recording import (
 from reconciler.errors import ConfigurationError
 
 HEADER, PROPOSALS, MANIFESTS, ANSWERS = "recording.json", "proposals.json", "manifests/", "answers/"
-COMMITTED, WRITTEN = "committed_s", "written"
+COMMITTED, WRITTEN, MOVED = "committed_s", "written", "moved"
 LATER = ("promises", "opened_at_s", "pushes_s", "reverted_at_s")
 """What older recordings do not say of a pull request."""
 MAX_ENTRY_BYTES = 256 * 1024 * 1024
@@ -117,6 +117,7 @@ def parse_recording(content: bytes) -> Recording:
         paths=tuple(map(str, header["paths"])),
         committed_s=float(header[COMMITTED]) if COMMITTED in header else None,
         written=tuple(codec.load(WrittenCounts, each) for each in header.get(WRITTEN, ())),
+        moved=tuple(codec.load(ResourceKey, each) for each in header[MOVED]) if MOVED in header else None,
     )
 
 
@@ -124,9 +125,11 @@ def _header(recording: Recording) -> dict[str, object]:
     # what older recordings do not say is left out again, so that they keep their fingerprint
     committed = {} if recording.committed_s is None else {COMMITTED: recording.committed_s}
     written = {WRITTEN: [codec.dump(WrittenCounts, each) for each in recording.written]} if recording.written else {}
+    moved = {} if recording.moved is None else {MOVED: [codec.dump(ResourceKey, each) for each in recording.moved]}
     return {
         **committed,
         **written,
+        **moved,
         "version": RECORDING_VERSION,
         "now_s": recording.now_s,
         "repository": recording.repository,

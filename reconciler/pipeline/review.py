@@ -34,7 +34,7 @@ from reconciler.rendering.renderer import Renderer
 from reconciler.report.review import comment_view, is_silent, reductions, review_summary, told_fingerprint
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import fold, read_declaration
-from reconciler.snapshot.variants import build_catalogs, join_variants
+from reconciler.snapshot.variants import declared_variants
 
 # One comment kept up to date under a pull request, and a status on its head. The comment is found again by its marker
 # and by its author, and written anew only when it would tell people something else. Lost answers, kills and rivals
@@ -171,7 +171,7 @@ class HeadReader:
         stated = self._settings_of(repository)
         files = read_files(repository, stated.settings, self.name)
         declaration = fold(files.commit, stated.settings)
-        variants = join_variants(stated.settings, declaration, build_catalogs(stated.settings, declaration), ())
+        variants = declared_variants(stated.settings, declaration)
         return HeadView(
             variants={variant.key: variant for variant in variants},
             settings=stated.settings,

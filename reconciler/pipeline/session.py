@@ -54,6 +54,8 @@ class Doors:
     needs_forge: bool = True
     """Whether nothing may be decided while the forge does not answer; a plan that only reads goes on."""
     progress: Progress = no_progress
+    settings_of: Callable[[Repository], Settings] | None = None
+    """The settings of another commit; None: those of the base hold for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,7 @@ def open_session(
             renderer=Renderer(),
             needs_forge=writes,
             progress=progress,
+            settings_of=lambda then: _load(flags, environment, source, then).settings,
         )
         yield Session(
             doors=doors,

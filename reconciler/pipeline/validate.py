@@ -46,7 +46,7 @@ from reconciler.snapshot.declarations import (
     fold,
     read_commit,
 )
-from reconciler.snapshot.variants import build_catalogs, find_contradicted_costs, join_variants
+from reconciler.snapshot.variants import build_catalogs, declared_variants, find_contradicted_costs
 
 MAX_FILES = 100_000
 GIT_DIRECTORY = ".git"
@@ -440,7 +440,7 @@ def _count(commit: Commit, settings: Settings) -> int:
 
 def _find_in_variants(settings: Settings, declaration: Declaration) -> Iterator[Finding]:
     """Costs that contradict the configuration, and rules that look wrong for the variants that exist."""
-    variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
+    variants = declared_variants(settings, declaration)
     places = {each.key: each.places[COST_FIELD] for each in declaration.variants if COST_FIELD in each.places}
     yield from find_contradicted_costs(variants, currency=settings.currency, places=places)
     subjects = [Subject(now_s=0.0, variant=each, priority=priority_of(each)) for each in variants]

@@ -49,6 +49,7 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s),
         proposals=recording.proposals,
         written={each.variant: each for each in recording.written},
+        moved=None if recording.moved is None else frozenset(recording.moved),
         findings=tuple(sorted({*declaration.findings, *recording.unread})),
     )
 

@@ -52,6 +52,11 @@ def build_catalogs(settings: Settings, declaration: Declaration) -> dict[str, Ca
     }
 
 
+def declared_variants(settings: Settings, declaration: Declaration) -> tuple[Variant, ...]:
+    """Return every variant as the settings and manifests alone give it."""
+    return join_variants(settings, declaration, build_catalogs(settings, declaration))
+
+
 def join_variants(
     settings: Settings,
     declaration: Declaration,

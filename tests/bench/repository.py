@@ -21,7 +21,7 @@ from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.manifests.editing import apply_edits
 from reconciler.manifests.edits import InsertBlock, SetScalar
 from reconciler.snapshot.declarations import clusters_of, fold, read_commit
-from reconciler.snapshot.variants import build_catalogs, join_variants
+from reconciler.snapshot.variants import declared_variants
 from tests.bench.processes import Spent, run_python
 
 DIRECTORIES = 500
@@ -282,7 +282,7 @@ def time_acts(directory: Path) -> dict[str, float]:
     stop("read and build")
     declaration = fold(commit, SETTINGS)
     stop("fold")
-    join_variants(SETTINGS, declaration, build_catalogs(SETTINGS, declaration))
+    declared_variants(SETTINGS, declaration)
     stop("join variants")
     return acts_s
 

@@ -11,7 +11,7 @@ from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.resources.registry import KIND_WORDS
 from reconciler.snapshot.declarations import read_declaration
-from reconciler.snapshot.variants import build_catalogs, join_variants
+from reconciler.snapshot.variants import declared_variants
 from tests.fuzz.cases import Tape, broken_file, broken_repository, fuzz
 from tests.fuzz.oracle import fields_of
 
@@ -67,7 +67,7 @@ def check_reading(files: list[ManifestFile]) -> None:
         check_finding(finding, bodies[finding.place.path])
     if len(files) > 1:
         assert read_declaration(files[::-1], (), SETTINGS) == declaration
-    join_variants(SETTINGS, declaration, build_catalogs(SETTINGS, declaration))
+    declared_variants(SETTINGS, declaration)
 
 
 def check_finding(finding: Finding, body: bytes) -> None:

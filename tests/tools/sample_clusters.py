@@ -23,7 +23,7 @@ from reconciler.resources.llmaz.servings import Llmaz
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.declarations import clusters_of, declare, read_commit
 from reconciler.snapshot.places import place_numbers
-from reconciler.snapshot.variants import build_catalogs, join_variants
+from reconciler.snapshot.variants import declared_variants
 
 CASES = Path(__file__).parents[1] / "testdata" / "clusters"
 SCALED = ("Deployment", "StatefulSet", "LeaderWorkerSet")
@@ -93,7 +93,7 @@ def rewrite(
     desk, changed, held = _Desk(files=dict(files)), {}, {}
     settings, declared = declare_targets(said, files)
     targets = {each.key: each.scale_target for each in declared.variants}
-    for variant in join_variants(settings, declared, build_catalogs(settings, declared)):
+    for variant in declared_variants(settings, declared):
         target = targets[variant.key]
         wanted = variant.current.replicas + 1 if counts is None else counts.get(target)
         if variant.hold is not None:

@@ -21,7 +21,7 @@ from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration, merge
 from reconciler.snapshot.declarations import clusters_of, declare, read_commit
 from reconciler.snapshot.places import place_numbers
-from reconciler.snapshot.variants import build_catalogs, join_variants
+from reconciler.snapshot.variants import build_catalogs, declared_variants, join_variants
 from tests.tools.sample_clusters import CASES, case_names
 
 ALPHAS_S, BETA_S, BATCH = (0.006958, 0.0062), 0.000042, 64
@@ -156,7 +156,7 @@ def declare_planned(case: str, files: Mapping[str, bytes]) -> tuple[Settings, De
         manifests, files, clusters_of(settings), lambda paths: [each for each in manifests if each.path in paths]
     )
     placed = place_numbers(merge(declare(commit.fleet, commit.readings)), commit.fleet, settings)
-    found = join_variants(settings, placed, build_catalogs(settings, placed))
+    found = declared_variants(settings, placed)
     ids = sorted({each.model.model_id for each in found})
     models = tuple(_model(each, accelerators, devices) for each in ids)
     return replace(settings, models=models), placed

@@ -15,7 +15,7 @@ from reconciler.pipeline.draft import Style, draft_plan, write_texts
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.build import read_snapshot
-from reconciler.snapshot.variants import build_catalogs, join_variants
+from reconciler.snapshot.variants import declared_variants
 from tests.servers.answers import Replica, answering
 from tests.tools.sample_clusters import declare_targets, what_is_said
 from tests.tools.sample_moves import declare_moves, declare_planned
@@ -81,8 +81,8 @@ def _draft(files: Mapping[str, bytes], settings: Settings, declaration: Declarat
 
 
 def _answers(settings: Settings, declaration: Declaration, more: int) -> Iterator[Answer]:
-    variants = join_variants(settings, declaration, build_catalogs(settings, declaration))
-    asked = ask_by_cluster(settings, declaration)
+    variants = declared_variants(settings, declaration)
+    asked = ask_by_cluster(variants, declaration)
     for cluster in settings.clusters:
         own = [each for each in variants if each.key.cluster == cluster.name]
         replicas = [replica for each in own for replica in _replicas(each, more)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from reconciler.decision.variant_states import compared_s
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.observed import Load, Performance
@@ -19,8 +20,6 @@ from reconciler.domain.profiles import (
 )
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
-from reconciler.domain.variant_settings import START_DELAY_S, SYNC_DELAY_S
-from reconciler.metrics.queries import HISTORY_S
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.profile_checks import (
     Contradiction,
@@ -323,8 +322,8 @@ class _Compared:
 def find_contradictions(snapshot: Snapshot, variants: Iterable[Variant]) -> dict[ResourceKey, Hold]:
     """Why the profile of what a variant runs on is not believed, all compared at once.
 
-    After a commit, replicas may have run on what the variant ran on before: then what agrees with another accelerator
-    that it may run on contradicts nothing.
+    After a change of its accelerator or profiles, replicas may have run on what the variant ran on before: then what
+    agrees with another accelerator that it may run on contradicts nothing.
     """
     variants = tuple(variants)
     holds = _holds([each for variant in variants for each in _compared(snapshot, variant)])
@@ -339,11 +338,9 @@ def find_contradictions(snapshot: Snapshot, variants: Iterable[Variant]) -> dict
 
 
 def _is_settled(snapshot: Snapshot, variant: Variant) -> bool:
-    """Whether what the newest commit says ran for all the time that is looked at."""
-    if snapshot.committed_s is None:
-        return False
-    delay_s = variant.settings[SYNC_DELAY_S].value + variant.settings[START_DELAY_S].value
-    return snapshot.now_s - snapshot.committed_s > delay_s + HISTORY_S
+    if snapshot.moved is not None:
+        return variant.key not in snapshot.moved
+    return snapshot.committed_s is not None and snapshot.now_s - snapshot.committed_s > compared_s(variant)
 
 
 def _holds(compared: Sequence[_Compared]) -> dict[CandidateKey, Hold]:

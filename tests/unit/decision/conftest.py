@@ -35,7 +35,7 @@ from reconciler.domain.snapshot import Form, Snapshot, StatusShape, Variant
 from reconciler.domain.workloads import Annotation, DocumentRef, PodPlace, ReplicaOwner, Workload
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, VariantResource
-from reconciler.snapshot.variants import build_catalogs, join_variants
+from reconciler.snapshot.variants import build_catalogs, declared_variants
 
 CLUSTER, NAMESPACE, MODEL = "us-east", "llm", "meta/llama-8b"
 PRODUCT = "nvidia.com/gpu.product"
@@ -123,6 +123,7 @@ class Fleet:
     live: dict[ResourceKey, LiveReplicas | NoAnswer] = field(default_factory=dict)
     written: dict[ResourceKey, WrittenCounts] = field(default_factory=dict)
     committed_s: float | None = NOW_S - DAY_S
+    moved: frozenset[ResourceKey] | None = None
     now_s: float = NOW_S
 
     def add(
@@ -271,7 +272,7 @@ class Fleet:
 
     def variants(self) -> tuple[Variant, ...]:
         declaration = self.declaration()
-        joined = join_variants(self.settings, declaration, build_catalogs(self.settings, declaration))
+        joined = declared_variants(self.settings, declaration)
         return tuple(self._prioritised(variant) for variant in joined)
 
     def _prioritised(self, variant: Variant) -> Variant:
@@ -312,6 +313,7 @@ class Fleet:
             ),
             saturation=self.saturation,
             committed_s=self.committed_s,
+            moved=self.moved,
             catalogs=build_catalogs(self.settings, declaration),
             inventory=self.inventory,
             proposals=tuple(self.proposals),

@@ -8,6 +8,7 @@ from reconciler.domain.snapshot import Form
 from reconciler.manifests.documents import parse_documents
 from reconciler.resources.declaration import Declaration, merge
 from reconciler.resources.reading import read_file
+from reconciler.snapshot.variants import declared_variants
 
 ZERO = b"""apiVersion: v1
 kind: ConfigMap
@@ -18,7 +19,7 @@ data: {default: "{enable_scale_to_zero: true, retention_period: 30m}"}
 
 def needs(fleet: Any, **fields: Any) -> Any:
     declaration: Declaration = replace(fleet.declaration(), **fields)
-    return ask_by_cluster(fleet.settings, declaration)["us-east"]
+    return ask_by_cluster(declared_variants(fleet.settings, declaration), declaration)["us-east"]
 
 
 def test_what_profiles_expect_is_held_against_what_replicas_did(fleet: Any) -> None:

@@ -121,3 +121,8 @@ def test_after_a_move_what_agrees_with_the_old_accelerator_contradicts_nothing(f
     assert "H100 contradicts" in told(fleet.decision())
     fleet.committed_s = fleet.now_s - 600.0
     assert fleet.decision().hold is None
+    # A commit that changed something else is no move.
+    fleet.moved = frozenset()
+    assert "H100 contradicts" in told(fleet.decision())
+    fleet.moved = frozenset({fleet.decision().variant})
+    assert fleet.decision().hold is None

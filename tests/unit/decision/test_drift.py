@@ -13,6 +13,7 @@ from reconciler.domain.answers import Absence
 from reconciler.domain.plan import Outcome
 from reconciler.domain.snapshot import Form
 from reconciler.domain.workloads import DocumentRef, ReplicaOwner, WrittenField
+from reconciler.snapshot.variants import declared_variants
 
 NAN = math.nan
 WINDOW = 13
@@ -136,11 +137,21 @@ def own(fleet: Any, make: Any) -> None:
     )
 
 
+def watched(fleet: Any) -> dict[str, int]:
+    declaration = fleet.declaration()
+    return ask_by_cluster(declared_variants(fleet.settings, declaration), declaration)["us-east"].watched
+
+
 def test_what_an_autoscaler_moves_between_its_bounds_is_not_asked_about(busy: Any, make: Any) -> None:
     busy.default(whenAutoscaled="bounds")
-    assert ask_by_cluster(busy.settings, busy.declaration())["us-east"].watched == {"llm": 1}
+    assert ask_by_cluster(declared_variants(busy.settings, busy.declaration()), busy.declaration())[
+        "us-east"
+    ].watched == {"llm": 1}
     own(busy, make)
-    assert ask_by_cluster(busy.settings, busy.declaration())["us-east"].watched == {}
+    assert (
+        ask_by_cluster(declared_variants(busy.settings, busy.declaration()), busy.declaration())["us-east"].watched
+        == {}
+    )
 
 
 def test_bounds_without_an_autoscaler_in_git_excuse_nothing(busy: Any) -> None:
@@ -154,7 +165,7 @@ def test_a_cluster_is_asked_over_the_longest_of_its_delays(fleet: Any) -> None:
     fleet.add("b", namespace="other", form=Form.TARGET)
     fleet.add("c", workload={"replicas": None})
     fleet.override({"name": "b"}, **{"actuationDelay.sync": 600.0})
-    asking = ask_by_cluster(fleet.settings, fleet.declaration())["us-east"]
+    asking = ask_by_cluster(declared_variants(fleet.settings, fleet.declaration()), fleet.declaration())["us-east"]
     assert (asking.watched, asking.sync_delay_s) == ({"llm": 1, "other": 1}, 600.0)
 
 

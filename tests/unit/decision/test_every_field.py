@@ -39,6 +39,7 @@ from reconciler.resources.llmaz.models import OpenModelSpec
 from reconciler.resources.llmd.variant_autoscaling import FlatProfileSpec, NameSpec, ParmsProfileSpec, TargetSpec
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import read_declaration
+from reconciler.snapshot.variants import declared_variants
 from tests.servers.seen import Pod, Seen
 
 WORLDS = Path(__file__).parents[2] / "testdata" / "api-fields"
@@ -150,7 +151,7 @@ def look(described: Mapping[str, Any], manifests: Sequence[object], metrics: Map
 
 def ask(settings: Settings, declaration: Declaration) -> list[Query]:
     (cluster,) = settings.clusters
-    asking = ask_by_cluster(settings, declaration).get(cluster.name, Asking())
+    asking = ask_by_cluster(declared_variants(settings, declaration), declaration).get(cluster.name, Asking())
     return [
         *queries_for(cluster, asking.loads, NOW_S, needs=asking.needs),
         *tracking_queries(cluster, asking.targets, NOW_S),

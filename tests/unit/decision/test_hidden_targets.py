@@ -6,7 +6,7 @@ from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.declarations import read_declaration
-from reconciler.snapshot.variants import build_catalogs, join_variants
+from reconciler.snapshot.variants import declared_variants
 
 VARIANT = """\
 apiVersion: llmd.ai/v1alpha1
@@ -24,7 +24,7 @@ SETTINGS = Settings(clusters=(ClusterSettings(name="prod"),))
 def hold_of(files: dict[str, str]) -> str:
     manifests = [ManifestFile(path=path, body=text.encode()) for path, text in files.items()]
     declaration = read_declaration(manifests, (), SETTINGS, files)
-    (variant,) = join_variants(SETTINGS, declaration, build_catalogs(SETTINGS, declaration))
+    (variant,) = declared_variants(SETTINGS, declaration)
     return variant.hold.words if variant.hold is not None else ""
 
 

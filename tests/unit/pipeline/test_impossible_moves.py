@@ -8,7 +8,7 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
 from reconciler.domain.recording import ManifestFile
 from reconciler.snapshot.declarations import read_declaration
-from reconciler.snapshot.variants import build_catalogs, join_variants
+from reconciler.snapshot.variants import declared_variants
 
 CASES = Path(__file__).parents[2] / "testdata" / "layouts"
 DEPLOYMENT = "llm/llama.yaml"
@@ -29,7 +29,7 @@ def words_of(case: str, old: str = "", new: str = "") -> dict[str, str]:
     ).settings
     manifests = [ManifestFile(path=path, body=body) for path, body in sorted(files.items())]
     declaration = read_declaration(manifests, (), settings, files)
-    (variant,) = join_variants(settings, declaration, build_catalogs(settings, declaration))
+    (variant,) = declared_variants(settings, declaration)
     return {each.accelerator: "" if each.unwritable is None else each.unwritable.words for each in variant.options}
 
 

@@ -13,6 +13,7 @@ from reconciler.git.repository import Repository, open_directory
 from reconciler.pipeline.observe import read_files, read_written
 from reconciler.policy.files import read_policy
 from reconciler.snapshot.declarations import fold
+from reconciler.snapshot.variants import declared_variants
 from tests.servers.git_workshop import Workshop, empty_workshop, run_git
 
 DAY_S = 86_400.0
@@ -68,7 +69,10 @@ def cloned(workshop: Workshop) -> Repository:
 def written(repository: Repository, policy: bytes = POLICY) -> dict[str, WrittenCounts]:
     asked = settings(policy=policy)
     declaration = fold(read_files(repository, asked, "fleet").commit, asked)
-    return {each.variant.name: each for each in read_written(repository, asked, declaration, NOW_S)}
+    return {
+        each.variant.name: each
+        for each in read_written(repository, asked, declared_variants(asked, declaration), NOW_S)
+    }
 
 
 def days(found: WrittenCounts) -> list[tuple[float, int | None]]:

@@ -10,7 +10,7 @@ from reconciler.domain.snapshot import Variant
 from reconciler.manifests.documents import parse_documents
 from reconciler.pipeline.edits import sheet_of, write_edits
 from reconciler.resources.declaration import Declaration
-from reconciler.snapshot.variants import build_catalogs, join_variants
+from reconciler.snapshot.variants import declared_variants
 
 Declare = Callable[..., Declaration]
 
@@ -64,7 +64,7 @@ spec: {modelID: meta/llama-8b, scaleTargetRef: {kind: KIND, name: llama}}
 
 def join(declaration: Declaration) -> Variant:
     settings = Settings(clusters=(ClusterSettings(name="prod"),))
-    (variant,) = join_variants(settings, declaration, build_catalogs(settings, declaration))
+    (variant,) = declared_variants(settings, declaration)
     return variant
 
 
