@@ -181,13 +181,13 @@ class Shortfall:
 class SharedUse:
     """A pool, budget or limit that models share, and how much of it the plan takes.
 
-    `price` is what one more of it would save an hour, in the objective's unit; 0 where it does not bind.
+    `price` is what one more of it would save an hour, in the objective's unit; None where that was not proven.
     """
 
     name: str
     used: float
     limit: float
-    price: float = 0.0
+    price: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

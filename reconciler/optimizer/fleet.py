@@ -58,7 +58,7 @@ _NOISE = 1e-6
 
 
 def shared_uses(
-    problem: Problem, allocations: Mapping[ResourceKey, Allocation], prices: Mapping[str, float]
+    problem: Problem, allocations: Mapping[ResourceKey, Allocation], prices: Mapping[str, float | None]
 ) -> tuple[SharedUse, ...]:
     """What all variants take of each shared row, pinned ones included, and what one more of it would save an hour."""
     device_use, everybody = DeviceUse.of(problem), {**problem.current, **allocations}
@@ -70,7 +70,12 @@ def shared_uses(
         changed = sum(everybody[key] != problem.current[key] for key in limit.variants)
         uses.append((limit.name, float(changed), float(limit.changes)))
     return tuple(
-        SharedUse(name=name, used=round(used, 6), limit=round(limit, 6), price=round(prices.get(name, 0.0), 6))
+        SharedUse(
+            name=name,
+            used=round(used, 6),
+            limit=round(limit, 6),
+            price=None if (price := prices.get(name)) is None else round(price, 6),
+        )
         for name, used, limit in uses
     )
 
@@ -318,7 +323,7 @@ class FleetSolver:
         if greedy is not None and reached is not None and reached < planned.value - VALUE_TOLERANCE * abs(reached):
             planned = replace(planned, counts=greedy, value=reached, bound=min(planned.bound, reached))
         is_whole = formulation is settled.formulation
-        savings = self._savings(formulation, planned) if is_whole else np.zeros(len(formulation.shared))
+        savings = self._savings(formulation, planned) if is_whole else np.full(len(formulation.shared), np.nan)
         plan = replace(planned, prices=savings)
         solution = _solution(settled, formulation, plan, self.name, reached)
         _refuse(solution, violations(settled.formulation.problem, solution.allocations))
@@ -330,8 +335,8 @@ class FleetSolver:
         formulation = settled.formulation
         counts = plan_greedily(formulation, is_partial=True)
         if counts is not None:
-            nothing = np.zeros(len(formulation.shared))
-            plan = FleetPlan(counts=counts, value=value_of(formulation, counts), bound=-np.inf, prices=nothing)
+            unknown = np.full(len(formulation.shared), np.nan)
+            plan = FleetPlan(counts=counts, value=value_of(formulation, counts), bound=-np.inf, prices=unknown)
             solution = _solution(settled, formulation, plan, self.name, None)
             if not violations(formulation.problem, solution.allocations):
                 return solution
@@ -348,16 +353,24 @@ class FleetSolver:
         )
 
     def _savings(self, formulation: Formulation, plan: FleetPlan) -> Floats:
-        """By shared row what one more of it saves; 0 where that is not proven, and in large fleets.
+        """By shared row what one more of it saves; NaN where that is not proven, and in large fleets.
 
-        The prices of the linear programme say little about that: most of them save nothing.
+        The prices of the linear programme say little about that: most of them save nothing, and a row without a price
+        may have left no room for whole replicas.
         """
-        savings = np.zeros(len(formulation.shared))
-        if len(formulation.choices.keys) > ASKED:
+        shared, choices = formulation.shared, formulation.choices
+        savings = np.full(len(shared), np.nan)
+        for row in range(len(shared)):
+            taken = slice(shared.use.indptr[row], shared.use.indptr[row + 1])
+            most = shared.use.data[taken] @ choices.highest[shared.use.indices[taken]]
+            if not shared.use_touching.indptr[row + 1] - shared.use_touching.indptr[row] and most <= shared.limits[row]:
+                savings[row] = 0.0
+        if len(choices.keys) > ASKED:
             return savings
-        shared = formulation.shared
         # Where pinned variants take all or more, one more might not free anything.
-        for row in np.flatnonzero((plan.prices > 0) & (shared.limits > 0)).tolist():
+        tight = {name for names in _binding(formulation, plan).values() for name in names}
+        is_tight = np.array([name in tight for name in shared.names], dtype=bool)
+        for row in np.flatnonzero(np.isnan(savings) & ((plan.prices > 0) | is_tight) & (shared.limits > 0)).tolist():
             limits = shared.limits.copy()
             limits[row] += 1 / shared.units[row]
             roomier = self._planner(
@@ -366,7 +379,9 @@ class FleetSolver:
             if isinstance(roomier, FleetPlan):
                 saved = plan.value - roomier.value
                 doubt = (plan.value - plan.bound) + (roomier.value - roomier.bound)
-                savings[row] = saved if saved > _NOISE * abs(plan.value) and doubt <= DOUBT * saved else 0.0
+                noise = _NOISE * abs(plan.value)
+                if doubt <= max(DOUBT * saved, noise):
+                    savings[row] = saved if saved > noise else 0.0
         return savings
 
 
@@ -399,10 +414,13 @@ class AutoSolver:
 
 
 def _shown(problem: Problem, solution: Solution) -> Solution:
-    """With its use of shared rows, its sensitivity and its coverage."""
+    """With its use of shared rows, sensitivity and coverage; one more saves nothing where each model has its best."""
+    is_best = problem.objective != "inferno" and solution.status is SolveStatus.OPTIMAL
+    names = [each.name for rows in (problem.pools, problem.budgets, problem.change_limits) for each in rows]
+    prices = dict.fromkeys(names, 0.0 if is_best else None)
     return replace(
         solution,
-        shared=shared_uses(problem, solution.allocations, {}),
+        shared=shared_uses(problem, solution.allocations, prices),
         sensitivity=sensitivity(problem, solution.allocations),
         coverages=coverages(problem, solution.allocations, {}),
     )
@@ -420,7 +438,8 @@ def _solution(
     allocations = {**problem.pinned, **_allocations(formulation, plan.counts)}
     is_optimal = plan.value - plan.bound <= VALUE_TOLERANCE * max(abs(plan.value), 1.0)
     binding, covered = _binding(formulation, plan), covered_by(formulation, plan.counts) * formulation.rows.scale
-    prices = plan.prices * unit
+    savings = zip(formulation.shared.names, (plan.prices * unit).tolist(), strict=True)
+    prices = {name: saving if np.isfinite(saving) else None for name, saving in savings}
     scarce = {formulation.rows.requirements[row].model: tuple(names) for row, names in binding.items()}
     return Solution(
         allocations=allocations,
@@ -430,7 +449,7 @@ def _solution(
         shortfalls=_shortfalls(settled.formulation, covered, binding),
         reasons=_reasons(formulation, covered, binding),
         solver=name,
-        shared=shared_uses(problem, allocations, dict(zip(formulation.shared.names, prices.tolist(), strict=True))),
+        shared=shared_uses(problem, allocations, prices),
         conflicts=settled.conflicts,
         greedy_value=None if greedy is None else greedy * unit,
         sensitivity=sensitivity(problem, allocations),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection, VerdictKind
-from reconciler.domain.requirements import ModelCoverage, Sensitivity, SharedUse, SolveStatus
+from reconciler.domain.requirements import ModelCoverage, Sensitivity, SolveStatus
 from reconciler.report.formatting import (
     COST_UNITS,
     OVER_CAPACITY,
@@ -33,10 +33,9 @@ _NAMED = 3
 
 def prices(plan: Plan) -> str:
     """`One more of us-east/H100 saves 1.90 USD/h.`; empty where nothing that is shared is full."""
-    priced = (each for each in plan.shared if each.price >= WORTH_NAMING)
-    dearest = sorted(priced, key=lambda each: (-each.price, each.name))[:_NAMED]
-    sentences = (f"One more of {each.name} saves {cost(each.price)} {_unit(plan)}/h." for each in dearest)
-    return " ".join(sentences)
+    priced = ((each.price or 0.0, each.name) for each in plan.shared)
+    dearest = sorted((-price, name) for price, name in priced if price >= WORTH_NAMING)[:_NAMED]
+    return " ".join(f"One more of {name} saves {cost(-price)} {_unit(plan)}/h." for price, name in dearest)
 
 
 def fleet_lines(plan: Plan) -> tuple[str, ...]:
@@ -51,12 +50,10 @@ def _unit(plan: Plan) -> str:
 
 def _uses(plan: Plan) -> Iterator[str]:
     for each in plan.shared:
-        worth = f", one more saves {cost(each.price)} {_unit(plan)}/h" if each.price >= WORTH_NAMING else ""
-        yield f"{each.name}: {each.used:g} of {each.limit:g} taken{worth}{_full(each)}"
-
-
-def _full(each: SharedUse) -> str:
-    return " (full)" if each.used >= each.limit and each.price < WORTH_NAMING else ""
+        price = each.price or 0.0
+        full = " (full)" if each.used >= each.limit else ""
+        worth = f", one more saves {cost(price)} {_unit(plan)}/h" if price >= WORTH_NAMING else full
+        yield f"{each.name}: {each.used:g} of {each.limit:g} taken{worth}"
 
 
 def _greedy(plan: Plan) -> Iterator[str]:

@@ -51,12 +51,10 @@ def complaints(problem: Problem, solution: Solution) -> Iterator[str]:
 
 
 def _uses(problem: Problem, solution: Solution) -> Iterator[str]:
-    told = {each.name: each for each in solution.shared}
-    for name, limit, used in shared_uses(problem, solution.allocations):
-        if name not in told:
+    shown = {each.name for each in solution.shared}
+    for name, _, _ in shared_uses(problem, solution.allocations):
+        if name not in shown:
             yield f"{name} is not shown"
-        elif told[name].price > 0 and used < limit - 1 - EXACT and not name.startswith("team"):
-            yield f"{name} has a price though {limit - used} are left"
 
 
 def _held(problem: Problem, conflicts: tuple[Conflict, ...]) -> Problem:
@@ -233,7 +231,7 @@ def _keep_accelerators(rivals: Formulated, problem: Problem, solution: Solution)
 def _prices(problem: Problem, solution: Solution, shares: Shares, best: float) -> Iterator[str]:
     """One more of what has a price saves that much."""
     for use in solution.shared:
-        if use.price <= 0:
+        if use.price is None:
             continue
         roomier = replace(
             problem,

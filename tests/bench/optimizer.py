@@ -167,7 +167,7 @@ def _solve(problem: Problem, solver: str, seed: int) -> Solved:
         pools=len(problem.pools),
         budgets=len(problem.budgets),
         rows=len(formulation.shared),
-        binding=sum(each.price > 0 for each in solution.shared),
+        binding=sum((each.price or 0.0) > 0 for each in solution.shared),
         formulate_s=formulate_s,
         plan_s=plan_s if isinstance(planned, FleetPlan) else None,
         solve_s=solve_s,
