@@ -129,6 +129,7 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         solver=solver,
         solve_status=solution.status,
         gap=significant(solution.gap),
+        shortage_gap=None if solution.shortage_gap is None else significant(solution.shortage_gap),
         objective=snapshot.settings.objective,
         assumptions=_assumptions(snapshot, decisions),
         findings=(*snapshot.findings, *unreadable(snapshot.settings.rules)),

@@ -304,6 +304,8 @@ class Plan:
     solve_status: SolveStatus
     gap: float
     objective: str
+    shortage_gap: float | None = None
+    """As in `Solution`; then `gap` compares with plans that serve as much."""
     assumptions: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     failures: tuple[str, ...] = ()

@@ -262,6 +262,8 @@ class Solution:
     sensitivity: tuple[Sensitivity, ...] = ()
     coverages: tuple[ModelCoverage, ...] = ()
     """By model, in the order of their keys."""
+    shortage_gap: float | None = None
+    """How far what is not served may be from the least possible, as a fraction of it; None where all is served."""
     is_unsolved: bool = False
     """Whether the limits of the search came before any plan: then everything stays as it is."""
 

@@ -267,6 +267,7 @@ def joined(problem: Problem, solutions: Sequence[Solution]) -> Solution:
         shared=shared_uses(problem, allocations, prices),
         conflicts=tuple(conflict for each in solutions for conflict in each.conflicts),
         greedy_value=sum(usual) if len(usual) == len(solutions) else None,
+        shortage_gap=max((each.shortage_gap for each in solutions if each.shortage_gap is not None), default=None),
         sensitivity=sensitivity(problem, allocations),
         coverages=coverages(problem, allocations, scarce),
     )
@@ -308,13 +309,13 @@ class FleetSolver:
 
     def _solve(self, problem: Problem, settled: ConsistentProblem) -> Solution:
         formulation = settled.formulation
-        planned = self._planner(formulation)
+        planned, shortage_gap = self._planner(formulation), None
         if not isinstance(planned, FleetPlan):
             settled = settle(formulation, self._planner)
             formulation = settled.formulation
             planned = self._planner(formulation) if settled.conflicts else planned
         if not isinstance(planned, FleetPlan):
-            planned, formulation = shed(formulation, self._planner)
+            planned, formulation, shortage_gap = shed(formulation, self._planner)
         if not isinstance(planned, FleetPlan):
             return self._fallback(problem, settled)
         formulation, planned = in_order(formulation, planned, self._planner)
@@ -325,7 +326,7 @@ class FleetSolver:
         is_whole = formulation is settled.formulation
         savings = self._savings(formulation, planned) if is_whole else np.full(len(formulation.shared), np.nan)
         plan = replace(planned, prices=savings)
-        solution = _solution(settled, formulation, plan, self.name, reached)
+        solution = replace(_solution(settled, formulation, plan, self.name, reached), shortage_gap=shortage_gap)
         _refuse(solution, violations(settled.formulation.problem, solution.allocations))
         return solution
 

@@ -53,8 +53,13 @@ _NODES = 2_000
 _SLACK = _NOISE = 1e-9
 
 
-def shed(formulation: Formulation, planner: Planner) -> tuple[Planned, Formulation]:
-    """The cheapest plan that covers, level by level, as much as can be covered; and the formulation that it answers."""
+def shed(formulation: Formulation, planner: Planner) -> tuple[Planned, Formulation, float]:
+    """The cheapest plan that covers, level by level, as much as can be covered; and the formulation that it answers.
+
+    The number is how far the shortage of a level is from the least at most, as a fraction of it; what a model lacks
+    counts in steps of falling worth.
+    """
+    gap = 0.0
     rows = formulation.rows
     granted = np.zeros_like(rows.must)
     reach = np.minimum(rows.must, _reach(formulation))
@@ -66,7 +71,9 @@ def shed(formulation: Formulation, planner: Planner) -> tuple[Planned, Formulati
         for steepness in () if _missing(rows, asking, _served(formulation)) <= 0 else (_STEEPNESS, 1.0):
             plan = planner(_sharing(formulation, granted, asking, steepness))
             if not isinstance(plan, FleetPlan):
-                return plan, formulation
+                return plan, formulation, np.inf
+            if plan.value > _COST_SHARE:
+                gap = max(gap, min((plan.value - plan.bound) / plan.value, 1.0))
             formulation = replace(formulation, known_counts=plan.counts)
             granted = np.where(is_level, _served(formulation), granted)
             # Equal steps gain no more than this plan's gap in steps of falling worth. Where the bound proves that some
@@ -76,7 +83,7 @@ def shed(formulation: Formulation, planner: Planner) -> tuple[Planned, Formulati
                 break
         granted = np.where(is_level, _served(formulation), granted)
     lowered = formulation.with_demand(granted, rows.amounts, rows.prices)
-    return planner(lowered), lowered
+    return planner(lowered), lowered, gap
 
 
 def _served(formulation: Formulation) -> Floats:

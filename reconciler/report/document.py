@@ -47,6 +47,7 @@ def solver_json(plan: Plan) -> Json:
         "name": plan.solver,
         "status": str(plan.solve_status),
         "gap": _number(plan.gap),
+        "shortage_gap": _number(plan.shortage_gap),
         "objective": plan.objective,
         "value": _number(plan.value),
         "greedy_value": _number(plan.greedy_value),

@@ -264,6 +264,14 @@ def proof(plan: Plan) -> str:
     if plan.is_all_held or not plan.decisions:
         return ""
     best = "the cheapest plan" if plan.objective == "cost" else f"the best plan by objective {plan.objective}"
+    if plan.shortage_gap is None:
+        return _proven(plan, best)
+    near = f"within {percentage(plan.shortage_gap)} of " if plan.shortage_gap >= NOTHING_PROVEN else ""
+    shortage = f"What stays unserved is {near}the least possible, by the share of its demand that each model lacks."
+    return f"{_proven(plan, f'{best} that serves as much')} {shortage}"
+
+
+def _proven(plan: Plan, best: str) -> str:
     gap = percentage(plan.gap)
     if gap in (UNKNOWN, "") or not 0 <= plan.gap < 1e6:
         return f"How far this is from {best} is not known."

@@ -126,6 +126,15 @@ def test_the_proof_claims_what_the_solver_proved(
     assert summary.proof(dataclasses.replace(plan, solve_status=status, gap=gap, objective=objective)) == text
 
 
+@pytest.mark.parametrize(("gap", "near"), [(0.0, ""), (0.04, "within 4 % of ")])
+def test_the_proof_says_apart_how_far_the_shortage_is_from_the_least(plan: Plan, gap: float, near: str) -> None:
+    short = dataclasses.replace(plan, solve_status=SolveStatus.OPTIMAL, gap=0.0, objective="cost", shortage_gap=gap)
+    assert summary.proof(short) == (
+        "Proven to be the cheapest plan that serves as much. "
+        f"What stays unserved is {near}the least possible, by the share of its demand that each model lacks."
+    )
+
+
 def test_a_sign_marks_verdicts_only_where_they_differ(
     plan_of: Callable[..., Plan], decide: Callable[..., Decision]
 ) -> None:

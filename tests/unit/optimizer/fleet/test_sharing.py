@@ -23,7 +23,9 @@ def shared_out(instance: Instance) -> list[tuple[Formulation, FleetPlan]]:
             asked.append((formulation, plan))
         return plan
 
-    shed(formulate(draw(instance)), planner)
+    _, _, gap = shed(formulate(draw(instance)), planner)
+    proven = [1 - plan.bound / plan.value for _, plan in asked if plan.value > 1e-3]
+    assert gap == pytest.approx(max([0.0, *proven]), abs=1e-12)
     return asked
 
 
