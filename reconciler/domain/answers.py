@@ -111,7 +111,7 @@ def no_prometheus(cluster: str) -> str:
     return f"cluster {cluster} has no Prometheus: give --prometheus, or clusters[].prometheus in reconciler.yaml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class NoAnswer:
     """Why there is no value, in words for a person: what, where, and what to do."""
 

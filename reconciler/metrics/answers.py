@@ -133,13 +133,14 @@ def result_of(document: Mapping[str, Json], expected: str) -> list[Json]:
 
 
 def _failed(answer: Answer) -> NoAnswer:
-    return NoAnswer(absence=Absence.FAILED, reason=answer.reason or f"no answer to {answer.query.quantity}")
+    return NoAnswer(Absence.FAILED, answer.reason or f"no answer to {answer.query.quantity}")
 
 
 def _unreadable(answer: Answer, why: str) -> NoAnswer:
     query = answer.query
-    reason = f"the answer to {query.quantity} of cluster {printable(query.cluster)} cannot be read: {why}"
-    return NoAnswer(absence=Absence.FAILED, reason=reason)
+    return NoAnswer(
+        Absence.FAILED, f"the answer to {query.quantity} of cluster {printable(query.cluster)} cannot be read: {why}"
+    )
 
 
 def _samples(entries: list[Json]) -> tuple[Sample, ...]:

@@ -240,7 +240,7 @@ def _past_of(model: Model, load: Load, readings: PastReadings, grid: Grid) -> Pa
     growth = _summed(names[1], model.served, readings, _is_usable_growth) if len(names) > 1 else None
     if rates is None or (growth is None and len(names) > 1):
         named = " or ".join(f'"{printable(one.model)}"' for one in model.served)
-        missing = NoAnswer(absence=Absence.MISSING, reason=f"no series counts the past arrivals of model {named}")
+        missing = NoAnswer(Absence.MISSING, f"no series counts the past arrivals of model {named}")
         return failed or missing
     if growth is not None:
         pairs = zip(rates, growth, strict=True)
@@ -388,5 +388,5 @@ def live_of(variants: Iterable[Variant], readings: LiveReadings) -> Mapping[Reso
         else:
             namespace, kind, name = target
             reason = f"no kube-state-metrics reports the replicas of {kind} {namespace}/{name} to compare with Git"
-            found[variant.key] = NoAnswer(absence=Absence.MISSING, reason=reason)
+            found[variant.key] = NoAnswer(Absence.MISSING, reason)
     return found

@@ -67,7 +67,7 @@ def _silent(
         # pods of no variant are counted by their model all the same, unless they name none
         if absence and (absence.absence is not Absence.UNATTRIBUTED or variant.key in sightings.unnamed):
             whose = "" if len(members) == 1 else f"{printable(variant.key.name)}: "
-            return NoAnswer(absence=absence.absence, reason=f"{whose}{absence.reason}")
+            return NoAnswer(absence.absence, f"{whose}{absence.reason}")
     return None
 
 
@@ -76,11 +76,11 @@ def _misnamed(members: Sequence[Variant], served: Sequence[Served], sightings: S
     for variant in members:
         for one in sightings.reporting_of(variant.key):
             if Served(one.namespace, one.model) not in served:
-                reason = (
+                return NoAnswer(
+                    Absence.MISSING,
                     f'replicas of {printable(variant.key.name)} report model "{printable(one.model)}", which is not '
-                    f"one of its served names: set models[].servedNames"
+                    f"one of its served names: set models[].servedNames",
                 )
-                return NoAnswer(absence=Absence.MISSING, reason=reason)
     return None
 
 
@@ -89,7 +89,7 @@ def _claimed_twice(served: Sequence[Served], claims: Mapping[Served, set[str]]) 
         if len(claims[one]) > 1:
             models = " and ".join(printable(model) for model in sorted(claims[one]))
             reason = f'name "{printable(one.model)}" in namespace {printable(one.namespace)} is served by {models}'
-            return NoAnswer(absence=Absence.UNATTRIBUTED, reason=f"{reason}: give each its own served name")
+            return NoAnswer(Absence.UNATTRIBUTED, f"{reason}: give each its own served name")
     return None
 
 
@@ -152,11 +152,11 @@ def _load_of(served: Sequence[Served], replicas: int, readings: MetricReadings, 
     read_input = mean_length(Name.INPUT_TOKENS, served, readings)
     arrive = f"{rate_per_s:.3g} req/s arrive for {_named(served)} but"
     if output is None:
-        return NoAnswer(absence=Absence.MISSING, reason=f"{arrive} no series reports output tokens")
+        return NoAnswer(Absence.MISSING, f"{arrive} no series reports output tokens")
     if before.output_tokens is not None and _sum(Name.COMPLETIONS, served, readings) == 0:
         output, read_input = before.output_tokens, before.input_tokens
     if not is_usable(output) or output == 0:
-        return NoAnswer(absence=Absence.NAN, reason=f"{arrive} none finished in 5m: output length unknown")
+        return NoAnswer(Absence.NAN, f"{arrive} none finished in 5m: output length unknown")
     buckets: dict[float, float] = {}
     for one in served:
         for bound, rate in readings.buckets.get(one, {}).items():
@@ -218,11 +218,11 @@ def _endpoint_picker(served: Sequence[Served], replicas: int, readings: MetricRe
     may_wait = len(reporting) < replicas or queued is None or queued >= len(reporting)
     if (picked_per_s > taken_per_s and may_wait) or not is_beyond_noise(picked_per_s, taken_per_s):
         return counted
-    reason = (
+    return NoAnswer(
+        Absence.CONTRADICTORY,
         f"the endpoint picker counts {picked_per_s:.4g} req/s for {_named(served)} and its replicas "
-        f"{taken_per_s:.4g} req/s, which is more than noise: one of them counts something else"
+        f"{taken_per_s:.4g} req/s, which is more than noise: one of them counts something else",
     )
-    return NoAnswer(absence=Absence.CONTRADICTORY, reason=reason)
 
 
 def _counted(
@@ -232,7 +232,7 @@ def _counted(
     if rate_per_s is None:
         return None
     if not is_usable(rate_per_s):
-        return NoAnswer(absence=Absence.NAN, reason=f"{source} of {_named(served)} is not a finite rate")
+        return NoAnswer(Absence.NAN, f"{source} of {_named(served)} is not a finite rate")
     return rate_per_s, source
 
 
@@ -242,18 +242,18 @@ def _completions_and_growth(served: Sequence[Served], replicas: int, readings: M
         reason = f"no series counts the requests of {_named(served)}: is that the name its replicas report?"
         if replicas == 0:
             reason = f"no replica of {_named(served)} runs and no endpoint picker counts its requests"
-        return NoAnswer(absence=Absence.MISSING, reason=reason)
+        return NoAnswer(Absence.MISSING, reason)
     if Name.QUEUE_GROWTH in readings.failed:
         return readings.failed[Name.QUEUE_GROWTH]
     completing = [one for one in served if readings.of_model(Name.COMPLETIONS, one) is not None]
     growths = [readings.of_model(Name.QUEUE_GROWTH, one) for one in completing]
     known = [growth for growth in growths if growth is not None]
     if len(known) < len(growths):
-        reason = f"completions of {_named(served)} are there, running and waiting requests are not"
-        return NoAnswer(absence=Absence.MISSING, reason=reason)
+        return NoAnswer(
+            Absence.MISSING, f"completions of {_named(served)} are there, running and waiting requests are not"
+        )
     if not is_usable(finished) or not all(is_usable(abs(growth)) for growth in known):
-        reason = f"completions or queue growth of {_named(served)} are not finite rates"
-        return NoAnswer(absence=Absence.NAN, reason=reason)
+        return NoAnswer(Absence.NAN, f"completions or queue growth of {_named(served)} are not finite rates")
     # a queue that shrinks is served by the present replicas: subtracting it from the load would stretch the wait
     return finished + max(0.0, sum(known)), ArrivalSource.REPLICAS
 
@@ -264,10 +264,12 @@ def _idle(
     """No arrivals: zero load, unless requests are under way that began before the window, or series are missing."""
     under_way = total([_sum(name, served, readings) or 0.0 for name in (Name.RUNNING, Name.WAITING)])
     if not is_usable(under_way) or under_way > 0:
-        reason = f"{under_way:.3g} requests of {_named(served)} are under way and none arrived or finished in 5m"
-        return NoAnswer(absence=Absence.NAN, reason=reason)
+        return NoAnswer(
+            Absence.NAN,
+            f"{under_way:.3g} requests of {_named(served)} are under way and none arrived or finished in 5m",
+        )
     if replicas > 0 and mean_length(Name.OUTPUT_TOKENS, served, readings) is None:
-        return NoAnswer(absence=Absence.MISSING, reason=f"no series reports output tokens of {_named(served)}")
+        return NoAnswer(Absence.MISSING, f"no series reports output tokens of {_named(served)}")
     return Load(
         arrival_rate_per_s=0.0,
         output_tokens=before.output_tokens or 0.0,
@@ -335,10 +337,10 @@ def requests_of(models: Sequence[Model], readings: MetricReadings) -> dict[Model
         failed = model.obstacle or readings.failed.get(Name.REQUESTS_IN_RETENTION)
         if failed is None and counted is None:
             reason = f"no series counted requests of {_named(model.served)}"
-            failed = NoAnswer(absence=Absence.MISSING, reason=reason)
+            failed = NoAnswer(Absence.MISSING, reason)
         elif failed is None and counted is not None and not is_usable(counted):
             reason = f"the requests of {_named(model.served)} are not a finite number"
-            failed = NoAnswer(absence=Absence.NAN, reason=reason)
+            failed = NoAnswer(Absence.NAN, reason)
         requests[model.key] = failed or counted or 0.0
     return requests
 

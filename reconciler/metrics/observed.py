@@ -157,17 +157,16 @@ def _read_nodes(samples: Sequence[Sample], now_s: float) -> tuple[ClusterNode, .
     offers, seen = facts.get(OFFERS, {}), facts.get(SEEN, {})
     for metric, found in (("kube_node_info", seen), ("kube_node_status_allocatable", offers)):
         if not found:
-            reason = f"no series of {metric}: this Prometheus scrapes no kube-state-metrics that exports it"
-            return NoAnswer(absence=Absence.MISSING, reason=reason)
+            return NoAnswer(
+                Absence.MISSING, f"no series of {metric}: this Prometheus scrapes no kube-state-metrics that exports it"
+            )
     times_s = {name: of_node[0].value for name, of_node in seen.items()}
     broken = sorted(name for name, time_s in times_s.items() if not is_usable(time_s))
     if broken:
-        reason = f"kube_node_info of node {printable(broken[0])} has no time that could be read"
-        return NoAnswer(absence=Absence.NAN, reason=reason)
+        return NoAnswer(Absence.NAN, f"kube_node_info of node {printable(broken[0])} has no time that could be read")
     silent_s = now_s - max(times_s.values())
     if silent_s > SETTLED_S:
-        reason = f"kube-state-metrics reported no node for {silent_s / 60:.0f} min"
-        return NoAnswer(absence=Absence.STALE, reason=reason)
+        return NoAnswer(Absence.STALE, f"kube-state-metrics reported no node for {silent_s / 60:.0f} min")
     return tuple(_node(name, facts, now_s) for name in sorted({*offers, *seen}))
 
 
@@ -254,9 +253,9 @@ def _merged(parts: Iterable[Mapping[Key, Item]]) -> dict[Key, Item]:
 
 
 def _unasked(name: str, variants: Sequence[Variant], cluster: ClusterSettings | None) -> Observed:
-    absence = NoAnswer(absence=Absence.FAILED, reason=f"the Prometheus of cluster {name} was not asked")
+    absence = NoAnswer(Absence.FAILED, f"the Prometheus of cluster {name} was not asked")
     if cluster is None or cluster.prometheus is None:
-        absence = NoAnswer(absence=Absence.MISSING, reason=no_prometheus(name))
+        absence = NoAnswer(Absence.MISSING, no_prometheus(name))
     refusals = (f"{name}: {absence.reason}",) if variants and absence.absence is Absence.MISSING else ()
     devices = {name: DevicesSeen(nodes=absence, holdings=absence)}
     return replace(_blind(variants, absence), devices=devices, refusals=refusals)

@@ -1,9 +1,9 @@
-"""One cluster's numbers of the present by pod, instance and model, and the variant that each series belongs to.
+"""One cluster's current values by pod, instance and model, and the variant that each series belongs to.
 
-`read` decodes the answers, one in memory at a time, into `MetricReadings`. `Attribution` finds the variant of a series,
-by the first of five rules that leads to one: 1. the label `llm_d_ai_variant` of the series; 2. the same label of its
-pod; 3. the Deployment that owns the pod's ReplicaSet; 4. the pod's name, by the pattern of the scale target's kind;
-5. the served model, if a single variant serves it.
+`read` decodes the answers, one in memory at a time, into `MetricReadings`. `Attribution` finds the variant of a series
+by the first rule that applies: 1. the label `llm_d_ai_variant` of the series; 2. the same label of its pod; 3. the
+Deployment that owns the pod's ReplicaSet; 4. the pod's name, by the pattern of the scale target's kind; 5. the served
+model, if only one variant serves it.
 """
 
 import math
@@ -37,7 +37,7 @@ from reconciler.resources.kinds import ROLE
 from reconciler.resources.registry import KINDS
 
 _ADDED_UP = (Name.COMPLETIONS, Name.RUNNING, Name.WAITING, Name.QUEUE_GROWTH, Name.REQUESTS_IN_RETENTION)
-"""Asked by pod and needed by model as well."""
+"""Queried by pod and needed by model as well."""
 _RANKS = tuple(dict.fromkeys(engine.rank for engine in ENGINES.values() if engine.rank))
 _BLOCK_LABELS = tuple(each for each in offered(lambda engine: engine.kv_tokens) if isinstance(each, BlockLabels))
 _WHOLE = re.compile("[0-9]{1,15}")
@@ -77,7 +77,7 @@ class Instance(NamedTuple):
 
 
 class KvCapacity(NamedTuple):
-    """What the KV cache of an instance holds, in tokens or in blocks; None where it does not say."""
+    """The size of an instance's KV cache, in tokens or in blocks; None where it is not reported."""
 
     num_blocks: float | None = None
     block_tokens: float | None = None
@@ -85,19 +85,18 @@ class KvCapacity(NamedTuple):
 
     @property
     def tokens(self) -> float | None:
-        """Tokens, however they were reported; None when they were not."""
+        """The size in tokens, None when it was not reported."""
         return kv_cache_tokens(self.total, self.num_blocks, self.block_tokens)
 
 
 UNKNOWN_CAPACITY = KvCapacity()
 Target = tuple[str, str, str]
 """Namespace, kind and name of a scale target."""
-_NOTHING: Mapping[ReplicaSeries, float] = {}
 
 
 @dataclass(slots=True, kw_only=True)
 class MetricReadings:
-    """One cluster's numbers by quantity; `failed` has the answers that could not be read, `answered` all of them."""
+    """One cluster's values by quantity; `failed` are the answers that could not be read, `answered` all of them."""
 
     per_pod: dict[Name, dict[ReplicaSeries, float]] = field(default_factory=dict)
     per_model: dict[Name, dict[Served, float]] = field(default_factory=dict)
@@ -119,7 +118,7 @@ class MetricReadings:
 
     def of_pods(self, name: Name) -> Mapping[ReplicaSeries, float]:
         """A quantity's values by pod, empty without an answer."""
-        return self.per_pod.get(name, _NOTHING)
+        return self.per_pod.get(name, {})
 
     def of_model(self, name: Name, served: Served) -> float | None:
         """A quantity of one served model, None when there is no series."""
@@ -138,7 +137,7 @@ class MetricReadings:
         if name in self.failed:
             return self.failed[name]
         if name not in self.answered:
-            return NoAnswer(absence=Absence.FAILED, reason=f"Prometheus was not asked for {name}")
+            return NoAnswer(Absence.FAILED, f"Prometheus was not asked for {name}")
         return None
 
     @property
@@ -148,16 +147,23 @@ class MetricReadings:
 
 
 def read(answers: Sequence[Answer], names: LabelNames) -> MetricReadings:
-    """Every answer about the present of one cluster; answers to one quantity that was split are put together."""
+    """Every answer about the present of one cluster; answers to parts of one quantity are combined."""
     readings = MetricReadings()
     for answer in answers:
-        if answer.query.step_s is not None or answer.query.quantity not in _FOLDS:
+        is_devices = answer.query.quantity in (Name.NODES, Name.DEVICE_REQUESTS)
+        if answer.query.step_s is not None or not (is_devices or answer.query.quantity in _FOLDS):
             continue
         name = Name(answer.query.quantity)
         samples = decode(answer)
-        failed = samples if isinstance(samples, NoAnswer) else _FOLDS[name](samples, name, names, readings)
-        if failed:
-            readings.failed.setdefault(name, failed)
+        if isinstance(samples, NoAnswer):
+            readings.failed.setdefault(name, samples)
+        elif is_devices:
+            readings.devices[name] = samples
+        else:
+            fold = partial(_FOLDS[name], names, readings)
+            failed = next(filter(None, (fold(name, sample.labels, sample.value) for sample in samples)), None)
+            if failed:
+                readings.failed.setdefault(name, failed)
         readings.answered.add(name)
         readings.warnings.update(dict.fromkeys(warnings_of(answer)))
     _gather_by_model(readings)
@@ -165,15 +171,15 @@ def read(answers: Sequence[Answer], names: LabelNames) -> MetricReadings:
 
 
 def _gather_by_model(readings: MetricReadings) -> None:
-    """Which series report a model, and what they add up to."""
+    """Find the series that report each model, and their sums."""
     for name in (*_ADDED_UP, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS):
         values = readings.of_pods(name)
         gathered = grouped((Served(series.namespace, series.model), series) for series in values)
         readings.reporting[name] = gathered
         if name in _ADDED_UP:
-            add_up = net_total if name is Name.QUEUE_GROWTH else total
+            is_net = name is Name.QUEUE_GROWTH
             readings.per_model[name] = {
-                served: add_up([values[one] for one in members]) for served, members in gathered.items()
+                served: total([values[one] for one in members], is_net=is_net) for served, members in gathered.items()
             }
 
 
@@ -230,14 +236,9 @@ def bound_of(text: str) -> float:
         return math.nan
 
 
-def total(values: Sequence[float]) -> float:
-    """The sum, NaN as soon as one of the values is not usable."""
-    return math.fsum(values) if all(map(is_usable, values)) else math.nan
-
-
-def net_total(values: Sequence[float]) -> float:
-    """The same of values that may be negative."""
-    return math.fsum(values) if all(is_usable(abs(value)) for value in values) else math.nan
+def total(values: Sequence[float], *, is_net: bool = False) -> float:
+    """The sum, NaN if any of the values is unusable; with `is_net` values may be negative."""
+    return math.fsum(values) if all(is_usable(abs(each) if is_net else each) for each in values) else math.nan
 
 
 def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
@@ -250,102 +251,86 @@ def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
 
 # ---- how the samples of each quantity enter the readings
 
-_Samples = Sequence[Sample]
-_Fold = Callable[[_Samples, Name, LabelNames, MetricReadings], NoAnswer | None]
+_Labels = Mapping[str, str]
+_Fold = Callable[[LabelNames, MetricReadings, Name, _Labels, float], NoAnswer | None]
 
 
-def _fold_pods(samples: _Samples, name: Name, names: LabelNames, readings: MetricReadings) -> NoAnswer | None:
-    values = readings.per_pod.setdefault(name, {})
-    for sample in samples:
-        series = series_of(sample.labels, names)
-        if series in values:
-            reason = f"the answer to {name} has two values for pod {series.pod}"
-            return NoAnswer(absence=Absence.FAILED, reason=reason)
-        values[series] = sample.value
-        if ALTERNATIVE in sample.labels:
-            readings.alternatives[ObjectName(series.namespace, series.pod)] = sample.labels[ALTERNATIVE]
+def _fold_pods(
+    names: LabelNames, readings: MetricReadings, name: Name, labels: _Labels, value: float
+) -> NoAnswer | None:
+    values, series = readings.per_pod.setdefault(name, {}), series_of(labels, names)
+    if series in values:
+        return NoAnswer(Absence.FAILED, f"the answer to {name} has two values for pod {series.pod}")
+    values[series] = value
+    if ALTERNATIVE in labels:
+        readings.alternatives[ObjectName(series.namespace, series.pod)] = labels[ALTERNATIVE]
     return None
 
 
-def _fold_instances(samples: _Samples, name: Name, names: LabelNames, readings: MetricReadings) -> None:
+def _fold_instances(names: LabelNames, readings: MetricReadings, name: Name, labels: _Labels, value: float) -> None:
     values = readings.per_instance.setdefault(name, {})
-    for sample in samples:
-        instance = Instance(*series_of(sample.labels, names)[:2], rank_of(sample.labels))
-        held = values.get(instance, math.nan)
-        # of two that one pod reports the larger counts: a replica is as full as its fullest part
-        values[instance] = sample.value if math.isnan(held) else max(held, sample.value)
+    instance = Instance(*series_of(labels, names)[:2], rank_of(labels))
+    held = values.get(instance, math.nan)
+    # of two that one pod reports the larger counts: a replica is as full as its fullest part
+    values[instance] = value if math.isnan(held) else max(held, value)
 
 
-def _fold_capacities(samples: _Samples, name: Name, names: LabelNames, readings: MetricReadings) -> None:
+def _fold_capacities(names: LabelNames, readings: MetricReadings, name: Name, labels: _Labels, value: float) -> None:
     def size(capacity: KvCapacity) -> tuple[float, bool]:
         return capacity.tokens or math.inf, capacity.total is None
 
-    capacities = readings.capacities.setdefault(name, {})
-    for sample in samples:
-        ranks = capacities.setdefault(series_of(sample.labels, names), {})
-        rank = rank_of(sample.labels)
-        # an engine that restarted reports another number: the smaller one is there in any case
-        ranks[rank] = min(capacity_of(sample.labels, sample.value), ranks.get(rank, UNKNOWN_CAPACITY), key=size)
+    ranks = readings.capacities.setdefault(name, {}).setdefault(series_of(labels, names), {})
+    rank = rank_of(labels)
+    # an engine that restarted reports another number: the smaller one is there in any case
+    ranks[rank] = min(capacity_of(labels, value), ranks.get(rank, UNKNOWN_CAPACITY), key=size)
 
 
 def _fold_models(
-    samples: _Samples,
-    name: Name,
+    served_of: Callable[[_Labels, LabelNames], Served],
     names: LabelNames,
     readings: MetricReadings,
-    *,
-    served_of: Callable[[Mapping[str, str], LabelNames], Served],
+    name: Name,
+    labels: _Labels,
+    value: float,
 ) -> None:
-    values = readings.per_model.setdefault(name, {})
-    for sample in samples:
-        served = served_of(sample.labels, names)
-        values[served] = total((values.get(served, 0.0), sample.value))
+    values, served = readings.per_model.setdefault(name, {}), served_of(labels, names)
+    values[served] = total((values.get(served, 0.0), value))
 
 
-def _fold_buckets(samples: _Samples, _: Name, names: LabelNames, readings: MetricReadings) -> None:
-    for sample in samples:
-        buckets = readings.buckets.setdefault(reported_model(sample.labels, names), {})
-        bound = bound_of(sample.labels.get(BOUND, ""))
-        buckets[bound] = total((buckets.get(bound, 0.0), sample.value))
+def _fold_buckets(names: LabelNames, readings: MetricReadings, _: Name, labels: _Labels, value: float) -> None:
+    buckets = readings.buckets.setdefault(reported_model(labels, names), {})
+    bound = bound_of(labels.get(BOUND, ""))
+    buckets[bound] = total((buckets.get(bound, 0.0), value))
 
 
 def _fold_owners(
-    samples: _Samples, name: Name, names: LabelNames, readings: MetricReadings, *, owned: str, owner: str
+    owned: str, owner: str, names: LabelNames, readings: MetricReadings, name: Name, labels: _Labels, _: float
 ) -> None:
     owners = readings.owners.setdefault(name, {})
-    for sample in samples:
-        named = ObjectName(sample.labels.get(names.namespace, ""), sample.labels.get(names.spell(owned), ""))
-        found = sample.labels.get(owner, "")
-        # two owners of one pod contradict each other: neither is used
-        owners[named] = found if owners.get(named, found) == found else ""
+    named = ObjectName(labels.get(names.namespace, ""), labels.get(names.spell(owned), ""))
+    found = labels.get(owner, "")
+    # two owners of one pod contradict each other: neither is used
+    owners[named] = found if owners.get(named, found) == found else ""
 
 
-def _fold_ready(samples: _Samples, _: Name, names: LabelNames, readings: MetricReadings) -> None:
-    for sample in samples:
-        for kind, label in WORKLOAD_LABELS.items():
-            if sample.labels.get(label):
-                readings.ready[sample.labels.get(names.namespace, ""), kind, sample.labels[label]] = sample.value
+def _fold_ready(names: LabelNames, readings: MetricReadings, _: Name, labels: _Labels, value: float) -> None:
+    for kind, label in WORKLOAD_LABELS.items():
+        if labels.get(label):
+            readings.ready[labels.get(names.namespace, ""), kind, labels[label]] = value
 
 
-def _fold_unschedulable(samples: _Samples, _: Name, names: LabelNames, readings: MetricReadings) -> None:
-    readings.unschedulable |= {ObjectName(*series_of(sample.labels, names)[:2]) for sample in samples}
+def _fold_unschedulable(names: LabelNames, readings: MetricReadings, _: Name, labels: _Labels, __: float) -> None:
+    readings.unschedulable.add(ObjectName(*series_of(labels, names)[:2]))
 
 
-def _fold_quotas(samples: _Samples, _: Name, names: LabelNames, readings: MetricReadings) -> None:
-    for sample in samples:
-        resource = sample.labels.get("resource", "").removeprefix("requests.")
-        quota = ResourceQuota(name=sample.labels.get("resourcequota", ""), resource=resource, left=sample.value)
-        readings.quotas.setdefault(sample.labels.get(names.namespace, ""), []).append(quota)
+def _fold_quotas(names: LabelNames, readings: MetricReadings, _: Name, labels: _Labels, value: float) -> None:
+    resource = labels.get("resource", "").removeprefix("requests.")
+    quota = ResourceQuota(name=labels.get("resourcequota", ""), resource=resource, left=value)
+    readings.quotas.setdefault(labels.get(names.namespace, ""), []).append(quota)
 
 
-def _fold_clusters(samples: _Samples, _: Name, names: LabelNames, readings: MetricReadings) -> None:
-    for sample in samples:
-        clusters = readings.clusters.setdefault(sample.labels.get(names.namespace, ""), set())
-        clusters.add(sample.labels.get(CLUSTER, ""))
-
-
-def _fold_devices(samples: _Samples, name: Name, _: LabelNames, readings: MetricReadings) -> None:
-    readings.devices[name] = samples
+def _fold_clusters(names: LabelNames, readings: MetricReadings, _: Name, labels: _Labels, __: float) -> None:
+    readings.clusters.setdefault(labels.get(names.namespace, ""), set()).add(labels.get(CLUSTER, ""))
 
 
 _FOLDS: Mapping[str, _Fold] = {
@@ -361,14 +346,13 @@ _FOLDS: Mapping[str, _Fold] = {
     **dict.fromkeys((Name.KV_TOKENS, Name.STORED_KV_TOKENS), _fold_capacities),
     **dict.fromkeys(
         (Name.ARRIVALS_ENDPOINT_PICKER, Name.FLOW_CONTROL_QUEUE_SIZE, Name.FLOW_CONTROL_QUEUE_BYTES),
-        partial(_fold_models, served_of=picked_model),
+        partial(_fold_models, picked_model),
     ),
-    **dict.fromkeys((Name.NODES, Name.DEVICE_REQUESTS), _fold_devices),
-    Name.ARRIVALS_CONFIGURED: partial(_fold_models, served_of=configured_model),
+    Name.ARRIVALS_CONFIGURED: partial(_fold_models, configured_model),
     Name.INPUT_BUCKETS: _fold_buckets,
-    Name.POD_LABELS: partial(_fold_owners, owned="pod", owner=POD_LABEL_OF_VARIANT),
-    Name.POD_OWNER: partial(_fold_owners, owned="pod", owner="owner_name"),
-    Name.REPLICASET_OWNER: partial(_fold_owners, owned="replicaset", owner="owner_name"),
+    Name.POD_LABELS: partial(_fold_owners, "pod", POD_LABEL_OF_VARIANT),
+    Name.POD_OWNER: partial(_fold_owners, "pod", "owner_name"),
+    Name.REPLICASET_OWNER: partial(_fold_owners, "replicaset", "owner_name"),
     Name.READY_REPLICAS: _fold_ready,
     Name.UNSCHEDULABLE: _fold_unschedulable,
     Name.QUOTAS: _fold_quotas,
@@ -386,7 +370,7 @@ _POD_NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """Indexes of one cluster's variants; a name that two variants claim is in none of them."""
+    """Indexes of one cluster's variants; names that two variants claim are left out."""
 
     by_name: Mapping[ObjectName, ResourceKey]
     by_target: Mapping[Target, ResourceKey]
@@ -435,8 +419,7 @@ def attribution_of(variants: Sequence[Variant], readings: MetricReadings) -> Att
 
 
 def _unambiguous(pairs: Iterable[tuple[Key, ResourceKey]]) -> dict[Key, ResourceKey]:
-    found = {key: set(variants) for key, variants in grouped(pairs).items()}
-    return {key: variants.pop() for key, variants in found.items() if len(variants) == 1}
+    return {key: variants[0] for key, variants in grouped(pairs).items() if len(set(variants)) == 1}
 
 
 def target_of(variant: Variant) -> Target:
@@ -456,11 +439,8 @@ def served_by(variant: Variant) -> tuple[Served, ...]:
 def name_models(readings: MetricReadings, attribution: Attribution, first_names: Mapping[ResourceKey, Served]) -> None:
     """Give each series without a model the first served name of the variant that its pod belongs to."""
     unnamed = {series for values in readings.per_pod.values() for series in values if not series.model}
-    names: dict[ReplicaSeries, ReplicaSeries] = {}
-    for series in unnamed:
-        variant = attribution.variant_of(series)
-        if variant is not None:
-            names[series] = series._replace(model=first_names[variant].model)
+    owned = ((series, attribution.variant_of(series)) for series in unnamed)
+    names = {series: series._replace(model=first_names[variant].model) for series, variant in owned if variant}
     if not names:
         return
     for name, values in readings.per_pod.items():

@@ -260,7 +260,7 @@ def _why_implausible(fresh: Sequence[ReplicaSeries], readings: MetricReadings) -
         *_beyond_peers(Name.OUTPUT_TOKENS, fresh, readings),
         *_beyond_peers(Name.INPUT_TOKENS, fresh, readings),
     )
-    return NoAnswer(absence=Absence.CONTRADICTORY, reason=reasons[0]) if reasons else None
+    return NoAnswer(Absence.CONTRADICTORY, reasons[0]) if reasons else None
 
 
 def _beyond_batch(fresh: Sequence[ReplicaSeries], readings: MetricReadings) -> Iterator[str]:
@@ -357,11 +357,11 @@ def _of_several_clusters(variant: Variant, readings: MetricReadings) -> NoAnswer
     if len(clusters) < 2:
         return None
     named = ", ".join(map(printable, clusters))
-    reason = (
+    return NoAnswer(
+        Absence.UNATTRIBUTED,
         f"pods of {len(clusters)} clusters ({named}) report in namespace {printable(namespace)}: say which is meant by "
-        f"clusters[].prometheus.matchLabels, as in {{cluster: {printable(clusters[0])}}}"
+        f"clusters[].prometheus.matchLabels, as in {{cluster: {printable(clusters[0])}}}",
     )
-    return NoAnswer(absence=Absence.UNATTRIBUTED, reason=reason)
 
 
 def _surplus(variant: Variant, fresh: Sequence[ReplicaSeries]) -> NoAnswer | None:
@@ -372,26 +372,26 @@ def _surplus(variant: Variant, fresh: Sequence[ReplicaSeries]) -> NoAnswer | Non
         return None
     if pods < wanted + MOST_SURPLUS or pods <= wanted * MOST_SURPLUS_SHARE:
         return None
-    reason = (
+    return NoAnswer(
+        Absence.CONTRADICTORY,
         f"{pods} pods report for {variant.key.label} and Git asks for {wanted}: a deployment under way, pods of "
-        "another cluster (clusters[].prometheus.matchLabels), or replicas that somebody set by hand"
+        "another cluster (clusters[].prometheus.matchLabels), or replicas that somebody set by hand",
     )
-    return NoAnswer(absence=Absence.CONTRADICTORY, reason=reason)
 
 
 def _unattributed(variant: Variant, sightings: Sightings) -> NoAnswer | None:
     for served in served_by(variant):
         pods, everyone = len(sightings.strangers.get(served, ())), len(sightings.pods.get(served, ()))
         if pods:
-            reason = (
+            return NoAnswer(
+                Absence.UNATTRIBUTED,
                 f"{pods} of {everyone} pods ({100 * pods / everyone:.0f} %) that report model "
                 f'"{printable(served.model)}" belong to no variant in Git: '
-                "label them llm-d.ai/variant, or scrape kube-state-metrics"
+                "label them llm-d.ai/variant, or scrape kube-state-metrics",
             )
-            return NoAnswer(absence=Absence.UNATTRIBUTED, reason=reason)
     # a pod that reports no model may belong to a variant whose replicas report none either
     strangers = _strangers(variant, sightings) if variant.key in sightings.unnamed else ""
-    return NoAnswer(absence=Absence.UNATTRIBUTED, reason=strangers) if strangers else None
+    return NoAnswer(Absence.UNATTRIBUTED, strangers) if strangers else None
 
 
 def _strangers(variant: Variant, sightings: Sightings) -> str:
@@ -409,8 +409,7 @@ def _unusable(fresh: Sequence[ReplicaSeries], readings: MetricReadings) -> NoAns
         values = readings.of_pods(name)
         for one in fresh:
             if one in values and not is_usable(values[one]):
-                reason = f"pod {printable(one.pod)} reports {values[one]} requests {name}"
-                return NoAnswer(absence=Absence.NAN, reason=reason)
+                return NoAnswer(Absence.NAN, f"pod {printable(one.pod)} reports {values[one]} requests {name}")
     return None
 
 
@@ -419,11 +418,11 @@ def _frozen(series: Sequence[ReplicaSeries], sightings: Sightings, readings: Met
     if not frozen:
         return None
     running = sum(readings.of_pods(Name.RUNNING)[one] for one in frozen)
-    reason = (
+    return NoAnswer(
+        Absence.STALE,
         f"metrics stale: nothing that its {len(frozen)} replicas report has changed for {WINDOW_S // 60:.0f}m, "
-        f"while {running:.6g} requests run in them"
+        f"while {running:.6g} requests run in them",
     )
-    return NoAnswer(absence=Absence.STALE, reason=reason)
 
 
 def _unseen(variant: Variant, sightings: Sightings, seen_s: float | None, now_s: float) -> NoAnswer:
@@ -435,16 +434,15 @@ def _unseen(variant: Variant, sightings: Sightings, seen_s: float | None, now_s:
             if hint
             else " within an hour: are its pods running and scraped, and is this the name they serve?"
         )
-        reason = f"no series for model {names} in namespace {printable(variant.model.namespace)}{hint}"
-        return NoAnswer(absence=Absence.MISSING, reason=reason)
+        return NoAnswer(
+            Absence.MISSING, f"no series for model {names} in namespace {printable(variant.model.namespace)}{hint}"
+        )
     age_s = now_s - seen_s
     if age_s <= STALE_AFTER_S:
-        reason = f"metrics missing: its replicas stopped reporting {age_s:.0f} s ago"
-        return NoAnswer(absence=Absence.MISSING, reason=reason)
+        return NoAnswer(Absence.MISSING, f"metrics missing: its replicas stopped reporting {age_s:.0f} s ago")
     minutes = int(age_s // 60)
     age = f"{minutes} min" if minutes > STALE_AFTER_S // 60 else f"{age_s:.0f} s"
-    reason = f"metrics stale: last sample {age} ago, limit {STALE_AFTER_S // 60:.0f}m"
-    return NoAnswer(absence=Absence.STALE, reason=reason)
+    return NoAnswer(Absence.STALE, f"metrics stale: last sample {age} ago, limit {STALE_AFTER_S // 60:.0f}m")
 
 
 def _sum(name: Name, fresh: Sequence[ReplicaSeries], readings: MetricReadings) -> float | None:

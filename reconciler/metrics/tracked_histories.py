@@ -1,11 +1,11 @@
-"""The answers about metric targets as one history for each target; what is missing has a reason.
+"""One history for each metric target, read from the answers about them, with reasons for what is missing.
 
-`_read_cluster` decodes the answers of a cluster once for all targets: pods and their backends, replicas, metrics by
-pod, queries of policies. `_series` adds pods up to backends. `_Target` turns that into histories and sentences.
+`_read_cluster` decodes the answers of a cluster once for all targets, `_series` adds pods up to backends, `_Target`
+turns that into histories and sentences.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -45,14 +45,13 @@ from reconciler.metrics.tracked_queries import (
     choose_endpoint,
     endpoint_of,
     exported_at,
-    external_metrics,
     find_pods,
     foreign_origin,
     is_askable,
     is_counter,
     is_selected,
     percentiles_of,
-    pod_metrics,
+    policy_metrics,
     read_pod_labels,
     unexported,
 )
@@ -119,10 +118,10 @@ class _MetricRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClusterReading:
-    """All that was decoded, on one grid; `replicas` and pods `unready` have shape (backends, ticks), NaN if unknown.
+    """All that was decoded, on one grid; `replicas` and `unready` pods have shape (backends, ticks), NaN if unknown.
 
-    `workloads` are the replicas of workloads by kind, `external` the answers to queries of policies by their text, and
-    `quantities` how those were asked.
+    `workloads` are the replicas of workloads by kind. `external` are the answers to queries of policies by their text,
+    with the `quantities` of those queries.
     """
 
     grid: Grid
@@ -147,11 +146,12 @@ def _read_cluster(
     reader = _Reader(asked=asked, grid=grid, names=names)
     backends = tuple(backend for target in targets for backend in target.backends)
     ready = reader.by_name(TrackedQuantity.READY, names.pod)
-    sources = [source for target in targets for _, _, source in pod_metrics(target) if is_askable(source.name)]
-    metrics = {key: reader.metric(source) for key, source in {exported_at(each): each for each in sources}.items()}
+    sources = [source for target in targets for _, _, source in policy_metrics(target, PodMetric)]
+    metrics = {exported_at(each): each for each in sources if is_askable(each.name)}
+    readings = {key: reader.metric(source) for key, source in metrics.items()}
     activity = tuple(reader.by_name(quantity, names.pod) for quantity in ACTIVITY.values() if quantity in asked)
     labels = read_pod_labels(asked.get(TrackedQuantity.POD_LABELS, ()), names)
-    tables = (ready, *activity, *(metric.values for metric in metrics.values()))
+    tables = (ready, *activity, *(metric.values for metric in readings.values()))
     found = find_pods(backends, {pod for table in tables for pod in table.rows}, labels)
     pods = {pod: index for index, pod in enumerate(sorted({pod for each in found for pod in each}))}
     backend_pods = BackendPods(
@@ -165,8 +165,8 @@ def _read_cluster(
     counted = reader.elements(() if ready.failed else asked.get(TrackedQuantity.COUNTED, ()))
     replicas = _replicas(backends, backend_pods, workloads, counted)
     pods_each = np.array([max(backend.pods_per_replica, 1) for backend in backends], dtype=np.float64)
-    own = (answer for answer in answers if answer.query.quantity.startswith(TrackedQuantity.EXTERNAL))
-    texts = grouped((answer.query.text, answer) for answer in own)
+    own = [answer for answer in answers if answer.query.quantity.startswith(TrackedQuantity.EXTERNAL)]
+    external = grouped((answer.query.text, answer) for answer in own)
     return _ClusterReading(
         grid=grid,
         backends=backends,
@@ -174,12 +174,12 @@ def _read_cluster(
         ready=ready,
         backend_pods=replace(backend_pods, expected=replicas * pods_each[:, None]),
         replicas=replicas,
-        unready=backend_pods.unready(),
+        unready=backend_pods.add_up(backend_pods.ready == 0),
         workloads=workloads,
-        metrics=metrics,
+        metrics=readings,
         activity=activity,
-        external={text: reader.elements(members) for text, members in texts.items()},
-        quantities={text: members[0].query.quantity for text, members in texts.items()},
+        external={text: reader.elements(members) for text, members in external.items()},
+        quantities={text: members[0].query.quantity for text, members in external.items()},
     )
 
 
@@ -211,10 +211,18 @@ class _Reader:
             pod: f"{count} readings are negative or infinite, and missing" for pod, count in unusable.items() if count
         }
         rates = self._chosen(TrackedQuantity.RATE.of(name), source, self.grid).by_pod if is_counter(name) else None
+        label_sets: dict[ObjectName, int] = {}
+        for answer in self.asked.get(TrackedQuantity.LABEL_SETS.of(name), ()):
+            samples = decode(answer)
+            for sample in () if isinstance(samples, NoAnswer) else samples:
+                pod = self._object(sample.labels, self.names.pod)
+                is_read = chosen.endpoints.get(pod, Endpoint()) == endpoint_of(sample.labels)
+                if is_read and 1 < sample.value < 1e9:
+                    label_sets[pod] = int(sample.value)
         return _MetricRows(
             values=replace(values, oddities={**notes, **values.oddities}),
             rates=rates,
-            label_sets=self._label_sets(self.asked.get(TrackedQuantity.LABEL_SETS.of(name), ()), chosen.endpoints),
+            label_sets=label_sets,
             quantity=(TrackedQuantity.BUCKETS if is_histogram else TrackedQuantity.METRIC).of(name),
         )
 
@@ -227,21 +235,10 @@ class _Reader:
         table = percentiles_of(chosen.table, longer)
         return replace(table, rows={pod: values[-self.grid.count :] for pod, values in table.rows.items()}), chosen
 
-    def _label_sets(self, answers: Sequence[Answer], endpoints: Mapping[ObjectName, Endpoint]) -> dict[ObjectName, int]:
-        decoded = [decode(answer) for answer in answers]
-        samples = [sample for found in decoded if not isinstance(found, NoAnswer) for sample in found]
-        return {
-            pod: int(sample.value)
-            for sample in samples
-            if 1 < sample.value < 1e9
-            and endpoints.get(pod := self._object(sample.labels, self.names.pod), Endpoint())
-            == endpoint_of(sample.labels)
-        }
-
     def _chosen(self, quantity: str, source: PodMetric, grid: Grid) -> ChosenSeries:
         def key_of(labels: Mapping[str, str]) -> Scraped:
             bucket = Bucket(pod=self._object(labels, self.names.pod), bound=labels.get("le", ""))
-            return Scraped(bucket=bucket, endpoint=endpoint_of(labels))
+            return bucket, endpoint_of(labels)
 
         return choose_endpoint(tabulate(self.asked.get(quantity, ()), grid, key_of), source)
 
@@ -255,10 +252,10 @@ def _replicas(
     workloads: Mapping[str, Table[ObjectName]],
     counted: _Elements,
 ) -> Floats:
-    """The replicas of the time: those set where they are exported, else the pods there were.
+    """The replicas over time: exported counts where there are any, else counts of pods.
 
-    Zero pods are believable only while pods are counted at all, and only of a workload whose pods were found before, or
-    that has none in Git: pods that are not found are not gone.
+    Zero pods are trusted only while pods are counted at all, and only for a workload that has had pods, or has zero
+    replicas in Git: pods that cannot be found may still be there.
     """
     present = backend_pods.present()
     is_counting = np.zeros(present.shape[1], dtype=np.bool_)
@@ -268,8 +265,7 @@ def _replicas(
     for index, backend in enumerate(backends):
         target = backend.scale_target
         if target.kind in workloads:
-            known = workloads[target.kind].rows.get(ObjectName(target.namespace, target.name))
-            replicas[index] = np.nan if known is None else known
+            replicas[index] = workloads[target.kind].rows.get(ObjectName(target.namespace, target.name), np.nan)
         elif present[index].any() or backend.replicas == 0:
             count = np.ceil(present[index] / max(backend.pods_per_replica, 1))
             replicas[index] = np.where(is_counting | (count > 0), count, np.nan)
@@ -279,14 +275,14 @@ def _replicas(
 # ---- the series of each backend
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _ClusterSeries:
     """The metrics of every backend, as `BackendHistory` has them; `rows` are the pods that a metric is about."""
 
-    rows: Mapping[_BackendMetric, Integers]
-    pods: Mapping[_BackendMetric, PodTotals]
-    rates: Mapping[_BackendMetric, PodTotals]
-    external: Mapping[_BackendMetric, Series]
+    rows: dict[_BackendMetric, Integers] = field(default_factory=dict)
+    pods: dict[_BackendMetric, PodTotals] = field(default_factory=dict)
+    rates: dict[_BackendMetric, PodTotals] = field(default_factory=dict)
+    external: dict[_BackendMetric, Series] = field(default_factory=dict)
 
 
 def _series(
@@ -297,32 +293,28 @@ def _series(
     unknown = (np.nan,) * reading.grid.count
     lone = {text: _lone(elements, reading.grid.count)[0] for text, elements in reading.external.items()}
     answered = {text: tuple(values.tolist()) for text, values in lone.items()}
-    rows: dict[_BackendMetric, Integers] = {}
-    external: dict[_BackendMetric, Series] = {}
+    series = _ClusterSeries()
     following: dict[Exported, list[_BackendMetric]] = {}
     for first, target in _with_first(targets):
-        for metric, position, source in pod_metrics(target):
+        for metric, position, source in policy_metrics(target, PodMetric):
             place, members = (first + position, metric), backend_pods.members[first + position]
             if source.selector != EVERY_POD:
                 requirements = source.selector.requirements
                 chosen = [row for row in members.tolist() if is_selected(requirements, pods[row], reading.labels)]
                 members = np.array(chosen, dtype=np.int64)
-            rows[place] = members
+            series.rows[place] = members
             following.setdefault(exported_at(source), []).append(place)
-        for metric, position, written in external_metrics(target):
+        for metric, position, written in policy_metrics(target, PrometheusMetric):
             is_ours = settings is not None and not foreign_origin(written, settings)
-            external[first + position, metric] = answered.get(written.query, unknown) if is_ours else unknown
-    totals: dict[_BackendMetric, PodTotals] = {}
-    rates: dict[_BackendMetric, PodTotals] = {}
+            series.external[first + position, metric] = answered.get(written.query, unknown) if is_ours else unknown
     for exported, places in following.items():
         found = reading.metrics.get(exported)
-        if found is None:
-            continue
-        followed = backend_pods.following([index for index, _ in places], [rows[place] for place in places])
-        totals |= zip(places, followed.totals(found.values.rows), strict=True)
-        if found.rates is not None:
-            rates |= zip(places, followed.totals(found.rates.rows), strict=True)
-    return _ClusterSeries(rows=rows, pods=totals, rates=rates, external=external)
+        if found is not None:
+            followed = backend_pods.following([index for index, _ in places], [series.rows[place] for place in places])
+            series.pods.update(zip(places, followed.totals(found.values.rows), strict=True))
+            if found.rates is not None:
+                series.rates.update(zip(places, followed.totals(found.rates.rows), strict=True))
+    return series
 
 
 def _lone(elements: _Elements, ticks: int) -> tuple[Floats, Integers]:
@@ -330,7 +322,7 @@ def _lone(elements: _Elements, ticks: int) -> tuple[Floats, Integers]:
     return lone_values(np.array(list(elements.rows.values())).reshape(-1, ticks))
 
 
-# ---- the history of a target, and in words what of it is missing, why, and what to do about it
+# ---- the history of a target; reasons say what is missing in it, why, and what to do about it
 
 _SHOWN_PODS = 3
 _ALLOW = "kube-state-metrics must be started with --metric-labels-allowlist=pods=[{labels}]"
@@ -347,22 +339,34 @@ class _Target:
     settings: PrometheusSettings | None
 
     def history(self) -> TrackedHistory:
-        reading = self.cluster
+        reading, series, policy = self.cluster, self.series, self.target.policy
         members = range(self.first, self.first + len(self.target.backends))
+        backends = []
+        for index in members:
+            places = [(metric.name, (index, metric.name)) for metric in policy.metrics]
+            backends.append(
+                BackendHistory(
+                    replicas=tuple(reading.replicas[index].tolist()),
+                    unready=tuple(reading.unready[index].tolist()),
+                    pods={name: series.pods[place] for name, place in places if place in series.pods},
+                    rates={name: series.rates[place] for name, place in places if place in series.rates},
+                    external={name: series.external[place] for name, place in places if place in series.external},
+                )
+            )
         queries = {
             metric: reading.metrics[exported_at(source)].quantity
-            for metric, _, source in pod_metrics(self.target)
+            for metric, _, source in policy_metrics(self.target, PodMetric)
             if exported_at(source) in reading.metrics
         }
         queries |= {
             metric: reading.quantities[external.query]
-            for metric, _, external in external_metrics(self.target)
+            for metric, _, external in policy_metrics(self.target, PrometheusMetric)
             if external.query in reading.quantities
         }
         return TrackedHistory(
             start_s=reading.grid.start_s,
             step_s=reading.grid.step_s,
-            backends=tuple(map(self._backend, members)),
+            backends=tuple(backends),
             activity=self._activity(members) if self.target.grace_s > 0 else None,
             label_sets=dict(self._label_sets()),
             queries=queries,
@@ -370,18 +374,8 @@ class _Target:
             notes=tuple(dict.fromkeys(self._notes())),
         )
 
-    def _backend(self, index: int) -> BackendHistory:
-        series, places = self.series, [(metric.name, (index, metric.name)) for metric in self.target.policy.metrics]
-        return BackendHistory(
-            replicas=tuple(self.cluster.replicas[index].tolist()),
-            unready=tuple(self.cluster.unready[index].tolist()),
-            pods={name: series.pods[place] for name, place in places if place in series.pods},
-            rates={name: series.rates[place] for name, place in places if place in series.rates},
-            external={name: series.external[place] for name, place in places if place in series.external},
-        )
-
     def _activity(self, members: Sequence[int]) -> Series | None:
-        """What the ready pods of these backends finish in a second and have under way, None if no engine reports it."""
+        """Requests that ready pods finish in a second, and those in them; None if no engine reports it."""
         reading, pods = self.cluster, self.cluster.backend_pods
         rows = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(pods.members[each] for each in members)]))
         ready = pods.ready[rows] == 1
@@ -390,7 +384,7 @@ class _Target:
         if not reading.activity or np.isnan(found).all():
             return None
         with np.errstate(over="ignore"):  # infinitely many requests are requests
-            working = found.sum(axis=0)  # one that is unknown makes all unknown: a request may be under way there
+            working = found.sum(axis=0)  # one unknown value makes the sum unknown: a request may be in progress there
             active = np.where(ready, working, 0.0).sum(axis=0)
         asleep = (reading.replicas[list(members)] == 0).all(axis=0)
         activity: Floats = np.where(ready.any(axis=0), active, np.where(asleep, 0.0, np.nan))
@@ -399,7 +393,7 @@ class _Target:
     def _label_sets(self) -> Iterator[tuple[str, int]]:
         """The most label sets that a pod has of a metric, where any pod has several."""
         pods = list(self.cluster.backend_pods.pods)
-        for metric, position, source in pod_metrics(self.target):
+        for metric, position, source in policy_metrics(self.target, PodMetric):
             found = self.cluster.metrics.get(exported_at(source))
             if found is not None and found.label_sets:
                 rows = self.series.rows[self.first + position, metric].tolist()
@@ -408,8 +402,7 @@ class _Target:
                     yield metric, several
 
     def _notes(self) -> Iterator[str]:
-        """What a reader should know although nothing is missing."""
-        for metric, position, source in pod_metrics(self.target):
+        for metric, position, source in policy_metrics(self.target, PodMetric):
             absent = unexported(source.selector.requirements, self.cluster.labels)
             if absent and self.series.rows[self.first + position, metric].size:
                 yield f"no pod is exported with the label {', '.join(absent)}, so every pod counts as without it"
@@ -417,9 +410,9 @@ class _Target:
     def _reasons(self) -> Iterator[str]:
         for position, backend in enumerate(self.target.backends):
             yield from self._about_replicas(backend, self.first + position)
-        for metric, position, source in pod_metrics(self.target):
+        for metric, position, source in policy_metrics(self.target, PodMetric):
             yield from self._about_pods(metric, self.first + position, source)
-        for metric, position, external in external_metrics(self.target):
+        for metric, position, external in policy_metrics(self.target, PrometheusMetric):
             yield from self._about_query(metric, self.first + position, external)
 
     def _about_replicas(self, backend: TrackedBackend, index: int) -> Iterator[str]:
@@ -475,12 +468,9 @@ class _Target:
             yield self._unfound(backend)
 
     def _oddities(self, name: str, rows: Integers, oddities: Mapping[ObjectName, str]) -> Iterator[str]:
-        if not oddities:
-            return
-        pods = list(self.cluster.backend_pods.pods)
-        odd = [pods[row] for row in rows.tolist() if pods[row] in oddities]
-        for pod in odd[:_SHOWN_PODS]:
-            yield f"{name} of pod {printable(pod.name)}: {oddities[pod]}"
+        pods = list(self.cluster.backend_pods.pods) if oddities else []
+        odd = [pods[row] for row in rows.tolist() if pods[row] in oddities] if oddities else []
+        yield from (f"{name} of pod {printable(pod.name)}: {oddities[pod]}" for pod in odd[:_SHOWN_PODS])
         if len(odd) > _SHOWN_PODS:
             yield f"{name}: the same for {len(odd) - _SHOWN_PODS} more pods"
 

@@ -1,4 +1,4 @@
-"""What is asked for metric targets, and which pods and endpoints the answers belong to."""
+"""The queries for metric targets, and the pods and endpoints that the answers belong to."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from string import Template
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -43,47 +43,28 @@ from reconciler.metrics.readings import ANY_ROLE, LONGEST_NAME, ObjectName, boun
 from reconciler.resources.kinds import ROLE
 from reconciler.resources.registry import KINDS
 
-# The pods of metric targets: which series of a pod a metric means, whose each pod is, and what pods add up to. A
-# series is read where its policy names port and path (`choose_endpoint`), histograms as percentiles
-# (`percentiles_of`). A pod belongs to the backend whose labels it has; where labels are not exported, its name
-# decides (`find_pods`).
+# The pods of metric targets. `choose_endpoint` picks the series of a pod by the port and path of its policy,
+# `percentiles_of` reads histograms, `find_pods` assigns pods to backends by their labels, or by their names where
+# labels are not exported, and `BackendPods` adds pods up.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Bucket:
+class Bucket(NamedTuple):
     """One bucket of a pod's histogram: `bound` as the label `le` spells it, empty for a metric without buckets."""
 
     pod: ObjectName
     bound: str
 
 
-# ---- percentiles of what cumulative histograms observed since an older look, for all pods and ticks at once. At each
-# tick the buckets of a pod are compared with the youngest look that is older than a minute and younger than five;
-# without one they count from the pod's start (kthena.md 2.6)
+# ---- percentiles of recent observations in cumulative histograms, for all pods and ticks at once. The buckets of each
+# tick are compared with the newest sample that is between one and five minutes older; without one they count from the
+# start of the pod (kthena.md 2.6)
 
 PERCENTILE = 95
 FRESH_S = 60.0
 EXPIRY_S = 300.0
 _MOST = 2.0**53
 """Larger counts are ignored: float64 is no longer exact."""
-_LOOKS_AT_ONCE = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Percentiles:
-    """The percentile by pod and tick, shape (pods, ticks), NaN without one; `reset` where a counter began anew."""
-
-    values: Floats
-    reset: Bools
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    """A pod's histogram while it had these bounds: `counts` of shape (ticks, buckets), NaN at all other ticks."""
-
-    pod: ObjectName
-    bounds: tuple[float, ...]
-    counts: Floats
+_HISTOGRAMS_AT_ONCE = 64
 
 
 def percentiles_of(buckets: Table[Bucket], grid: Grid) -> Table[ObjectName]:
@@ -93,56 +74,61 @@ def percentiles_of(buckets: Table[Bucket], grid: Grid) -> Table[ObjectName]:
         bound = bound_of(bucket.bound)
         if not math.isnan(bound):
             pods.setdefault(bucket.pod, {})[bound] = buckets.rows[bucket]
-    looks = grouped((look.bounds, look) for pod, found in pods.items() for look in _looks(pod, found))
+    # a new image may count in other buckets: a pod has one histogram, of shape (ticks, buckets), for each set of bounds
+    histograms: dict[tuple[float, ...], list[tuple[ObjectName, Floats]]] = {}
+    for pod, found in pods.items():
+        bounds = np.array(sorted(found))
+        counts = np.array([found[bound] for bound in bounds.tolist()]).T
+        known = np.isfinite(counts)
+        for pattern in np.unique(known[known.any(axis=1)], axis=0):
+            has_pattern = (known == pattern).all(axis=1)[:, None]
+            of_pattern = np.where(has_pattern, counts[:, pattern], np.nan)
+            histograms.setdefault(tuple(bounds[pattern].tolist()), []).append((pod, of_pattern))
     times_ms = np.asarray(np.arange(grid.count) * round(grid.step_s * 1000), dtype=np.int64)
     rows: dict[ObjectName, Floats] = {}
     oddities: dict[ObjectName, str] = {}
-    for bounds, alike in looks.items():
-        for first in range(0, len(alike), _LOOKS_AT_ONCE):  # as many as fit into little memory
-            part = alike[first : first + _LOOKS_AT_ONCE]
-            found = recent_percentiles(times_ms, np.array(bounds), np.array([each.counts for each in part]))
-            for look, values, reset in zip(part, found.values, found.reset, strict=True):
-                if look.pod in rows:
-                    oddities[look.pod] = "the bounds of its buckets changed"
-                elif math.isfinite(bounds[-1]):
-                    oddities[look.pod] = "its histogram has no bucket for +Inf"
+    for of_bounds, alike in histograms.items():
+        for first in range(0, len(alike), _HISTOGRAMS_AT_ONCE):  # as many as fit into little memory
+            part = alike[first : first + _HISTOGRAMS_AT_ONCE]
+            recent = recent_percentiles(times_ms, np.array(of_bounds), np.array([counts for _, counts in part]))
+            for (pod, _), values, reset in zip(part, *recent, strict=True):
+                if pod in rows:
+                    oddities[pod] = "the bounds of its buckets changed"
+                elif math.isfinite(of_bounds[-1]):
+                    oddities[pod] = "its histogram has no bucket for +Inf"
                 elif reset.any():
-                    oddities[look.pod] = "its counters were reset"
-                known = rows.get(look.pod, values)
-                rows[look.pod] = np.where(np.isnan(known), values, known)
+                    oddities[pod] = "its counters were reset"
+                earlier = rows.get(pod, values)
+                rows[pod] = np.where(np.isnan(earlier), values, earlier)
     oddities |= {bucket.pod: oddity for bucket, oddity in buckets.oddities.items()}
     return Table(rows=rows, oddities=oddities, failed=buckets.failed, asked=buckets.asked)
 
 
-def _looks(pod: ObjectName, found: Mapping[float, Floats]) -> Iterator[_Look]:
-    """One look, or one for each set of bounds that a pod had: a new image may count in other buckets."""
-    bounds = sorted(found)
-    counts = np.array([found[bound] for bound in bounds]).T
-    known = np.isfinite(counts)
-    for pattern in np.unique(known[known.any(axis=1)], axis=0):
-        having = (known == pattern).all(axis=1)
-        yield _Look(
-            pod=pod,
-            bounds=tuple(np.array(bounds)[pattern].tolist()),
-            counts=np.where(having[:, None], counts[:, pattern], np.nan),
-        )
+def recent_percentiles(
+    times_ms: Integers, bounds: Floats, counts: Floats, percentile: int = PERCENTILE
+) -> tuple[Floats, Bools]:
+    """The percentile at every tick, NaN where there is none, and where a counter was reset; both (pods, ticks).
 
-
-def recent_percentiles(times_ms: Integers, bounds: Floats, counts: Floats, percentile: int = PERCENTILE) -> Percentiles:
-    """Percentiles at every tick, each since its reference; `counts` has shape (pods, ticks, buckets), cumulative."""
+    `counts` are cumulative, of shape (pods, ticks, buckets).
+    """
     present = np.asarray(((counts >= 0) & (counts <= _MOST)).all(axis=2), dtype=np.bool_)  # NaN is neither
     reference = references(times_ms, present, fresh_ms=round(FRESH_S * 1000), expiry_ms=round(EXPIRY_S * 1000))
-    resets = _resets(counts, present)
+    # how often any counter of a pod has fallen up to each tick
+    last = np.maximum.accumulate(np.where(present, np.arange(counts.shape[1]), -1), axis=1)
+    before = np.concatenate((np.full((counts.shape[0], 1), -1), last[:, :-1]), axis=1)
+    known = np.take_along_axis(counts, np.maximum(before, 0)[..., None], axis=1)
+    with np.errstate(invalid="ignore"):
+        resets = np.cumsum((counts < known).any(axis=2) & present & (before >= 0), axis=1)
     at = np.maximum(reference, 0)
     referred = reference >= 0
     past = np.where(referred[..., None], np.take_along_axis(counts, at[..., None], axis=1), 0.0)
-    reset = present & referred & (resets != np.take_along_axis(resets, at, axis=1))
+    reset = np.asarray(present & referred & (resets != np.take_along_axis(resets, at, axis=1)), dtype=np.bool_)
     values = percentile_since(bounds, counts, past, percentile)
-    return Percentiles(values=np.where(present & ~reset, values, np.nan), reset=reset)
+    return np.where(present & ~reset, values, np.nan), reset
 
 
 def references(times_ms: Integers, present: Bools, *, fresh_ms: int, expiry_ms: int) -> Integers:
-    """The tick each tick is compared with, shape (pods, ticks), -1 for none: no longer fresh, and not expired."""
+    """The older tick that each is compared with, no longer fresh and not expired; shape (pods, ticks), -1 for none."""
     ticks = np.arange(times_ms.size)
     last = np.maximum.accumulate(np.where(present, ticks, -1), axis=1)
     youngest = np.searchsorted(times_ms, times_ms - fresh_ms) - 1
@@ -151,18 +137,8 @@ def references(times_ms: Integers, present: Bools, *, fresh_ms: int, expiry_ms: 
     return np.asarray(np.where((found >= 0) & alive & (fresh_ms > 0), found, -1), dtype=np.int64)
 
 
-def _resets(counts: Floats, present: Bools) -> Integers:
-    """How often any counter of a pod has fallen up to each tick."""
-    last = np.maximum.accumulate(np.where(present, np.arange(counts.shape[1]), -1), axis=1)
-    before = np.concatenate((np.full((counts.shape[0], 1), -1), last[:, :-1]), axis=1)
-    known = np.take_along_axis(counts, np.maximum(before, 0)[..., None], axis=1)
-    with np.errstate(invalid="ignore"):
-        fell = (counts < known).any(axis=2) & present & (before >= 0)
-    return np.asarray(np.cumsum(fell, axis=1), dtype=np.int64)
-
-
 def percentile_since(bounds: Floats, now: Floats, past: Floats, percentile: int = PERCENTILE) -> Floats:
-    """The percentile of the observations between two looks of shape (..., buckets), NaN where a count fell.
+    """The percentile of the observations between two samples of shape (..., buckets), NaN where a count fell.
 
     Interpolated inside a bucket from its lower bound, the first from 0; the infinite bucket ends at twice the last
     finite bound. It is 0 if nothing was observed, and NaN without an infinite bucket, which has the total.
@@ -191,9 +167,8 @@ _AGREEING_SHARE, _AGREEING = 0.2, 0.5
 _SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Endpoint:
-    """Where a series was scraped: port and path are empty where its labels do not say."""
+class Endpoint(NamedTuple):
+    """Where a series was scraped; fields that its labels lack are empty."""
 
     port: str = ""
     path: str = ""
@@ -203,12 +178,8 @@ class Endpoint:
         return " ".join(filter(None, (f"port {self.port}" if self.port else "", self.path)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scraped:
-    """A series of a pod: what it counts, and where it was scraped."""
-
-    bucket: Bucket
-    endpoint: Endpoint
+Scraped: TypeAlias = tuple[Bucket, Endpoint]
+"""A series of a pod: what it counts, and where it was scraped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,8 +210,8 @@ def endpoint_of(labels: Mapping[str, str]) -> Endpoint:
 def choose_endpoint(table: Table[Scraped], source: PodMetric) -> ChosenSeries:
     """The series of every pod at the endpoint that `source` means; a pod without one has an oddity that says why."""
     pods: dict[ObjectName, dict[Endpoint, dict[Bucket, Floats]]] = {}
-    for scraped, values in table.rows.items():
-        pods.setdefault(scraped.bucket.pod, {}).setdefault(scraped.endpoint, {})[scraped.bucket] = values
+    for (bucket, scraped_at), values in table.rows.items():
+        pods.setdefault(bucket.pod, {}).setdefault(scraped_at, {})[bucket] = values
     rows: dict[Bucket, Floats] = {}
     endpoints: dict[ObjectName, Endpoint] = {}
     oddities: dict[Bucket, str] = {}
@@ -252,9 +223,9 @@ def choose_endpoint(table: Table[Scraped], source: PodMetric) -> ChosenSeries:
         else:
             rows |= found[endpoint]
             endpoints[pod] = endpoint
-    for each, why in table.oddities.items():
-        if each.endpoint == endpoints.get(each.bucket.pod):
-            oddities[each.bucket] = why
+    for (bucket, scraped_at), why in table.oddities.items():
+        if scraped_at == endpoints.get(bucket.pod):
+            oddities[bucket] = why
     chosen = Table(rows=rows, oddities=oddities, failed=table.failed, asked=table.asked)
     return ChosenSeries(table=chosen, endpoints=endpoints)
 
@@ -282,29 +253,25 @@ def _at(
 
 
 def _only_one(endpoints: Sequence[Endpoint], found: Mapping[Endpoint, Mapping[Bucket, Floats]]) -> Endpoint | str:
-    """Of several jobs that scrape one endpoint the one with most samples; a reason if they disagree."""
+    """The one with most samples of several jobs that scrape one endpoint; a reason if they disagree."""
 
     def samples(endpoint: Endpoint) -> int:
         return sum(int(np.count_nonzero(~np.isnan(values))) for values in found[endpoint].values())
 
-    ranked = sorted(endpoints, key=lambda each: (-samples(each), each))
-    first = found[ranked[0]]
-    others = [found[each] for each in ranked[1:]]
-    if any(_disagree(first[bucket], other[bucket]) for other in others for bucket in first if bucket in other):
-        jobs = ", ".join(printable(each.job) or "one without a name" for each in sorted(endpoints)[:_SHOWN])
-        return f"the jobs {jobs} scrape it and disagree: which of them is meant?"
-    return ranked[0]
+    best, *others = sorted(endpoints, key=lambda each: (-samples(each), each))
+    for bucket, values in found[best].items():
+        for other in others:
+            both = np.isfinite(values) & np.isfinite(found[other].get(bucket, np.nan))
+            if not both.any():
+                continue
+            low, high = sorted((float(values[both].mean()), float(found[other][bucket][both].mean())))
+            if high - low > _AGREEING_SHARE * high + _AGREEING:
+                jobs = ", ".join(printable(each.job) or "one without a name" for each in sorted(endpoints)[:_SHOWN])
+                return f"the jobs {jobs} scrape it and disagree: which of them is meant?"
+    return best
 
 
-def _disagree(one: Floats, other: Floats) -> bool:
-    both = np.isfinite(one) & np.isfinite(other)
-    if not both.any():
-        return False
-    means = sorted((float(one[both].mean()), float(other[both].mean())))
-    return means[1] - means[0] > _AGREEING_SHARE * means[1] + _AGREEING
-
-
-# ---- whose a pod is
+# ---- which backend a pod belongs to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -450,12 +417,8 @@ class BackendPods:
         return replace(self, members=tuple(members), expected=expected)
 
     def present(self) -> Floats:
-        """How many pods each backend had, shape (backends, ticks)."""
-        return self._add_up(~np.isnan(self.ready))
-
-    def unready(self) -> Floats:
-        """How many of them were not ready."""
-        return self._add_up(self.ready == 0)
+        """The number of pods of each backend, shape (backends, ticks)."""
+        return self.add_up(~np.isnan(self.ready))
 
     def totals(self, found: Mapping[ObjectName, Floats]) -> Iterator[PodTotals]:
         """The sum of a metric over ready pods of each backend; over those that report, where readiness is not known."""
@@ -463,18 +426,16 @@ class BackendPods:
         known = np.isfinite(values) & (values >= 0)
         unknown = self.present() == 0
         reads = known & (self.ready == 1)
-        reporting = np.where(unknown, self._add_up(known), self._add_up(reads))
-        total = np.where(
-            unknown, self._add_up(np.where(known, values, 0.0)), self._add_up(np.where(reads, values, 0.0))
-        )
-        silent = self._add_up((self.ready == 1) & ~known)
+        reporting = np.where(unknown, self.add_up(known), self.add_up(reads))
+        all_known, all_read = (self.add_up(np.where(which, values, 0.0)) for which in (known, reads))
+        silent = self.add_up((self.ready == 1) & ~known)
         lacking = np.fmax(self.expected - reporting, 0.0)
-        total = np.where(reporting > 0, total, np.nan)
+        total = np.where(reporting > 0, np.where(unknown, all_known, all_read), np.nan)
         missing = np.where(unknown & ~np.isnan(lacking), lacking, silent)
         for row in zip(total.tolist(), reporting.tolist(), missing.tolist(), strict=True):
             yield PodTotals(total=tuple(row[0]), reporting=tuple(row[1]), missing=tuple(row[2]))
 
-    def _add_up(self, values: Floats | Bools) -> Floats:
+    def add_up(self, values: Floats | Bools) -> Floats:
         """The sum over each backend's rows of `values`, shape (pods, ticks) to (backends, ticks); nothing is 0."""
         sums = np.zeros((len(self.members), values.shape[1]))
         manned = [index for index, rows in enumerate(self.members) if rows.size]
@@ -486,15 +447,15 @@ class BackendPods:
         return sums
 
 
-# What is asked for metric targets: one query for each metric and cluster, however many targets follow it. Metrics of
-# a policy are exported by pods (`PodMetric`) or answered by a query of its own (`PrometheusMetric`).
+# The queries for metric targets: one for each metric and cluster, shared by all targets. Metrics of a policy are
+# exported by pods (`PodMetric`) or answered by a query of its own (`PrometheusMetric`).
 
 SAMPLE_BUDGET = 1_000_000
 """Points that one query may be expected to answer with: about 25 MB."""
 BUCKETS = 20
 """How many series of a histogram a pod is expected to have."""
 MOST_PODS = 20_000
-"""With more expected pods than this a query is cut no finer: nobody runs as many."""
+"""Larger counts of pods in Git do not split a query further."""
 RATE_WINDOW_S = 120.0
 """Of counters that are read as rates: two scrapes a minute apart."""
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -519,21 +480,12 @@ def is_askable(metric: str) -> bool:
 
 
 def exported_at(source: PodMetric) -> Exported:
-    """What separates the series of one source from those of another, whichever pods they are from."""
+    """What identifies the series of a source."""
     return source.name, source.port, source.uri
 
 
-def pod_metrics(target: TrackedTarget) -> Iterator[tuple[str, int, PodMetric]]:
-    """Each metric of a target's policy that pods export, with the position of their backend."""
-    return _metrics(target, PodMetric)
-
-
-def external_metrics(target: TrackedTarget) -> Iterator[tuple[str, int, PrometheusMetric]]:
-    """Each metric of a target's policy that has a query of its own, with the position of its backend."""
-    return _metrics(target, PrometheusMetric)
-
-
-def _metrics(target: TrackedTarget, kind: type[Source]) -> Iterator[tuple[str, int, Source]]:
+def policy_metrics(target: TrackedTarget, kind: type[Source]) -> Iterator[tuple[str, int, Source]]:
+    """Each metric of a target's policy with that kind of source, with the position of its backend."""
     for metric in target.policy.metrics:
         for position, backend in enumerate(target.backends):
             source = backend.source_of(metric.name)
@@ -632,7 +584,7 @@ def tracking_queries(
     cut = (query for each in questions for query in _cut(each, cluster.name, settings, grid, sample_budget))
     external: dict[str, str] = {}  # each query of a policy once, unless it is meant for another server
     for target in ours:
-        for metric, _, source in external_metrics(target):
+        for metric, _, source in policy_metrics(target, PrometheusMetric):
             if not foreign_origin(source, settings):
                 external.setdefault(source.query, TrackedQuantity.EXTERNAL.of(f"{target.key.label} {metric}"))
     return (*cut, *(range_query(cluster.name, quantity, text, grid) for text, quantity in external.items()))
@@ -659,7 +611,7 @@ def _about_pods(targets: tuple[TrackedTarget, ...], grid: Grid, names: LabelName
 def _requirements(target: TrackedTarget) -> Iterator[LabelRequirement]:
     for backend in target.backends:
         yield from LabelSelector(match_labels=backend.pod_labels).requirements
-    for _, _, source in pod_metrics(target):
+    for _, _, source in policy_metrics(target, PodMetric):
         yield from source.selector.requirements
 
 
@@ -679,7 +631,7 @@ def _about_metrics(targets: tuple[TrackedTarget, ...], grid: Grid, names: LabelN
     # one pod may export a name at several ports, and two jobs may scrape it: their series stay apart
     place = ", ".join((names.namespace, names.pod, *ENDPOINT_LABELS))
     for target in targets:
-        for _, _, source in pod_metrics(target):
+        for _, _, source in policy_metrics(target, PodMetric):
             following.setdefault(source.name, {})[target.key] = target
     for metric in sorted(filter(is_askable, following)):
         concerned = tuple(following[metric].values())
