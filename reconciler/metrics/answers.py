@@ -1,7 +1,7 @@
 """Prometheus' answers decoded: samples of one moment, and series over time as rows of one regular grid.
 
-A body that breaks the API's format is a failed answer with a reason. Range queries are read in bulk, as millions of
-points as Python objects would take a gigabyte.
+A malformed body is a failed answer with a reason. Points of range queries are read in bulk: as Python objects, millions
+of them would take a gigabyte.
 """
 
 import math
@@ -20,18 +20,18 @@ from reconciler.metrics.quantities import CLUSTER, Name
 
 MAX_SAMPLES = 500_000
 MAX_VALUES = 16 * MAX_SAMPLES
-"""JSON values in one answer that are read: more than so many series with a dozen labels each have."""
+"""JSON values read of one answer: more than `MAX_SAMPLES` series with a dozen labels each have."""
 MAX_POINTS = 5_000_000
-"""Points in one answer that are read: 80 MB of floats."""
+"""Points read of one answer: 80 MB of floats."""
 ABSURD = 1e12
 """Values from here up are ignored: real rates, counts, lengths and times are far smaller."""
 _MAX_WARNINGS = 10
 _EXPECTED_NOTE = "metric might not be a counter"
-"""Prometheus 3 notes it of each counter whose name has no `_total`, which is all of TGI's and Triton's."""
+"""Prometheus 3 adds it for each counter whose name has no `_total`, which are all of TGI's and Triton's."""
 _ABOUT_PROMQL = ("PromQL info:", "PromQL warning:")
 """Notes about an expression; all other warnings are about data that could not be read."""
 _PARTIAL_KEY = "isPartial"
-"""VictoriaMetrics sets it in an answer that lacks some of its storages."""
+"""VictoriaMetrics sets it when some of its storages did not answer."""
 _QUOTED_CHARACTERS = 200
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|NaN|[+-]Inf")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
@@ -40,7 +40,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 
 class UnexpectedError(Exception):
-    """A body has another format than expected; the message says what was expected."""
+    """A body has an unexpected format; the message says what was expected."""
 
 
 def decode(answer: Answer, *, max_samples: int = MAX_SAMPLES) -> tuple[Sample, ...] | NoAnswer:
@@ -50,21 +50,21 @@ def decode(answer: Answer, *, max_samples: int = MAX_SAMPLES) -> tuple[Sample, .
     try:
         entries = result_of(document_of(answer.body.read()), "vector")
         if len(entries) > max_samples:
-            return _unreadable(answer, f"{len(entries)} series, more than the {max_samples} that are read")
+            return _failed(answer, f"{len(entries)} series, more than the {max_samples} that are read")
         return _samples(entries)
     except UnexpectedError as unexpected:
-        return _unreadable(answer, str(unexpected))
+        return _failed(answer, str(unexpected))
 
 
 def clusters_seen(answers: Sequence[Answer]) -> tuple[str, ...]:
-    """The values of the label `cluster` on series of the namespaces asked for, sorted; empty where it is not used."""
+    """The values of the label `cluster` on series of the namespaces queried, sorted; empty if it is not used."""
     decoded = [decode(answer) for answer in answers if answer.query.quantity == Name.CLUSTER_LABEL]
     samples = [sample for found in decoded if not isinstance(found, NoAnswer) for sample in found]
     return tuple(sorted({sample.labels.get(CLUSTER, "") for sample in samples}))
 
 
 def warnings_of(answer: Answer) -> tuple[str, ...]:
-    """What Prometheus itself warned of or noted, in its words; empty when there is nothing or no answer."""
+    """Prometheus' own warnings and notes, empty without any and without an answer."""
     if answer.status is not AnswerStatus.OK:
         return ()
     body = answer.body.read()
@@ -86,12 +86,12 @@ def _warnings_in(document: Mapping[str, Json]) -> tuple[str, ...]:
 
 
 def says_partial(warning: str) -> bool:
-    """Whether a warning says that the answer may lack a part: a store of Thanos, or a remote one, was not reached."""
+    """Whether a warning says that an answer may be incomplete: a store of Thanos, or a remote one, was unreachable."""
     return not warning.startswith(_ABOUT_PROMQL)
 
 
 def printable(text: str) -> str:
-    """`text` on one line, without control characters and no longer than a person reads."""
+    """`text` on one line of limited length, without control characters."""
     line = _UNPRINTABLE.sub(" ", text).strip()
     return line if len(line) <= _QUOTED_CHARACTERS else f"{line[:_QUOTED_CHARACTERS]}…"
 
@@ -132,32 +132,34 @@ def result_of(document: Mapping[str, Json], expected: str) -> list[Json]:
     return result
 
 
-def _failed(answer: Answer) -> NoAnswer:
-    return NoAnswer(Absence.FAILED, answer.reason or f"no answer to {answer.query.quantity}")
-
-
-def _unreadable(answer: Answer, why: str) -> NoAnswer:
-    query = answer.query
-    return NoAnswer(
-        Absence.FAILED, f"the answer to {query.quantity} of cluster {printable(query.cluster)} cannot be read: {why}"
-    )
+def _failed(answer: Answer, why: str = "") -> NoAnswer:
+    """The reason of the answer itself, or `why` it cannot be read."""
+    asked = answer.query.quantity
+    if why:
+        why = f"the answer to {asked} of cluster {printable(answer.query.cluster)} cannot be read: {why}"
+    return NoAnswer(Absence.FAILED, why or answer.reason or f"no answer to {asked}")
 
 
 def _samples(entries: list[Json]) -> tuple[Sample, ...]:
     shared: dict[str, str] = {}
-    seen: set[frozenset[tuple[str, str]]] = set()
-    samples = []
+    samples: dict[frozenset[tuple[str, str]], Sample] = {}
     for entry in entries:
         if not isinstance(entry, dict):
             raise UnexpectedError("expected an object in data.result")
         labels = _labels(entry.get("metric"), shared)
         key = frozenset(labels.items())
-        if key in seen:
+        if key in samples:
             raise UnexpectedError(f"two series have the labels {printable(str(dict(sorted(labels.items()))))}")
-        seen.add(key)
-        time_s, value = _point(entry.get("value"))
-        samples.append(Sample(labels=labels, time_s=time_s, value=value))
-    return tuple(samples)
+        point = entry.get("value")
+        if not isinstance(point, list) or len(point) != 2:
+            raise UnexpectedError("expected a pair of time and value")
+        time_s, text = point
+        if isinstance(time_s, bool) or not isinstance(time_s, (int, float)) or not -1e15 < time_s < 1e15:
+            raise UnexpectedError(f"expected Unix seconds, found {printable(str(time_s))}")
+        if not isinstance(text, str) or not _NUMBER.fullmatch(text):
+            raise UnexpectedError(f"expected a number as text, found {printable(str(text))}")
+        samples[key] = Sample(labels=labels, time_s=float(time_s), value=float(text))
+    return tuple(samples.values())
 
 
 def _labels(found: Json, shared: dict[str, str]) -> dict[str, str]:
@@ -170,17 +172,6 @@ def _labels(found: Json, shared: dict[str, str]) -> dict[str, str]:
             raise UnexpectedError(f"expected text in label {printable(name)}")
         labels[name] = shared.setdefault(value, value)
     return labels
-
-
-def _point(found: Json) -> tuple[float, float]:
-    if not isinstance(found, list) or len(found) != 2:
-        raise UnexpectedError("expected a pair of time and value")
-    time_s, text = found
-    if isinstance(time_s, bool) or not isinstance(time_s, (int, float)) or not -1e15 < time_s < 1e15:
-        raise UnexpectedError(f"expected Unix seconds, found {printable(str(time_s))}")
-    if not isinstance(text, str) or not _NUMBER.fullmatch(text):
-        raise UnexpectedError(f"expected a number as text, found {printable(str(text))}")
-    return float(time_s), float(text)
 
 
 # ---- the grid of moments that a history is asked for and read on
@@ -285,7 +276,7 @@ def decode_matrix(answer: Answer, *, max_points: int = MAX_POINTS) -> Matrix | N
         document = document_of(_VALUES.sub(cut.take, answer.body.read()))
         rows = tuple(_rows(result_of(document, "matrix"), cut.points))
     except UnexpectedError as unexpected:
-        return _unreadable(answer, str(unexpected))
+        return _failed(answer, str(unexpected))
     return Matrix(rows=rows, warnings=_warnings_in(document))
 
 
@@ -387,10 +378,7 @@ def tabulate(answers: Sequence[Answer], grid: Grid, key_of: Callable[[Mapping[st
 
 
 def _places(row: MatrixRow, grid: Grid) -> tuple[Integers, Bools, str]:
-    """The ticks of the samples that are used, which those are, and why others are not.
-
-    Samples that go back in time, share a tick or miss all of them are not used.
-    """
+    """The ticks of the samples that are used, which those are, and why others are not."""
     readable = np.abs(row.times_s) <= _LAST_S  # NaN is not
     times_s = np.where(readable, row.times_s, -_LAST_S)
     ticks = np.rint((times_s - grid.start_s) / grid.step_s).astype(np.int64)

@@ -1,11 +1,8 @@
-"""What answers over time say: traces of replicas, past arrivals of models, live counts of scale targets.
-
-All series of a kind are put on one grid of moments; NaN where nothing is known.
-"""
+"""Range answers: traces of replicas, past arrivals of models, live counts of scale targets; each kind on one grid."""
 
 import math
 from array import array
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.domain.answers import Absence, Answer, NoAnswer
@@ -30,10 +27,11 @@ from reconciler.metrics.readings import (
     rank_of,
     reported_model,
     series_of,
+    total,
 )
 
 _CONTRADICTED = math.inf
-"""Marks a moment with two different values while reading; in the result it is NaN."""
+"""While reading, marks a moment with two different values; NaN in the result."""
 
 
 def _blank(grid: Grid) -> "array[float]":
@@ -41,7 +39,7 @@ def _blank(grid: Grid) -> "array[float]":
 
 
 def _set(held: "array[float]", points: Iterable[tuple[int | None, float]]) -> None:
-    """Put values in their places; two different ones for one moment contradict each other, and neither is kept."""
+    """Set values; two different ones for one moment contradict each other, and neither is kept."""
     for index, value in points:
         if index is not None:
             held[index] = value if math.isnan(held[index]) or held[index] == value else _CONTRADICTED
@@ -52,7 +50,7 @@ def _set(held: "array[float]", points: Iterable[tuple[int | None, float]]) -> No
 
 @dataclass(slots=True, kw_only=True)
 class Histories:
-    """One cluster's values by quantity and replica on one grid, with the answers that failed."""
+    """One cluster's values by quantity and replica on one grid, and failed answers."""
 
     grid: Grid
     asked: set[Name] = field(default_factory=set)
@@ -118,7 +116,7 @@ def histories_by_grid(answers: Iterable[Answer], names: LabelNames) -> tuple[His
 
 
 def trace(histories: Histories, attribution: Attribution) -> Mapping[ResourceKey, tuple[Trace, ...]]:
-    """The histories of one cluster's variants; empties `histories` to save memory."""
+    """The histories of one cluster's variants, by data-parallel rank; empties `histories` to save memory."""
     by_rank: dict[ObjectName, dict[str, dict[str, tuple[float, ...]]]] = {}
     for name, of_instances in histories.values.items():
         while of_instances:
@@ -129,41 +127,31 @@ def trace(histories: Histories, attribution: Attribution) -> Mapping[ResourceKey
     unknown = dict.fromkeys(map(str, histories.values), (math.nan,) * histories.grid.count)
     found: dict[ResourceKey, list[Trace]] = {}
     for pod, ranks in sorted(by_rank.items()):
-        # some series of a pod say more than others: they have a label of the variant, or the model
+        # only some series of a pod may have a label of the variant, or name the model
         variants = (attribution.variant_of(series) for series in sorted(histories.pods[pod]))
         variant = next(filter(None, variants), None)
-        if variant is not None:
-            found.setdefault(variant, []).extend(_traces_of(pod, variant, ranks, unknown, histories.grid))
+        if variant is None:
+            continue
+        instances = [rank for rank in sorted(ranks) if rank] or [""]
+        for rank in instances:
+            one = Trace(
+                pod=pod.name,
+                instance=rank if len(instances) > 1 else "",
+                variant=variant,
+                start_s=histories.grid.start_s,
+                step_s=histories.grid.step_s,
+                series={**unknown, **ranks.get("", {}), **ranks[rank]},  # series without a rank are in all of them
+            )
+            found.setdefault(variant, []).append(one)
     return {variant: tuple(traces) for variant, traces in found.items()}
 
 
-def _traces_of(
-    pod: ObjectName,
-    variant: ResourceKey,
-    ranks: Mapping[str, Mapping[str, tuple[float, ...]]],
-    unknown: Mapping[str, tuple[float, ...]],
-    grid: Grid,
-) -> Iterator[Trace]:
-    """One trace for each data-parallel rank; series without a rank are in all of them."""
-    shared = ranks.get("", {})
-    instances = [rank for rank in sorted(ranks) if rank] or [""]
-    for rank in instances:
-        yield Trace(
-            pod=pod.name,
-            instance=rank if len(instances) > 1 else "",
-            variant=variant,
-            start_s=grid.start_s,
-            step_s=grid.step_s,
-            series={**unknown, **shared, **ranks[rank]},
-        )
-
-
-# ---- arrivals before now, from the source that the load is taken from, and how long requests were
+# ---- past arrivals, from the same source as the load, and lengths of requests
 
 
 @dataclass(slots=True, kw_only=True)
 class PastReadings:
-    """One cluster's rates by quantity and served model on one grid, NaN where nothing is known."""
+    """One cluster's rates by quantity and served model on one grid, NaN where unknown."""
 
     grid: Grid | None = None
     rates: dict[Name, dict[Served, "array[float]"]] = field(default_factory=dict)
@@ -178,7 +166,7 @@ def read_past(
     first_names: Mapping[ResourceKey, Served],
     quantities: Container[str],
 ) -> PastReadings:
-    """The answers of one cluster to some `quantities` of the past, put together on one grid.
+    """The answers of one cluster about some `quantities` of the past, on one grid.
 
     A pod's series without a model count for the first served name of its variant, from `first_names`.
     """
@@ -186,46 +174,39 @@ def read_past(
     readings = PastReadings(grid=grid_over([answer.query for answer in asked]))
     model_of = {Name.PAST_ENDPOINT_PICKER: picked_model, Name.PAST_CONFIGURED: configured_model}
 
-    def owner_of(labels: Mapping[str, str], name: Name) -> Served | None:
-        served = model_of.get(name, reported_model)(labels, names)
-        pod = labels.get(UNNAMED_POD, "")
-        if served.model or not pod:
-            return served
-        variant = attribution.variant_of(ReplicaSeries(served.namespace, pod, "", ""))
-        return None if variant is None else first_names[variant]
-
     for answer in asked:
         matrix, name, grid = decode_matrix(answer), Name(answer.query.quantity), readings.grid
-        if isinstance(matrix, NoAnswer):
-            readings.failed.setdefault(name, matrix)
+        if isinstance(matrix, NoAnswer) or grid is None:
+            if isinstance(matrix, NoAnswer):
+                readings.failed.setdefault(name, matrix)
             continue
         readings.warnings.update(dict.fromkeys(matrix.warnings))
         rates = readings.rates.setdefault(name, {})
         for row in matrix.rows:
-            served = owner_of(row.labels, name)
-            if grid is not None and served is not None:
-                _add_up(rates.setdefault(served, _blank(grid)), row, grid)
+            served = model_of.get(name, reported_model)(row.labels, names)
+            pod = row.labels.get(UNNAMED_POD, "")
+            if pod and not served.model:
+                variant = attribution.variant_of(ReplicaSeries(served.namespace, pod, "", ""))
+                if variant is None:
+                    continue
+                served = first_names[variant]
+            held = rates.setdefault(served, _blank(grid))
+            for index, value in zip(map(grid.index_of, row.times_s), row.values, strict=True):
+                if index is not None:
+                    known = value if math.isfinite(value) else math.inf  # it stays infinite when more is added
+                    held[index] = known if math.isnan(held[index]) else held[index] + known
     return readings
-
-
-def _add_up(held: "array[float]", row: MatrixRow, grid: Grid) -> None:
-    for time_s, value in zip(row.times_s, row.values, strict=True):
-        index = grid.index_of(time_s)
-        if index is not None:
-            known = value if math.isfinite(value) else math.inf  # it stays infinite when more is added
-            held[index] = known if math.isnan(held[index]) else held[index] + known
 
 
 def past_of(
     models: Iterable[Model], loads: Mapping[ModelKey, Load | NoAnswer], readings: PastReadings
 ) -> dict[ModelKey, PastArrivals | NoAnswer]:
-    """The arrivals of each model whose load is known, or why they are not; empty when they were not asked for."""
-    found: dict[ModelKey, PastArrivals | NoAnswer] = {}
-    for model in models:
-        load = loads[model.key]
-        if isinstance(load, Load) and readings.grid is not None:
-            found[model.key] = _past_of(model, load, readings, readings.grid)
-    return found
+    """The arrivals of each model whose load is known, or why they are not; empty when they were not queried."""
+    return {
+        model.key: _past_of(model, load, readings, readings.grid)
+        for model in models
+        if isinstance(load := loads[model.key], Load) and readings.grid is not None
+    }
 
 
 def _past_of(model: Model, load: Load, readings: PastReadings, grid: Grid) -> PastArrivals | NoAnswer:
@@ -237,7 +218,7 @@ def _past_of(model: Model, load: Load, readings: PastReadings, grid: Grid) -> Pa
     needed = (*names, Name.PAST_COMPLETIONS, Name.PAST_OUTPUT_TOKENS, Name.PAST_INPUT_TOKENS)
     failed = next((readings.failed[name] for name in needed if name in readings.failed), None)
     rates = _summed(names[0], model.served, readings)
-    growth = _summed(names[1], model.served, readings, _is_usable_growth) if len(names) > 1 else None
+    growth = _summed(names[1], model.served, readings, is_net=True) if len(names) > 1 else None
     if rates is None or (growth is None and len(names) > 1):
         named = " or ".join(f'"{printable(one.model)}"' for one in model.served)
         missing = NoAnswer(Absence.MISSING, f"no series counts the past arrivals of model {named}")
@@ -277,7 +258,7 @@ def usual_of(models: Iterable[Model], readings: PastReadings) -> dict[ModelKey, 
 
 
 def lengths_in(model: Model, readings: PastReadings) -> Lengths:
-    """The mean lengths of all requests of a model that finished in the past."""
+    """The mean lengths of a model's past requests."""
     finished = _summed(Name.PAST_COMPLETIONS, model.served, readings) or ()
 
     def mean(name: Name) -> float | None:
@@ -292,7 +273,7 @@ def lengths_in(model: Model, readings: PastReadings) -> Lengths:
 def _lengths(
     name: Name, finished: Sequence[float], served: Sequence[Served], readings: PastReadings
 ) -> tuple[float, ...]:
-    """Tokens of a request; NaN where none finished or nothing is known, empty when that was not asked."""
+    """Tokens of a request; NaN where none finished or they are unknown, empty when they were not queried."""
     if name not in readings.rates and name not in readings.failed:
         return ()
     tokens = _summed(name, served, readings)
@@ -301,34 +282,30 @@ def _lengths(
     return tuple(each / count if count > 0 else math.nan for each, count in zip(tokens, finished, strict=True))
 
 
-def _is_usable_growth(rate: float) -> bool:
-    return is_usable(abs(rate))
-
-
 def _summed(
-    name: Name, served: Sequence[Served], readings: PastReadings, is_known: Callable[[float], bool] = is_usable
+    name: Name, served: Sequence[Served], readings: PastReadings, *, is_net: bool = False
 ) -> list[float] | None:
-    """The sum over served names that have series, NaN where one of them has a gap.
+    """The sum over served names that have series, NaN where one of them has a gap; with `is_net` rates may be negative.
 
-    Before its first request a name's counter does not exist yet, which is no gap.
+    Before its first request the counter of a name does not exist yet, which is no gap.
     """
     series = [rates for one in served if (rates := readings.rates.get(name, {}).get(one)) is not None]
-    if len(series) < 2:
-        return [rate if is_known(rate) else math.nan for rate in series[0]] if series else None
+    if not series:
+        return None
     firsts = [next((at for at, rate in enumerate(rates) if not math.isnan(rate)), len(rates)) for rates in series]
     sums = []
     for at, parts in enumerate(zip(*series, strict=True)):
         begun = [part for part, first in zip(parts, firsts, strict=True) if at >= first]
-        sums.append(math.fsum(begun) if begun and all(map(is_known, begun)) else math.nan)
+        sums.append(total(begun, is_net=is_net) if begun else math.nan)
     return sums
 
 
-# ---- live counts of Deployments and StatefulSets, the kinds that kube-state-metrics knows by itself
+# ---- live counts of Deployments and StatefulSets, which kube-state-metrics exports by default
 
 
 @dataclass(slots=True, kw_only=True)
 class LiveReadings:
-    """One cluster's counts by scale target, with the answers that failed; no grid when nothing was asked."""
+    """One cluster's counts by scale target, and failed answers; no grid when nothing was queried."""
 
     grid: Grid | None = None
     counts: dict[Target, "array[float]"] = field(default_factory=dict)
@@ -337,10 +314,7 @@ class LiveReadings:
 
 
 def watched_target(variant: Variant) -> Target | None:
-    """The scale target whose live count is compared with Git's; None where Git has no count or an autoscaler sets it.
-
-    Between the bounds of an autoscaler replicas may change freely.
-    """
+    """The scale target whose live count is compared with Git; None if Git has no count or an autoscaler sets it."""
     workload = variant.workload
     if workload is None or workload.replicas is None or variant.is_autoscaled:
         return None
@@ -349,7 +323,7 @@ def watched_target(variant: Variant) -> Target | None:
 
 
 def read_live(answers: Iterable[Answer], names: LabelNames) -> LiveReadings:
-    """The answers of one cluster to `live_queries`, put together on one grid."""
+    """The answers of one cluster to `live_queries`, on one grid."""
     asked = [answer for answer in answers if answer.query.quantity == Name.LIVE_REPLICAS and answer.query.step_s]
     grid = grid_over([answer.query for answer in asked])
     readings = LiveReadings(grid=grid)
@@ -370,7 +344,7 @@ def read_live(answers: Iterable[Answer], names: LabelNames) -> LiveReadings:
 
 
 def live_of(variants: Iterable[Variant], readings: LiveReadings) -> Mapping[ResourceKey, LiveReplicas | NoAnswer]:
-    """The live count of each watched variant; empty when nothing was asked."""
+    """The live count of each watched variant; empty when nothing was queried."""
     grid = readings.grid
     if grid is None:
         return {}

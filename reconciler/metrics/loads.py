@@ -1,4 +1,4 @@
-"""The load of each model, the part of it that each variant has, and what waits before its replicas."""
+"""The load of each model, the share of each variant, and the requests queued before its replicas."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,21 +11,21 @@ from reconciler.domain.observed import ArrivalSource, Load, Observation, Upstrea
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import is_usable, printable
 from reconciler.metrics.quantities import WINDOW_S, Name
-from reconciler.metrics.readings import MetricReadings, ObjectName, ReplicaSeries, Served, grouped, served_by, total
+from reconciler.metrics.readings import MetricReadings, ObjectName, Served, grouped, served_by, total
 from reconciler.metrics.replicas import Sightings, is_beyond_noise
 
 SEEN_BY_PICKER = 0.5
-"""When the picker counts less than this part of completions, most requests reach replicas around it."""
+"""Below this share of completions most requests bypass the picker."""
 NEGLIGIBLE_PER_S = 1e-9
 
-# ---- models, and why their replicas must not be counted
+# ---- models, and why their requests cannot be counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model with its variants and served names; `obstacle` says why its replicas must not be counted.
+    """A model with its variants and served names; `obstacle` says why its requests cannot be counted.
 
-    `share` is the fraction of what is counted under these names that its variants get.
+    `share` is the fraction of the requests under these names that its variants get.
     """
 
     key: ModelKey
@@ -48,31 +48,32 @@ def models_of(
         share = members[0].share
         counted = members if share is None else routed[key.whole]
         names = tuple(sorted({one for variant in counted for one in served_by(variant)}))
-        obstacle = (
-            _silent(counted, sightings, observations)
-            or _misnamed(counted, names, sightings)
-            or _claimed_twice(names, claims)
-        )
         yield Model(
-            key=key, members=tuple(members), served=names, obstacle=obstacle, share=1.0 if share is None else share
+            key=key,
+            members=tuple(members),
+            served=names,
+            obstacle=_silent(counted, sightings, observations) or _misnamed(counted, names, sightings, claims),
+            share=1.0 if share is None else share,
         )
 
 
 def _silent(
     members: Sequence[Variant], sightings: Sightings, observations: Mapping[ResourceKey, Observation]
 ) -> NoAnswer | None:
-    """Why a variant does not report: without its part the load would look smaller than it is."""
+    """Why a variant does not report: without it the load would be underestimated."""
     for variant in sorted(members, key=lambda variant: variant.key):
         absence = observations[variant.key].absence
-        # pods of no variant are counted by their model all the same, unless they name none
+        # pods of no variant still count for their model, unless they name none
         if absence and (absence.absence is not Absence.UNATTRIBUTED or variant.key in sightings.unnamed):
             whose = "" if len(members) == 1 else f"{printable(variant.key.name)}: "
             return NoAnswer(absence.absence, f"{whose}{absence.reason}")
     return None
 
 
-def _misnamed(members: Sequence[Variant], served: Sequence[Served], sightings: Sightings) -> NoAnswer | None:
-    """Why requests would go uncounted: replicas of the model report a name that it is not served under."""
+def _misnamed(
+    members: Sequence[Variant], served: Sequence[Served], sightings: Sightings, claims: Mapping[Served, set[str]]
+) -> NoAnswer | None:
+    """Why requests would be missed or counted twice: replicas report another name, or two models share one."""
     for variant in members:
         for one in sightings.reporting_of(variant.key):
             if Served(one.namespace, one.model) not in served:
@@ -81,15 +82,11 @@ def _misnamed(members: Sequence[Variant], served: Sequence[Served], sightings: S
                     f'replicas of {printable(variant.key.name)} report model "{printable(one.model)}", which is not '
                     f"one of its served names: set models[].servedNames",
                 )
-    return None
-
-
-def _claimed_twice(served: Sequence[Served], claims: Mapping[Served, set[str]]) -> NoAnswer | None:
-    for one in served:
-        if len(claims[one]) > 1:
-            models = " and ".join(printable(model) for model in sorted(claims[one]))
-            reason = f'name "{printable(one.model)}" in namespace {printable(one.namespace)} is served by {models}'
-            return NoAnswer(Absence.UNATTRIBUTED, f"{reason}: give each its own served name")
+    for name in served:
+        if len(claims[name]) > 1:
+            models = " and ".join(printable(model) for model in sorted(claims[name]))
+            named = f'name "{printable(name.model)}" in namespace {printable(name.namespace)}'
+            return NoAnswer(Absence.UNATTRIBUTED, f"{named} is served by {models}: give each its own served name")
     return None
 
 
@@ -98,45 +95,43 @@ def _claimed_twice(served: Sequence[Served], claims: Mapping[Served, set[str]]) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """Mean tokens of a request, None where they are not known."""
+    """Mean tokens of a request, None if unknown."""
 
     output_tokens: float | None = None
     input_tokens: float | None = None
 
 
 Arrivals = tuple[float, ArrivalSource]
-"""Requests per second, and what counted them."""
+"""Requests per second, and their source."""
 
 
 def loads_of(
     models: Sequence[Model], readings: MetricReadings, before: Mapping[ModelKey, Lengths]
 ) -> dict[ModelKey, Load | NoAnswer]:
-    """The load of each model, or why it is not known; `before` is how long its requests were within `payback`."""
-    return {model.key: model.obstacle or _load(model, readings, before[model.key]) for model in models}
-
-
-def _load(model: Model, readings: MetricReadings, before: Lengths) -> Load | NoAnswer:
-    replicas = sum(variant.current.replicas for variant in model.members)
-    whole = _load_of(model.served, replicas, readings, before)
-    if isinstance(whole, NoAnswer):
-        return whole
-    alternatives = {
-        readings.alternatives.get(ObjectName(series.namespace, series.pod), "")
-        for one in model.served
-        for series in readings.members(Name.COMPLETIONS, one)
-    }
-    whole = replace(whole, alternatives=tuple(sorted(alternatives - {""})))
-    if model.share == 1:
-        return whole
-    if model.share == 0:
-        return replace(whole, arrival_rate_per_s=0.0, output_tokens=0.0, input_tokens=0.0)
-    return replace(whole, arrival_rate_per_s=whole.arrival_rate_per_s * model.share)
+    """The load of each model, or why it is not known; `before` are the lengths of its requests within `payback`."""
+    loads: dict[ModelKey, Load | NoAnswer] = {}
+    for model in models:
+        replicas = sum(variant.current.replicas for variant in model.members)
+        load = model.obstacle or _load_of(model.served, replicas, readings, before[model.key])
+        if isinstance(load, Load):
+            alternatives = {
+                readings.alternatives.get(ObjectName(series.namespace, series.pod), "")
+                for one in model.served
+                for series in readings.members(Name.COMPLETIONS, one)
+            }
+            load = replace(load, alternatives=tuple(sorted(alternatives - {""})))
+            if model.share == 0:
+                load = replace(load, arrival_rate_per_s=0.0, output_tokens=0.0, input_tokens=0.0)
+            elif model.share != 1:
+                load = replace(load, arrival_rate_per_s=load.arrival_rate_per_s * model.share)
+        loads[model.key] = load
+    return loads
 
 
 def _load_of(served: Sequence[Served], replicas: int, readings: MetricReadings, before: Lengths) -> Load | NoAnswer:
-    """The load over all served names, on `replicas` in Git; an unknown part makes all unknown.
+    """The load over all served names, on `replicas` in Git; if any part is unknown, the load is.
 
-    If no request has finished lately, as with few long ones, requests are assumed to be as long as those of `before`.
+    If no request has finished lately, which happens with few and long ones, their lengths are those of `before`.
     """
     counted = (
         _configured(served, readings)
@@ -182,20 +177,18 @@ def mean_length(name: Name, served: Sequence[Served], readings: MetricReadings) 
         return math.nan
     if len(busy) < 2:
         return next(iter(busy.values()), math.nan)
-    weights = {series: _finished(series, readings) for series in busy}
+    finished, of_model = readings.of_pods(Name.COMPLETIONS), Name.COMPLETIONS
+    weights = {
+        # a series without a pod counts for all replicas of its model, as those of older recordings do
+        one: (finished.get(one) if one.pod else readings.of_model(of_model, Served(one.namespace, one.model))) or 0.0
+        for one in busy
+    }
     weight = total(list(weights.values()))
     return math.fsum(mean * weights[series] for series, mean in busy.items()) / weight if weight else math.nan
 
 
-def _finished(series: ReplicaSeries, readings: MetricReadings) -> float:
-    # a series without a pod counts for all replicas of its model, as those of older recordings do
-    if series.pod:
-        return readings.of_pods(Name.COMPLETIONS).get(series) or 0.0
-    return readings.of_model(Name.COMPLETIONS, Served(series.namespace, series.model)) or 0.0
-
-
 def _configured(served: Sequence[Served], readings: MetricReadings) -> Arrivals | NoAnswer | None:
-    # a configured query takes precedence: while it fails, ours must not quietly take its place
+    # a configured query takes precedence: while it fails, ours must not silently replace it
     if Name.ARRIVALS_CONFIGURED in readings.failed:
         return readings.failed[Name.ARRIVALS_CONFIGURED]
     return _counted(Name.ARRIVALS_CONFIGURED, served, readings, ArrivalSource.CONFIGURED)
@@ -209,7 +202,7 @@ def _endpoint_picker(served: Sequence[Served], replicas: int, readings: MetricRe
     picked_per_s = counted[0]
     if picked_per_s < SEEN_BY_PICKER * completed:
         return None
-    # the picker's count and that of all replicas must agree, but it may be higher where requests wait
+    # the counts of the picker and of all replicas must agree, but the picker's may be higher while requests wait
     growths = [readings.of_model(Name.QUEUE_GROWTH, one) or 0.0 for one in served]
     growth = max(0.0, sum(growths)) if all(is_usable(abs(each)) for each in growths) else 0.0
     taken_per_s = completed + (growth if picked_per_s > completed else 0.0)
@@ -249,19 +242,17 @@ def _completions_and_growth(served: Sequence[Served], replicas: int, readings: M
     growths = [readings.of_model(Name.QUEUE_GROWTH, one) for one in completing]
     known = [growth for growth in growths if growth is not None]
     if len(known) < len(growths):
-        return NoAnswer(
-            Absence.MISSING, f"completions of {_named(served)} are there, running and waiting requests are not"
-        )
+        return NoAnswer(Absence.MISSING, f"{_named(served)} reports completions, but not running and waiting requests")
     if not is_usable(finished) or not all(is_usable(abs(growth)) for growth in known):
         return NoAnswer(Absence.NAN, f"completions or queue growth of {_named(served)} are not finite rates")
-    # a queue that shrinks is served by the present replicas: subtracting it from the load would stretch the wait
+    # the present replicas work off a shrinking queue: subtracting it from the load would make requests wait longer
     return finished + max(0.0, sum(known)), ArrivalSource.REPLICAS
 
 
 def _idle(
     served: Sequence[Served], replicas: int, readings: MetricReadings, source: ArrivalSource, before: Lengths
 ) -> Load | NoAnswer:
-    """No arrivals: zero load, unless requests are under way that began before the window, or series are missing."""
+    """No arrivals: zero load, unless requests from before the window are in progress, or series are missing."""
     under_way = total([_sum(name, served, readings) or 0.0 for name in (Name.RUNNING, Name.WAITING)])
     if not is_usable(under_way) or under_way > 0:
         return NoAnswer(
@@ -294,16 +285,16 @@ def _named(served: Sequence[Served]) -> str:
 USUAL_SPREAD = 1.0
 """Expected before any request was seen; conversations and code of public traces have 0.9, long ones 1.7."""
 WORTH = 1000.0
-"""Requests that the expectation weighs: of heavy tails fewer say little, and a spread that flickers moves replicas."""
+"""Weight of the expectation, in requests: fewer say little about heavy tails, and a changing spread moves replicas."""
 LARGEST_SPREAD = 20.0
 
 
 def spread_of(buckets: Mapping[float, float], window_s: float) -> float | None:
-    """The variance of lengths over their squared mean; None where nothing was observed or the buckets contradict.
+    """The variance of lengths over their squared mean; None without observations or with contradictory buckets.
 
-    `buckets` are cumulative observations per second by upper bound, the last one infinite. Lengths are taken to lie
-    evenly inside a bucket, and those beyond the last bound on it. For a bucket of width h, in logarithms, that is
-    h^2 / 6 too much variance: half of it by the grouping (Sheppard), half by the evenness.
+    `buckets` are cumulative observations per second by upper bound, the last one infinite. Lengths are assumed to be
+    uniform inside a bucket, and at the last bound beyond it. For a bucket of width h, in logarithms, that adds h^2 / 6
+    of variance: half of it by the grouping (Sheppard), half by the uniformity.
     """
     bounds = sorted(bound for bound, rate in buckets.items() if bound >= 0 and is_usable(rate))
     whole = buckets.get(math.inf, math.nan)
@@ -324,11 +315,11 @@ def spread_of(buckets: Mapping[float, float], window_s: float) -> float | None:
     return (seen * whole * window_s + USUAL_SPREAD * WORTH) / (whole * window_s + WORTH)
 
 
-# ---- what else is known of models and of the parts that variants have
+# ---- other values of models, and the shares of variants
 
 
 def requests_of(models: Sequence[Model], readings: MetricReadings) -> dict[ModelKey, float | NoAnswer]:
-    """How many requests each model finished within the retention period; empty when that was not asked."""
+    """The requests that each model finished within the retention period; empty when they were not queried."""
     if Name.REQUESTS_IN_RETENTION not in readings.answered:
         return {}
     requests: dict[ModelKey, float | NoAnswer] = {}
@@ -352,7 +343,7 @@ def with_arrivals(
     observations: Mapping[ResourceKey, Observation],
     loads: Mapping[ModelKey, Load | NoAnswer],
 ) -> Iterator[tuple[ResourceKey, Observation]]:
-    """The observations with each variant's part of its model's arrivals, in proportion to what it finished."""
+    """The observations with each variant's part of the arrivals, in proportion to the requests it finished."""
     finished = readings.of_pods(Name.COMPLETIONS)
     finished_by = {
         variant.key: total([finished[one] for one in sightings.series_of.get(variant.key, ()) if one in finished])
@@ -373,7 +364,7 @@ def with_arrivals(
 # ---- queues of endpoint pickers: their series may lack a namespace, and in old versions a model
 
 ModelName = tuple[str, str]
-"""Namespace and id of a model, whatever its role: prefill and decode wait in one queue."""
+"""Namespace and id of a model; prefill and decode share a queue."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -385,7 +376,7 @@ class _Part:
 
 
 def queues_of(variants: Sequence[Variant], readings: MetricReadings) -> dict[ModelKey, UpstreamQueue]:
-    """The queue of each model that a picker reports; a reason for all when the picker could not be asked."""
+    """The queue of each model that a picker reports; the same reason for all if that query failed."""
     keys = sorted({variant.model for variant in variants})
     if Name.FLOW_CONTROL_QUEUE_SIZE in readings.failed:
         failed = UpstreamQueue(reason=readings.failed[Name.FLOW_CONTROL_QUEUE_SIZE].reason)
@@ -403,18 +394,15 @@ def queues_of(variants: Sequence[Variant], readings: MetricReadings) -> dict[Mod
     for key in keys:
         name = key.namespace, key.model_id
         if name in sizes or name in lengths:
+            size, share = sizes.get(name), shares.get(key, 1.0)
             length = lengths.get(name) or (_Part(reason=unread.reason) if unread else None)
-            queues[key] = _queue(sizes.get(name), length, shares.get(key, 1.0))
+            reasons = [part.reason for part in (size, length) if part and part.reason]
+            queues[key] = UpstreamQueue(
+                num_waiting=size.value * share if size and not size.reason else None,
+                waiting_bytes=length.value * share if length and not length.reason else None,
+                reason="; ".join(dict.fromkeys(reasons)),
+            )
     return queues
-
-
-def _queue(size: _Part | None, length: _Part | None, share: float) -> UpstreamQueue:
-    parts = [part for part in (size, length) if part]
-    return UpstreamQueue(
-        num_waiting=size.value * share if size and not size.reason else None,
-        waiting_bytes=length.value * share if length and not length.reason else None,
-        reason="; ".join(dict.fromkeys(part.reason for part in parts if part.reason)),
-    )
 
 
 def _parts(name: Name, meant: Mapping[Served, set[ModelName]], readings: MetricReadings) -> dict[ModelName, _Part]:
@@ -424,7 +412,7 @@ def _parts(name: Name, meant: Mapping[Served, set[ModelName]], readings: MetricR
         reason = ""
         if not is_usable(value):
             reason = f"the endpoint picker reports {value} as {name}"
-        elif len(models) > 1 and value > 0:  # where nothing waits, nothing waits for any of them
+        elif len(models) > 1 and value > 0:  # an empty queue is empty for each of them
             lacks = "namespace" if series.model else "model"
             whose = " and ".join(printable(f"{namespace}/{model}") for namespace, model in sorted(models))
             reason = f"the endpoint picker's queue names no {lacks}: it may be that of {whose}, so it counts for none"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, Query, Sample, no_prometheus
 from reconciler.domain.identity import ResourceKey
@@ -12,7 +12,6 @@ from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import is_usable, printable, says_partial
 from reconciler.metrics.history import (
-    Histories,
     PastReadings,
     histories_by_grid,
     lengths_in,
@@ -25,7 +24,15 @@ from reconciler.metrics.history import (
 )
 from reconciler.metrics.loads import loads_of, models_of, queues_of, requests_of, with_arrivals
 from reconciler.metrics.quantities import PAST, USUAL, Name, Quantity
-from reconciler.metrics.queries import LabelNames, exported_label, label_names, matchers, names_in, render
+from reconciler.metrics.queries import (
+    LabelNames,
+    exported_label,
+    instant_query,
+    label_names,
+    matchers,
+    names_in,
+    render,
+)
 from reconciler.metrics.readings import (
     Attribution,
     MetricReadings,
@@ -48,15 +55,14 @@ from reconciler.metrics.replicas import (
     unschedulable_pods,
 )
 
-# Devices that the nodes of a cluster offer and pods hold, by kube-state-metrics: two queries, and what they answer.
-# Series that a scrape renamed (`exported_node`) are left out: under the names of their target they would all be one
-# node.
+# The devices that nodes of a cluster offer and pods hold, from kube-state-metrics, by two queries. Series with labels
+# that a scrape renamed (`exported_node`) are left out: with the labels of their target they would all be one node.
 
 SETTLED_S = 600.0
-"""How long a node must be silent, cordoned or not ready before it counts as such: plugins and scrapes restart."""
+"""How long a node must be silent, cordoned or not ready to count as such: plugins and scrapes restart."""
 FACT = "fact"
 OFFERS, LABELS, CORDONED, NOT_READY, SEEN = "offers", "labels", "cordoned", "not ready", "seen"
-"""What a series of the answer about nodes says, in its label `fact`."""
+"""The values of the label `fact` in the answer about nodes."""
 EVERY_NODE_OFFERS = "cpu"
 """Queried together with devices: a node without devices still reports this."""
 EXPORTED_NAMESPACE = "exported_namespace"
@@ -78,45 +84,39 @@ def device_queries(cluster: ClusterSettings, names: DeviceNames, now_s: float) -
     spelled = label_names(settings)
     where = ",".join(filter(None, (matchers(settings), 'exported_node=""')))
     held = where if spelled.namespace == EXPORTED_NAMESPACE else f'{where},{EXPORTED_NAMESPACE}=""'
-    texts = (
-        (Name.NODES, render(_nodes(names), spelled, where)),
-        (Name.DEVICE_REQUESTS, render(_requests(names), spelled, held)),
-    )
-    return tuple(
-        Query(cluster=cluster.name, quantity=name, text=text, start_s=now_s, end_s=now_s) for name, text in texts
+    return (
+        instant_query(cluster.name, Name.NODES, render(_nodes(names), spelled, where), now_s),
+        instant_query(cluster.name, Name.DEVICE_REQUESTS, render(_requests(names), spelled, held), now_s),
     )
 
 
 def _nodes(names: DeviceNames) -> Quantity:
-    """Five facts of each node. What a node reported within the last hour counts until it reports something else."""
+    """Five facts of each node; values of the last hour count until a node reports others."""
     resources = "|".join(dict.fromkeys((*names.resources, EVERY_NODE_OFFERS)))
     offered = f'kube_node_status_allocatable{{resource=~"{resources}",$where}}'
     labels = ", ".join(("node", *dict.fromkeys(map(exported_label, names.labels))))
     ready = 'kube_node_status_condition{condition="Ready",status="true",$where}'
+    lasting = "group by ({}) (last_over_time(kube_node_labels{{$where}}[{}]))"
+    facts = (
+        (
+            OFFERS,
+            f"max by (node, resource) (max_over_time({offered}[$window]))",
+            f"max by (node, resource) (last_over_time({offered}[1h]))",
+        ),
+        (LABELS, lasting.format(labels, "$window"), lasting.format(labels, "1h")),
+        (CORDONED, "min by (node) (min_over_time(kube_node_spec_unschedulable{$where}[$window])) == 1"),
+        (NOT_READY, f"max by (node) (max_over_time({ready}[$window])) == 0"),
+        (SEEN, "max by (node) (max_over_time(timestamp(kube_node_info{$where})[1h:1m]))"),
+    )
     return Quantity(
         name=Name.NODES,
         by=("node",),
-        candidates=(
-            _fact(
-                OFFERS,
-                f"max by (node, resource) (max_over_time({offered}[$window]))",
-                f"max by (node, resource) (last_over_time({offered}[1h]))",
-            ),
-            _fact(
-                LABELS,
-                f"group by ({labels}) (last_over_time(kube_node_labels{{$where}}[$window]))",
-                f"group by ({labels}) (last_over_time(kube_node_labels{{$where}}[1h]))",
-            ),
-            _fact(CORDONED, "min by (node) (min_over_time(kube_node_spec_unschedulable{$where}[$window])) == 1"),
-            _fact(NOT_READY, f"max by (node) (max_over_time({ready}[$window])) == 0"),
-            _fact(SEEN, "max by (node) (max_over_time(timestamp(kube_node_info{$where})[1h:1m]))"),
+        candidates=tuple(
+            f'label_replace({" or on (node) ".join(alternatives)}, "{FACT}", "{fact}", "", "")'
+            for fact, *alternatives in facts
         ),
         window_s=SETTLED_S,
     )
-
-
-def _fact(fact: str, *alternatives: str) -> str:
-    return f'label_replace({" or on (node) ".join(alternatives)}, "{FACT}", "{fact}", "", "")'
 
 
 def _requests(names: DeviceNames) -> Quantity:
@@ -133,20 +133,27 @@ def _requests(names: DeviceNames) -> Quantity:
 
 
 def devices_seen(variants: Iterable[Variant], readings: MetricReadings, names: LabelNames, now_s: float) -> DevicesSeen:
-    """The devices of one cluster at `now_s` (Unix seconds); a number that cannot be right is None."""
-    nodes, requests = _answered(Name.NODES, readings), _answered(Name.DEVICE_REQUESTS, readings)
+    """The devices of one cluster at `now_s` (Unix seconds); implausible numbers are None."""
+    nodes, requests = (
+        readings.absence_of(name) or readings.devices.get(name, ()) for name in (Name.NODES, Name.DEVICE_REQUESTS)
+    )
     variant_of = _membership(variants, readings)
+
+    def holding(sample: Sample) -> Holding:
+        label = sample.labels.get
+        pod = ObjectName(label(names.namespace, ""), label(names.pod, ""))
+        return Holding(
+            namespace=printable(pod.namespace),
+            node=printable(label("node", "")),
+            resource=label("resource", ""),
+            devices=_count(sample.value),
+            variant=variant_of(pod),
+        )
+
     return DevicesSeen(
         nodes=nodes if isinstance(nodes, NoAnswer) else _read_nodes(nodes, now_s),
-        holdings=requests
-        if isinstance(requests, NoAnswer)
-        else tuple(_holding(sample, names, variant_of) for sample in requests),
+        holdings=requests if isinstance(requests, NoAnswer) else tuple(map(holding, requests)),
     )
-
-
-def _answered(name: Name, readings: MetricReadings) -> Sequence[Sample] | NoAnswer:
-    absence = readings.absence_of(name)
-    return absence if absence is not None else readings.devices.get(name, ())
 
 
 def _read_nodes(samples: Sequence[Sample], now_s: float) -> tuple[ClusterNode, ...] | NoAnswer:
@@ -157,13 +164,12 @@ def _read_nodes(samples: Sequence[Sample], now_s: float) -> tuple[ClusterNode, .
     offers, seen = facts.get(OFFERS, {}), facts.get(SEEN, {})
     for metric, found in (("kube_node_info", seen), ("kube_node_status_allocatable", offers)):
         if not found:
-            return NoAnswer(
-                Absence.MISSING, f"no series of {metric}: this Prometheus scrapes no kube-state-metrics that exports it"
-            )
+            reason = f"no series of {metric}: this Prometheus scrapes no kube-state-metrics that exports it"
+            return NoAnswer(Absence.MISSING, reason)
     times_s = {name: of_node[0].value for name, of_node in seen.items()}
     broken = sorted(name for name, time_s in times_s.items() if not is_usable(time_s))
     if broken:
-        return NoAnswer(Absence.NAN, f"kube_node_info of node {printable(broken[0])} has no time that could be read")
+        return NoAnswer(Absence.NAN, f"kube_node_info of node {printable(broken[0])} has no readable time")
     silent_s = now_s - max(times_s.values())
     if silent_s > SETTLED_S:
         return NoAnswer(Absence.STALE, f"kube-state-metrics reported no node for {silent_s / 60:.0f} min")
@@ -174,11 +180,8 @@ def _node(name: str, facts: Mapping[str, Mapping[str, Sequence[Sample]]], now_s:
     def of(fact: str) -> Sequence[Sample]:
         return facts.get(fact, {}).get(name, ())
 
-    labels: dict[str, set[str]] = {}
-    for sample in of(LABELS):
-        for label, value in sample.labels.items():
-            if label.startswith("label_") and value:
-                labels.setdefault(label, set()).add(value)
+    exported = grouped(item for sample in of(LABELS) for item in sample.labels.items())
+    labels = {label: set(filter(None, values)) for label, values in exported.items() if label.startswith("label_")}
     return ClusterNode(
         name=printable(name),
         offers={sample.labels.get("resource", ""): _count(sample.value) for sample in of(OFFERS)},
@@ -189,24 +192,12 @@ def _node(name: str, facts: Mapping[str, Mapping[str, Sequence[Sample]]], now_s:
     )
 
 
-def _holding(sample: Sample, names: LabelNames, variant_of: Callable[[ObjectName], ResourceKey | None]) -> Holding:
-    label = sample.labels.get
-    pod = ObjectName(label(names.namespace, ""), label(names.pod, ""))
-    return Holding(
-        namespace=printable(pod.namespace),
-        node=printable(label("node", "")),
-        resource=label("resource", ""),
-        devices=_count(sample.value),
-        variant=variant_of(pod),
-    )
-
-
 def _count(value: float) -> int | None:
     return int(value) if is_usable(value) else None
 
 
 def _membership(variants: Iterable[Variant], readings: MetricReadings) -> Callable[[ObjectName], ResourceKey | None]:
-    """Finds the variant of a pod; of two variants with one scale target it finds either, as both are ours."""
+    """Find the variant of a pod; of two with one scale target either will do, as both are ours."""
     ours = list(variants)
     attribution = Attribution(
         by_name={ObjectName(variant.key.namespace, variant.key.name): variant.key for variant in ours},
@@ -216,17 +207,13 @@ def _membership(variants: Iterable[Variant], readings: MetricReadings) -> Callab
     )
 
     def variant_of(pod: ObjectName) -> ResourceKey | None:
-        # of a replica that is a group of pods, only the first has a name that leads to the variant
+        # in a replica of several pods only the name of the first leads to the variant
         group, _, number = pod.name.rpartition("-")
         names = (pod.name, f"{group}-0") if number.isdecimal() else (pod.name,)
         found = (attribution.variant_of(ReplicaSeries(pod.namespace, name, "", "")) for name in names)
         return next(filter(None, found), None)
 
     return variant_of
-
-
-Key = TypeVar("Key")
-Item = TypeVar("Item")
 
 
 def read_observed(variants: Sequence[Variant], answers: Sequence[Answer], now_s: float, settings: Settings) -> Observed:
@@ -240,25 +227,19 @@ def read_observed(variants: Sequence[Variant], answers: Sequence[Answer], now_s:
         if asked:
             parts.append(_read_cluster(name, mine, asked, now_s, names_in(settings, name)))
         else:
-            parts.append(_unasked(name, mine, configured.get(name)))
+            cluster = configured.get(name)
+            absence = NoAnswer(Absence.FAILED, f"the Prometheus of cluster {name} was not queried")
+            if cluster is None or cluster.prometheus is None:
+                absence = NoAnswer(Absence.MISSING, no_prometheus(name))
+            refusals = (f"{name}: {absence.reason}",) if mine and absence.absence is Absence.MISSING else ()
+            devices = {name: DevicesSeen(nodes=absence, holdings=absence)}
+            parts.append(replace(_blind(mine, absence), devices=devices, refusals=refusals))
     values: dict[str, Any] = {}  # each field is a mapping or a tuple
     for name in (field.name for field in fields(Observed)):
         found = [getattr(part, name) for part in parts]
-        values[name] = tuple(chain(*found)) if isinstance(found[0], tuple) else _merged(found)
+        is_tuple = isinstance(found[0], tuple)
+        values[name] = tuple(chain(*found)) if is_tuple else {key: part[key] for part in found for key in part}
     return Observed(**values)
-
-
-def _merged(parts: Iterable[Mapping[Key, Item]]) -> dict[Key, Item]:
-    return dict(chain.from_iterable(part.items() for part in parts))
-
-
-def _unasked(name: str, variants: Sequence[Variant], cluster: ClusterSettings | None) -> Observed:
-    absence = NoAnswer(Absence.FAILED, f"the Prometheus of cluster {name} was not asked")
-    if cluster is None or cluster.prometheus is None:
-        absence = NoAnswer(Absence.MISSING, no_prometheus(name))
-    refusals = (f"{name}: {absence.reason}",) if variants and absence.absence is Absence.MISSING else ()
-    devices = {name: DevicesSeen(nodes=absence, holdings=absence)}
-    return replace(_blind(variants, absence), devices=devices, refusals=refusals)
 
 
 def _blind(variants: Sequence[Variant], absence: NoAnswer) -> Observed:
@@ -287,10 +268,16 @@ def _read_cluster(
         *(*live.failed, *past.failed.values(), *usual.failed.values()),
     ]
     refused = [answer.reason for answer in answers if answer.status is AnswerStatus.REFUSED]
-    over_time = (*(history.warnings for history in histories), live.warnings, past.warnings, usual.warnings)
-    warnings = _merged([readings.warnings, *over_time])
+    warned = [readings.warnings, *(history.warnings for history in histories)]
+    warnings = dict.fromkeys(chain(*warned, live.warnings, past.warnings, usual.warnings))
     lost = [each for history in histories if history.has_fullness for each in history.failed]
     partial = next(filter(says_partial, warnings), "")
+    # each variant whose replicas' fullness was queried has traces, though perhaps none
+    has_traces = any(history.has_fullness for history in histories)
+    traces: dict[ResourceKey, list[Trace]] = {variant.key: [] for variant in variants if has_traces}
+    for history in histories:
+        for key, of_variant in trace(history, attribution).items():
+            traces.setdefault(key, []).extend(of_variant)
     texts: dict[str, str] = {}
     for answer in answers:
         texts.setdefault(answer.query.quantity, answer.query.text)
@@ -303,7 +290,7 @@ def _read_cluster(
         lost={name: lost[0]} if lost else {},
         queues=queues_of(variants, readings),
         quotas={(name, namespace): tuple(quotas) for namespace, quotas in sorted(readings.quotas.items())},
-        traces=_traces(variants, histories, attribution),
+        traces={key: tuple(traces[key]) for key in sorted(traces)},
         live=live_of(variants, live),
         queries={name: texts},
         devices={name: devices_seen(variants, readings, names, now_s)},
@@ -338,16 +325,6 @@ def _look(
 
 
 def _first(name: str, reasons: Sequence[str]) -> tuple[str, ...]:
-    """One sentence for a cluster: its first reason, and how many more there are."""
+    """The first reason of a cluster, and how many more there are."""
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
     return tuple(f"{name}: {reason}{more}" for reason in reasons[:1])
-
-
-def _traces(
-    variants: Sequence[Variant], histories: Sequence[Histories], attribution: Attribution
-) -> dict[ResourceKey, tuple[Trace, ...]]:
-    """The traces of every variant that was asked about; a variant without traces was asked about and has none."""
-    asked = {variant.key for variant in variants} if any(history.has_fullness for history in histories) else set()
-    found = [trace(history, attribution) for history in histories]
-    keys = sorted(asked | {variant for traces in found for variant in traces})
-    return {key: tuple(chain.from_iterable(traces.get(key, ()) for traces in found)) for key in keys}

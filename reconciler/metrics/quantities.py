@@ -1,7 +1,7 @@
-"""The quantities a run asks for: name, labels, window, and the PromQL that engines and Kubernetes offer for each.
+"""The quantities of a run: name, labels, window, and the PromQL for each, from the records in `engines`.
 
-Candidates come from the records in `engines`. Tables: `QUANTITIES` in every run, `SATURATION_QUANTITIES` for sizing by
-saturation, `HISTORY`, `PAST`, `USUAL`, `OBJECTS` and `OWNERS` over time.
+`QUANTITIES` are queried in every run, `SATURATION_QUANTITIES` for sizing by saturation; `HISTORY`, `PAST`, `USUAL`,
+`OBJECTS` and `OWNERS` over time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,10 +12,10 @@ from reconciler.metrics.engines import SOURCES, offered
 from reconciler.metrics.engines.serving_engine import CounterRatio, ServingEngine
 
 WINDOW_S = 300.0
-"""Of every rate and mean: long enough for a scrape every minute, short enough to see a load that changes."""
+"""The window of rates and means: long enough for a scrape every minute, short enough to see a changing load."""
 PEAK_WINDOW_S = 60.0
 OWNERSHIP_WINDOW_S = 600.0
-"""A pod that is gone still counts in rates over their window, so its owner is remembered for longer than that."""
+"""A deleted pod still counts in rates over their window, so its owner is remembered longer."""
 LIVE_WINDOW_S = 120.0
 """How old a sample of the present may be: two scrapes a minute apart, of which one may fail."""
 RETENTION_S = 600.0
@@ -23,7 +23,7 @@ RETENTION_S = 600.0
 STORED_WINDOW_S = 86_400.0
 """How long the capacity of deleted pods is remembered."""
 LEARNING_WINDOW_S = 120.0
-"""One window for all samples that are learned from together: two scrapes a minute apart, and little else."""
+"""One window for all samples that are learned from together: just two scrapes a minute apart."""
 
 VARIANT_LABEL = "llm_d_ai_variant"
 POD_LABEL_OF_VARIANT = f"label_{VARIANT_LABEL}"
@@ -90,14 +90,14 @@ _PER_PICKED_MODEL = ("namespace", PICKER_MODEL, PICKER_TARGET_MODEL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """One question to a cluster; its candidates are joined with `or`, so each series counts once, by the first.
+    """One query to a cluster; its candidates are joined with `or`: the first one that has a series counts.
 
-    `by` are the labels of an answer: namespace, pod and model as the server spells them, others literally. In a
-    candidate `$by` stands for them, `$unnamed` for them without a label `model`, `$place` for namespace and pod,
-    `$served` for namespace and model, `$namespace`, `$pod` and `$model` for one alone, `$where` for the matchers of the
-    cluster, `$window` for the duration of `window_s`. Without an answer to an `essential` quantity nothing is decided
-    in the cluster. Series that `may_lack_namespace` are queried together with those of the namespaces. With
-    `tells_alternative` each series carries the number of its candidate.
+    `by` are the labels of the answer: namespace, pod and model by the server's names, others literally. In a candidate
+    `$by` stands for them, `$unnamed` for them without a label `model`, `$place` for namespace and pod, `$served` for
+    namespace and model, `$namespace`, `$pod` and `$model` for one alone, `$where` for the matchers of the cluster,
+    `$window` for the duration of `window_s`. Without an answer to an `essential` quantity nothing is decided in the
+    cluster. Series that `may_lack_namespace` are queried together with those of the namespaces. With
+    `is_numbered` each series has a label with the number of its candidate.
     """
 
     name: Name
@@ -105,7 +105,7 @@ class Quantity:
     by: tuple[str, ...] = PER_POD
     essential: bool = False
     may_lack_namespace: bool = False
-    tells_alternative: bool = False
+    is_numbered: bool = False
     window_s: float = WINDOW_S
 
 
@@ -113,7 +113,7 @@ def _latest(ratios: Callable[[ServingEngine], Iterable[CounterRatio]]) -> tuple[
     return tuple(ratio.latest() for ratio in offered(ratios))
 
 
-# ---- endpoint pickers of llm-d, under new and older names; they count what is offered, before any queue
+# ---- endpoint pickers of llm-d, under new and older names; they count requests before any queue
 
 _SCRAPE_LABELS = "job, endpoint, service, container, prometheus, prometheus_replica, replica"
 """Labels that scrapes add: series of one instance that differ in nothing else are duplicates."""
@@ -160,24 +160,7 @@ UNSCHEDULABLE = Quantity(
     by=("namespace", "pod"),
     candidates=("max by ($by) (kube_pod_status_unschedulable{$where}) > 0",),
 )
-_QUOTAS = Quantity(
-    name=Name.QUOTAS,
-    by=("namespace", "resourcequota", "resource"),
-    candidates=(
-        " - ".join(
-            f'max by ($by) (kube_resourcequota{{resource=~"requests[.].+/.+",type="{of}",$where}})'
-            for of in ("hard", "used")
-        ),
-    ),
-)
-_READY_REPLICAS = Quantity(
-    name=Name.READY_REPLICAS,
-    by=("namespace",),
-    candidates=(
-        "max by ($namespace, deployment) (kube_deployment_status_replicas_ready{$where})",
-        "max by ($namespace, statefulset) (kube_statefulset_status_replicas_ready{$where})",
-    ),
-)
+_QUOTA = 'max by ($by) (kube_resourcequota{{resource=~"requests[.].+/.+",type="{}",$where}})'
 LIVE_REPLICAS = Quantity(
     name=Name.LIVE_REPLICAS,
     by=("namespace",),
@@ -205,7 +188,7 @@ QUANTITIES: tuple[Quantity, ...] = (
         name=Name.COMPLETIONS,
         candidates=tuple(counter.gain() for counter in _FINISHED),
         essential=True,
-        tells_alternative=True,
+        is_numbered=True,
     ),
     Quantity(name=Name.OUTPUT_TOKENS, candidates=_latest(lambda engine: engine.output_tokens), essential=True),
     Quantity(
@@ -230,15 +213,21 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity(name=Name.TTFT, candidates=_latest(lambda engine: engine.ttft)),
     *POD_OWNERS,
     UNSCHEDULABLE,
-    _QUOTAS,
+    Quantity(
+        name=Name.QUOTAS,
+        by=("namespace", "resourcequota", "resource"),
+        candidates=(f"{_QUOTA.format('hard')} - {_QUOTA.format('used')}",),
+    ),
 )
-"""Asked of each cluster in each run, the essential ones first: a run may be cut short."""
+"""Queried in each cluster in each run, the essential ones first: a run may be cut short."""
 ESSENTIAL = frozenset(quantity.name for quantity in QUANTITIES if quantity.essential)
 _IN_A_CLUSTER = f'{CLUSTER}!=""'
 CLUSTER_LABEL = Quantity(
     name=Name.CLUSTER_LABEL,
     by=("namespace", CLUSTER),
-    candidates=tuple(f"group by ($by) ({gauge.narrowed(_IN_A_CLUSTER).selector})" for gauge in _RUNNING),
+    candidates=tuple(
+        f"group by ($by) ({each.selector})" for each in (gauge.narrowed(_IN_A_CLUSTER) for gauge in _RUNNING)
+    ),
 )
 
 SATURATION_QUANTITIES: tuple[Quantity, ...] = (
@@ -260,14 +249,21 @@ SATURATION_QUANTITIES: tuple[Quantity, ...] = (
         candidates=tuple(counter.gain("increase") for counter in _FINISHED),
         window_s=RETENTION_S,
     ),
-    _READY_REPLICAS,
+    Quantity(
+        name=Name.READY_REPLICAS,
+        by=("namespace",),
+        candidates=tuple(
+            f"max by ($namespace, {kind}) (kube_{kind}_status_replicas_ready{{$where}})"
+            for kind in ("deployment", "statefulset")
+        ),
+    ),
     Quantity(
         name=Name.STORED_KV_TOKENS,
         candidates=tuple(each.latest("last_over_time") for each in _KV_TOKENS),
         window_s=STORED_WINDOW_S,
     ),
 )
-"""Asked in namespaces with a variant that is sized by saturation."""
+"""Queried in namespaces with a variant that is sized by saturation."""
 
 
 def _as_key(name: Name) -> str:
@@ -284,49 +280,41 @@ CONFIGURABLE_QUANTITIES = {
 # ---- over time, by range queries
 
 SATURATION_HISTORY = (Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS)
-"""How replicas behaved when they were full, which shows how much they hold."""
-LEARNING_HISTORY = (
-    *(Name.RUNNING, Name.WAITING, Name.ITL, Name.TTFT, Name.WAIT),
-    *(Name.INPUT_TOKENS, Name.OUTPUT_TOKENS),
-)
+"""How full replicas were, which shows their capacity."""
+_MEANS = (Name.ITL, Name.TTFT, Name.WAIT, Name.INPUT_TOKENS, Name.OUTPUT_TOKENS)
+LEARNING_HISTORY = (Name.RUNNING, Name.WAITING, *_MEANS)
 """What performance profiles are learned from and corrected by."""
 TRACED_HISTORY = (*LEARNING_HISTORY, Name.COMPLETIONS)
-"""What a run reads of the last hour: for that correction, and for upstream's throughput analyzer."""
+"""The last hour in a run: for that correction, and for upstream's throughput analyzer."""
 
 _PRESENT: Mapping[Name, Quantity] = {quantity.name: quantity for quantity in (*QUANTITIES, *SATURATION_QUANTITIES)}
 HISTORY: Mapping[Name, Quantity] = {
     Name.RUNNING: replace(_PRESENT[Name.RUNNING], candidates=tuple(gauge.average() for gauge in _RUNNING)),
     Name.WAITING: replace(_PRESENT[Name.WAITING], candidates=tuple(gauge.average() for gauge in _WAITING)),
     **{
-        name: replace(_PRESENT[name], tells_alternative=False)
-        for name in (
-            *(Name.COMPLETIONS, Name.ITL, Name.TTFT, Name.WAIT, Name.INPUT_TOKENS, Name.OUTPUT_TOKENS),
-            *(Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.KV_TOKENS),
-        )
+        name: replace(_PRESENT[name], is_numbered=False)
+        for name in (Name.COMPLETIONS, *_MEANS, Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.KV_TOKENS)
     },
 }
 """Quantities of replicas over time: the candidates of the present, gauges as means over the window."""
 OWNERS: Mapping[Name, Quantity] = {quantity.name: quantity for quantity in POD_OWNERS}
-"""Owners of pods, asked once over the whole time of a history."""
+"""Owners of pods, queried once over the whole time of a history."""
 OBJECTS: Mapping[Name, Quantity] = {Name.LIVE_REPLICAS: LIVE_REPLICAS}
-"""What Kubernetes' objects say over time; no replica reports it."""
+"""Fields of Kubernetes objects over time, which no replica reports."""
 
 UNNAMED_POD = "unnamed_pod"
 """The label with the pod of a series that names no model, in sums over pods; empty for all others."""
 _SUM_OF = {
-    Name.PAST_COMPLETIONS: Name.COMPLETIONS,
-    Name.PAST_QUEUE_GROWTH: Name.QUEUE_GROWTH,
-    Name.PAST_OUTPUT_TOKENS: Name.OUTPUT_TOKENS,
-    Name.PAST_INPUT_TOKENS: Name.INPUT_TOKENS,
-    Name.USUAL_COMPLETIONS: Name.COMPLETIONS,
-    Name.USUAL_OUTPUT_TOKENS: Name.OUTPUT_TOKENS,
-    Name.USUAL_INPUT_TOKENS: Name.INPUT_TOKENS,
+    Name(f"{when}_{present}"): present
+    for when in ("past", "usual")
+    for present in (Name.COMPLETIONS, Name.QUEUE_GROWTH, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS)
+    if (when, present) != ("usual", Name.QUEUE_GROWTH)
 }
-"""Sums over pods of the past, with the present quantity that each is the past of."""
+"""Past sums over pods, with their present quantities."""
 
 
 def _tokens(ratios: Callable[[ServingEngine], Iterable[CounterRatio]]) -> str:
-    """Tokens per second, with duplicates removed as in finished requests: divided by those, tokens of a request."""
+    """Tokens per second, without duplicates as in finished requests: their ratio is the tokens of a request."""
     counters = (
         replace(ratio.numerator, apart=engine.finished[0].apart) for engine in SOURCES for ratio in ratios(engine)
     )
@@ -353,15 +341,15 @@ PAST: Mapping[Name, Quantity] = {
     Name.PAST_ENDPOINT_PICKER: replace(_ARRIVALS, name=Name.PAST_ENDPOINT_PICKER),
     **{name: quantity for name, quantity in _SUMS.items() if name.startswith("past")},
 }
-"""Past arrivals of models by each possible source, and the lengths of past requests."""
+"""Past arrivals of models by source, and the lengths of past requests."""
 USUAL: Mapping[Name, Quantity] = {name: quantity for name, quantity in _SUMS.items() if name.startswith("usual")}
-"""The same of a whole day, which the present is compared with."""
+"""The same over a whole day, to compare the present with."""
 
 
-def in_own_words(quantity: Quantity, own: Mapping[Name, str]) -> Quantity:
-    """A sum of the past that tries the configured query of its present quantity first; others unchanged.
+def with_configured(quantity: Quantity, own: Mapping[Name, str]) -> Quantity:
+    """A past sum that tries the configured query of its present quantity first; other quantities unchanged.
 
-    `own` maps quantities to configured PromQL. A configured length of requests is multiplied by what finished.
+    `own` maps quantities to configured PromQL. A configured length of requests is multiplied by finished requests.
     """
     present = _SUM_OF.get(quantity.name)
     if present is None or present not in own:

@@ -1,7 +1,7 @@
-"""What is asked of one cluster: one query for each quantity, whatever the number of variants.
+"""The queries to one cluster: one for each quantity, independent of the number of variants.
 
-From bottom to top: matchers added to PromQL, quantities rendered as PromQL, range queries split where an answer would
-be too large, and `queries_for`, which is all that a run asks about replicas and models.
+In this order: matchers added to PromQL, quantities rendered as PromQL, range queries split where an answer would be too
+large, and `queries_for`: all queries of a run about replicas and models.
 """
 
 import re
@@ -31,7 +31,7 @@ from reconciler.metrics.quantities import (
     USUAL,
     Name,
     Quantity,
-    in_own_words,
+    with_configured,
 )
 
 SERIES_BUDGET = 50_000
@@ -65,7 +65,7 @@ USUAL_SPAN_S = 86_400.0 + USUAL_HOUR_S / 2
 LAST_WEEK_S = 7 * 86_400.0
 _KNOWN = {**HISTORY, **PAST, **USUAL, **OBJECTS, **OWNERS}
 
-# ---- matchers in PromQL that a person wrote
+# ---- matchers in configured PromQL
 
 _TOKEN = re.compile(
     r"""
@@ -92,7 +92,7 @@ def _tokens(promql: str) -> list[tuple[str, str]]:
 def add_matchers(promql: str, where: str) -> str:
     """`promql` with `where` (`cluster="a"`) in every selector; unchanged when `where` is empty.
 
-    Works on words alone: invalid PromQL stays invalid, and the server reports it.
+    Only tokens are looked at: invalid PromQL stays invalid, and the server reports it.
     """
     if not where:
         return promql
@@ -150,14 +150,14 @@ _SPECIAL_IN_RE2 = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelNames:
-    """How a server spells namespace, pod and model."""
+    """The names of a server's labels for namespace, pod and model."""
 
     namespace: str = "namespace"
     pod: str = "pod"
     model: str = "model_name"
 
     def spell(self, label: str) -> str:
-        """The server's word for one of our three, any other label as it is."""
+        """The server's name for one of our three labels; other labels unchanged."""
         return {"namespace": self.namespace, "pod": self.pod, "model": self.model}.get(label, label)
 
 
@@ -179,18 +179,16 @@ def names_in(settings: Settings, cluster: str) -> LabelNames:
 
 def matchers(settings: PrometheusSettings, namespaces: Iterable[str] = ()) -> str:
     """The matchers of every selector: `matchLabels`, then the namespaces if any."""
-    parts = [_equals(name, value) for name, value in sorted(settings.match_labels.items())]
+    parts = []
+    for name, value in sorted(settings.match_labels.items()):
+        _check_label(name, "prometheus.matchLabels")
+        parts.append(f"{name}={quote(value)}")
     wanted = sorted(set(namespaces))
     if wanted:
         label = label_names(settings).namespace
         escaped = (_SPECIAL_IN_RE2.sub(lambda found: "\\" + found[0], value) for value in wanted)
-        parts.append(_equals(label, wanted[0]) if len(wanted) == 1 else f"{label}=~{quote('|'.join(escaped))}")
+        parts.append(f"{label}={quote(wanted[0])}" if len(wanted) == 1 else f"{label}=~{quote('|'.join(escaped))}")
     return ",".join(parts)
-
-
-def _equals(label: str, value: str) -> str:
-    _check_label(label, "prometheus.matchLabels")
-    return f"{label}={quote(value)}"
 
 
 def _check_label(label: str, field: str) -> None:
@@ -219,14 +217,14 @@ def render(quantity: Quantity, names: LabelNames, where: str, window_s: float | 
         "window": duration(window_s or quantity.window_s),
     }
     texts = [Template(candidate).substitute(substitutes) for candidate in quantity.candidates]
-    if quantity.tells_alternative:
+    if quantity.is_numbered:
         texts = [f'label_replace({text}, "{ALTERNATIVE}", "{number}", "", "")' for number, text in enumerate(texts)]
     return _first_of(texts, quantity, names)
 
 
 def _first_of(texts: list[str], quantity: Quantity, names: LabelNames) -> str:
-    """Each series by the first text that has it; the label with the candidate's number does not make it another."""
-    on = f" on ({', '.join(map(names.spell, quantity.by))})" if quantity.tells_alternative else ""
+    """The first text that has a series counts for it; the label with the number of the candidate is ignored."""
+    on = f" on ({', '.join(map(names.spell, quantity.by))})" if quantity.is_numbered else ""
     return f" or{on} ".join(texts)
 
 
@@ -236,7 +234,7 @@ def _with_own(quantity: Quantity, own: Mapping[Name, str], names: LabelNames, re
     return _first_of([f"({configured})", rendered], quantity, names) if configured else rendered
 
 
-def _own_words(settings: PrometheusSettings, where: str) -> Mapping[Name, str]:
+def _configured(settings: PrometheusSettings, where: str) -> Mapping[Name, str]:
     """The configured queries by quantity."""
     found = ((CONFIGURABLE_QUANTITIES.get(key), text) for key, text in settings.queries.items())
     return {name: add_matchers(text, where) for name, text in found if name is not None}
@@ -305,7 +303,7 @@ def history_queries(
     points = min(grid.count, MAX_POINTS, max(SHORTEST_POINTS, sample_budget // replicas))
     wheres = [matchers(cluster.prometheus, batch) for batch in batches_of(namespaces, max(1, sample_budget // points))]
     names = label_names(cluster.prometheus)
-    own = {where: _own_words(cluster.prometheus, where) for where in wheres}
+    own = {where: _configured(cluster.prometheus, where) for where in wheres}
     queries: list[Query] = []
     for name in quantities:
         quantity = _KNOWN[name]
@@ -314,9 +312,9 @@ def history_queries(
             span_s = max(quantity.window_s, grid.end_s - grid.start_s)
         elif name in USUAL:
             span_s = quantity.window_s
-        for where in wheres:
-            rendered = render(in_own_words(quantity, own[where]), names, where, span_s)
-            text = _with_own(quantity, own[where], names, rendered)
+        for where, configured in own.items():
+            rendered = render(with_configured(quantity, configured), names, where, span_s)
+            text = _with_own(quantity, configured, names, rendered)
             if name in OWNERS:
                 queries.append(instant_query(cluster.name, name, text, grid.end_s))
             else:
@@ -327,7 +325,7 @@ def history_queries(
 def live_queries(
     cluster: ClusterSettings, targets: Mapping[str, int], now_s: float, delay_s: float
 ) -> tuple[Query, ...]:
-    """One query over the last `delay_s` and a step more; `targets` counts the scale targets of each namespace."""
+    """One query over the last `delay_s` and one more step; `targets` counts the scale targets of each namespace."""
     return history_queries(cluster, targets, now_s - delay_s - LIVE_STEP_S, now_s, LIVE_STEP_S, (Name.LIVE_REPLICAS,))
 
 
@@ -345,16 +343,16 @@ def batches_of(namespaces: Mapping[str, int], series_budget: int) -> list[list[s
     return [[]] if len(batches) == 1 and len(namespaces) > NAMED_NAMESPACES else batches
 
 
-# ---- all that a run asks about replicas and models
+# ---- all queries of a run about replicas and models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryNeeds:
-    """Namespaces about which more than loads is asked, with the replicas (or models) expected in each.
+    """Namespaces where more than loads is queried, with the replicas (or models) expected in each.
 
-    `saturation`: how full replicas are, now and within the last hour. `traced`: the last hour of what profiles are
-    learned from. `retention_s`: how long requests are counted before a model may go to zero. `past`: the models of each
-    namespace whose arrivals of the last `payback_s` are asked for. `usual`: those whose whole day is asked for as well.
+    `saturation`: how full replicas are, now and within the last hour. `traced`: the last hour of the quantities that
+    profiles are learned from. `retention_s`: how long requests are counted before a model may go to zero. `past`: with
+    arrivals of the last `payback_s`. `usual`: with arrivals of a whole day.
     """
 
     saturation: Mapping[str, int] = field(default_factory=dict)
@@ -394,10 +392,7 @@ def queries_for(
         for quantity in SATURATION_QUANTITIES
     )
     texts = [
-        *(
-            (Name.ARRIVALS_CONFIGURED, add_matchers(text, matchers(settings)))
-            for text in _configured_arrivals(settings)
-        ),
+        *((Name.ARRIVALS_CONFIGURED, text) for text in _configured_arrivals(settings)),
         *_built_in(present, settings, namespaces, series_budget),
         *_built_in(saturation, settings, needs.saturation, series_budget),
     ]
@@ -408,8 +403,9 @@ def queries_for(
 
 
 def _configured_arrivals(settings: PrometheusSettings) -> list[str]:
-    queries = sorted(settings.queries.items())
-    return [text for key, text in queries if CONFIGURABLE_QUANTITIES.get(key) is Name.ARRIVALS_CONFIGURED]
+    queries, where = sorted(settings.queries.items()), matchers(settings)
+    found = (text for key, text in queries if CONFIGURABLE_QUANTITIES.get(key) is Name.ARRIVALS_CONFIGURED)
+    return [add_matchers(text, where) for text in found]
 
 
 def _built_in(
@@ -419,9 +415,9 @@ def _built_in(
         return
     names = label_names(settings)
     wheres = [matchers(settings, batch) for batch in batches_of(namespaces, series_budget)]
-    # series that two batches would both find must not be asked for twice
+    # series that two batches would both find must not be queried twice
     anywhere = [matchers(settings, ("", *namespaces) if len(namespaces) <= NAMED_NAMESPACES else ())]
-    own = {where: _own_words(settings, where) for where in (*anywhere, *wheres)}
+    own = {where: _configured(settings, where) for where in (*anywhere, *wheres)}
     for quantity in quantities:
         for where in anywhere if quantity.may_lack_namespace else wheres:
             yield quantity.name, _with_own(quantity, own[where], names, render(quantity, names, where))
@@ -440,9 +436,9 @@ def _over_time(
         step_s = FINE_STEP_S if needs.payback_s <= FINE_UP_TO_S else COARSE_STEP_S
         for text in _configured_arrivals(settings):
             for part in grid_of(payback_ago_s, now_s, step_s).parts(MAX_POINTS):
-                yield range_query(cluster.name, Name.PAST_CONFIGURED, add_matchers(text, matchers(settings)), part)
+                yield range_query(cluster.name, Name.PAST_CONFIGURED, text, part)
         yield from ask(needs.past, payback_ago_s, now_s, step_s, tuple(PAST))
     yield from ask(needs.usual, now_s - USUAL_SPAN_S, now_s, USUAL_STEP_S, tuple(USUAL))
     start_s = now_s - LAST_WEEK_S - USUAL_HOUR_S / 2
-    names = (Name.USUAL_COMPLETIONS,)
-    yield from history_queries(cluster, needs.usual, start_s, start_s + USUAL_HOUR_S, USUAL_STEP_S, names)
+    end_s = start_s + USUAL_HOUR_S
+    yield from history_queries(cluster, needs.usual, start_s, end_s, USUAL_STEP_S, (Name.USUAL_COMPLETIONS,))

@@ -137,7 +137,7 @@ class MetricReadings:
         if name in self.failed:
             return self.failed[name]
         if name not in self.answered:
-            return NoAnswer(Absence.FAILED, f"Prometheus was not asked for {name}")
+            return NoAnswer(Absence.FAILED, f"Prometheus was not queried for {name}")
         return None
 
     @property

@@ -1,8 +1,10 @@
-"""The replicas of each variant: which of them report now, what they report, and whether that can be true."""
+"""The replicas of each variant: which of them report now, what they report, and whether that is plausible."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import median
 
 from reconciler.domain.answers import Absence, NoAnswer
@@ -20,6 +22,7 @@ from reconciler.metrics.readings import (
     ObjectName,
     ReplicaSeries,
     Served,
+    grouped,
     served_by,
     target_of,
     total,
@@ -36,10 +39,10 @@ MOST_SURPLUS_SHARE = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sightings:
-    """`series_of` each variant, those `reporting` now, and `strangers`: pods that belong to no variant, by model.
+    """The series of each variant and those `reporting` now; `strangers` are pods that belong to no variant, by model.
 
-    `pods` are all pods that report a model. Under the empty name are pods that report none, which may be any variant's;
-    `unnamed` are the variants with such replicas. `frozen` series are scraped and never change, which counts as silent.
+    `pods` are all pods by the model they report. Pods that report no model have the empty name and may belong to any
+    variant; `unnamed` are the variants with such replicas. `frozen` series never change, and count as not reporting.
     """
 
     series_of: Mapping[ResourceKey, tuple[ReplicaSeries, ...]]
@@ -57,13 +60,17 @@ class Sightings:
 def sight(readings: MetricReadings, attribution: Attribution, now_s: float) -> Sightings:
     """Every series of the last hour, each attributed once."""
     last_seen, running = readings.of_pods(Name.LAST_SEEN), readings.of_pods(Name.RUNNING)
+    changes, itl = readings.of_pods(Name.CHANGES), readings.of_pods(Name.ITL)
+    finished = readings.of_pods(Name.COMPLETIONS)
     # a sample from the future is from a wrong clock
     fresh = frozenset(one for one in running if abs(now_s - last_seen.get(one, 0.0)) <= STALE_AFTER_S)
-    frozen = frozenset(one for one in fresh if _is_frozen(one, readings))
+    # requests run, but for a whole window none started or finished and no token was generated
+    idle = {one for one in fresh if finished.get(one, 0.0) == 0 and math.isnan(itl.get(one, math.nan))}
+    frozen = frozenset(one for one in idle if changes.get(one) == 0 and running[one] > 0)
     reporting = fresh - frozen
     series_of: dict[ResourceKey, list[ReplicaSeries]] = {}
     strangers: set[ReplicaSeries] = set()
-    for series in sorted({*last_seen, *running, *readings.of_pods(Name.COMPLETIONS)}):
+    for series in sorted({*last_seen, *running, *finished}):
         variant = attribution.variant_of(series)
         if variant is not None:
             series_of.setdefault(variant, []).append(series)
@@ -79,19 +86,9 @@ def sight(readings: MetricReadings, attribution: Attribution, now_s: float) -> S
     )
 
 
-def _is_frozen(series: ReplicaSeries, readings: MetricReadings) -> bool:
-    """Whether requests run in a replica, but none started or finished and no token was made for a whole window."""
-    if readings.of_pods(Name.CHANGES).get(series) != 0 or not readings.of_pods(Name.RUNNING)[series] > 0:
-        return False
-    is_decoding = not math.isnan(readings.of_pods(Name.ITL).get(series, math.nan))
-    return not is_decoding and readings.of_pods(Name.COMPLETIONS).get(series, 0.0) == 0
-
-
 def _pods_by_model(series: Iterable[ReplicaSeries]) -> dict[Served, set[ObjectName]]:
-    pods: dict[Served, set[ObjectName]] = {}
-    for one in series:
-        pods.setdefault(Served(one.namespace, one.model), set()).add(ObjectName(one.namespace, one.pod))
-    return pods
+    pairs = ((Served(one.namespace, one.model), ObjectName(one.namespace, one.pod)) for one in series)
+    return {served: set(pods) for served, pods in grouped(pairs).items()}
 
 
 # ---- what Kubernetes reports of them
@@ -100,27 +97,23 @@ def _pods_by_model(series: Iterable[ReplicaSeries]) -> dict[Served, set[ObjectNa
 def ready_replicas(
     variants: Sequence[Variant], readings: MetricReadings, attribution: Attribution
 ) -> dict[ResourceKey, int]:
-    """Ready replicas of variants whose scale target is theirs alone and of a kind that kube-state-metrics counts."""
-    ready: dict[ResourceKey, int] = {}
-    for variant in variants:
-        count = readings.ready.get(target_of(variant))
-        if count is not None and is_usable(count) and attribution.by_target.get(target_of(variant)) == variant.key:
-            ready[variant.key] = int(count)
-    return ready
+    """Ready replicas of variants with a scale target of their own, of a kind that kube-state-metrics counts."""
+    counts = ((variant.key, target_of(variant)) for variant in variants)
+    return {
+        key: int(readings.ready[target])
+        for key, target in counts
+        if is_usable(readings.ready.get(target, math.nan)) and attribution.by_target.get(target) == key
+    }
 
 
 def unschedulable_pods(readings: MetricReadings, attribution: Attribution) -> dict[ResourceKey, int]:
-    """How many pods of each variant find no node."""
-    pods: dict[ResourceKey, int] = {}
-    for pod in sorted(readings.unschedulable):
-        variant = attribution.variant_of(ReplicaSeries(pod.namespace, pod.name, "", ""))
-        if variant is not None:
-            pods[variant] = pods.get(variant, 0) + 1
-    return pods
+    """How many pods of each variant cannot be scheduled."""
+    pods = (ReplicaSeries(pod.namespace, pod.name, "", "") for pod in sorted(readings.unschedulable))
+    return dict(Counter(variant for pod in pods if (variant := attribution.variant_of(pod)) is not None))
 
 
 def stored_capacities(readings: MetricReadings, attribution: Attribution) -> dict[ResourceKey, float]:
-    """The fewest tokens that an instance of each variant held within the last day."""
+    """The smallest KV cache of an instance of each variant within the last day, in tokens."""
     stored: dict[ResourceKey, float] = {}
     for series, ranks in readings.capacities.get(Name.STORED_KV_TOKENS, {}).items():
         variant = attribution.variant_of(series)
@@ -139,21 +132,19 @@ def replicas_of(
     """The fresh replicas of each variant, sorted; empty when their KV cache was not asked about."""
     if Name.KV_CACHE_USAGE not in readings.answered:
         return {}
-    seen: dict[ObjectName, set[str]] = {}
-    for name in (Name.KV_CACHE_USAGE, Name.NUM_WAITING):
-        for one in readings.per_instance.get(name, {}):
-            seen.setdefault(ObjectName(one.namespace, one.pod), set()).add(one.rank)
-    # an engine separates its ranks or it does not: a series without a rank is of no further one
-    ranks_of = {pod: tuple(sorted(filter(None, found))) or ("",) for pod, found in seen.items()}
+    reported = [readings.per_instance.get(name, {}) for name in (Name.KV_CACHE_USAGE, Name.NUM_WAITING)]
+    seen = grouped((ObjectName(one.namespace, one.pod), one.rank) for one in chain(*reported))
+    # an engine either reports ranks or it does not: a series without a rank is not another rank
+    ranks_of = {pod: sorted(filter(None, set(found))) or [""] for pod, found in seen.items()}
     capacities: dict[ObjectName, dict[str, KvCapacity]] = {}
-    for series, reported in sorted(readings.capacities.get(Name.KV_TOKENS, {}).items()):
-        capacities.setdefault(ObjectName(series.namespace, series.pod), {}).update(reported)
+    for series, of_ranks in sorted(readings.capacities.get(Name.KV_TOKENS, {}).items()):
+        capacities.setdefault(ObjectName(series.namespace, series.pod), {}).update(of_ranks)
     replicas: dict[ResourceKey, tuple[ReplicaMetrics, ...]] = {}
     for variant in variants:
         fresh = {ObjectName(one.namespace, one.pod): one for one in sorted(sightings.reporting_of(variant.key))}
         found = []
         for pod, series in fresh.items():
-            ranks = ranks_of.get(pod, ("",))
+            ranks = ranks_of.get(pod, [""])
             for rank in ranks:
                 replica = _replica(variant.key, series, rank, capacities.get(pod, {}), readings)
                 found.append(replica if len(ranks) > 1 else replace(replica, instance=""))
@@ -168,60 +159,50 @@ def _replica(
     capacities: Mapping[str, KvCapacity],
     readings: MetricReadings,
 ) -> ReplicaMetrics:
-    instance = Instance(series.namespace, series.pod, rank)
-    values: dict[str, float | None] = {}
-    reasons: dict[str, str] = {}
-    for field, name in (
-        ("kv_cache_usage", Name.KV_CACHE_USAGE),
-        ("num_waiting", Name.NUM_WAITING),
-        ("prefix_hit_rate", Name.PREFIX_HIT_RATE),
-    ):
-        of_instances = readings.per_instance.get(name, {})
-        value = of_instances.get(instance, of_instances.get(instance._replace(rank="")))
-        values[field], reasons[field] = _reasoned(name, series.pod, value, readings)
-    for field, name in (("input_tokens", Name.INPUT_TOKENS), ("output_tokens", Name.OUTPUT_TOKENS)):
-        values[field], reasons[field] = _reasoned(name, series.pod, readings.of_pods(name).get(series), readings)
+    pod, reasons = printable(series.pod), dict[str, str]()
+
+    def silent(name: Name) -> str:
+        absence = readings.absence_of(name)
+        return absence.reason if absence is not None else f"no series of {name} for pod {pod}"
+
+    def known(name: Name, value: float | None, field: str) -> float | None:
+        if value is not None and is_usable(value):
+            return value
+        if value is None:
+            reasons[field] = silent(name)
+        else:
+            idle = "NaN as {}: it was idle" if math.isnan(value) else f"{value} as {{}}"
+            reasons[field] = f"pod {pod} reports {idle.format(name)}"
+        return None
+
+    def of_instance(name: Name) -> float | None:
+        values, instance = readings.per_instance.get(name, {}), Instance(series.namespace, series.pod, rank)
+        return known(name, values.get(instance, values.get(instance._replace(rank=""))), name)
+
     running = readings.of_pods(Name.RUNNING).get(series, math.nan)
     capacity = capacities.get(rank) or capacities.get("") or UNKNOWN_CAPACITY
     if capacity.tokens is None:
-        reasons["total_kv_tokens"] = (
-            f"pod {printable(series.pod)} reports no number of blocks and tokens for its KV cache"
-            if rank in capacities or "" in capacities
-            else _why_silent(Name.KV_TOKENS, series.pod, readings)
-        )
+        is_reported = rank in capacities or "" in capacities
+        unknown = f"pod {pod} reports no number of blocks and tokens for its KV cache"
+        reasons["total_kv_tokens"] = unknown if is_reported else silent(Name.KV_TOKENS)
     return ReplicaMetrics(
         pod=series.pod,
         variant=variant,
         instance=rank,
-        kv_cache_usage=values["kv_cache_usage"],
-        num_waiting=values["num_waiting"],
+        kv_cache_usage=of_instance(Name.KV_CACHE_USAGE),
+        num_waiting=of_instance(Name.NUM_WAITING),
         num_running=running if is_usable(running) else None,
-        input_tokens=values["input_tokens"],
-        output_tokens=values["output_tokens"],
+        input_tokens=known(Name.INPUT_TOKENS, readings.of_pods(Name.INPUT_TOKENS).get(series), "input_tokens"),
+        output_tokens=known(Name.OUTPUT_TOKENS, readings.of_pods(Name.OUTPUT_TOKENS).get(series), "output_tokens"),
         num_blocks=capacity.num_blocks,
         block_tokens=capacity.block_tokens,
         total_kv_tokens=capacity.total,
-        prefix_hit_rate=values["prefix_hit_rate"],
-        reasons={field: reason for field, reason in reasons.items() if reason},
+        prefix_hit_rate=of_instance(Name.PREFIX_HIT_RATE),
+        reasons=reasons,
     )
 
 
-def _reasoned(name: Name, pod: str, value: float | None, readings: MetricReadings) -> tuple[float | None, str]:
-    """A value, or None and why."""
-    if value is not None and is_usable(value):
-        return value, ""
-    if value is None:
-        return None, _why_silent(name, pod, readings)
-    idle = "NaN as {}: it was idle" if math.isnan(value) else f"{value} as {{}}"
-    return None, f"pod {printable(pod)} reports {idle.format(name)}"
-
-
-def _why_silent(name: Name, pod: str, readings: MetricReadings) -> str:
-    absence = readings.absence_of(name)
-    return absence.reason if absence is not None else f"no series of {name} for pod {printable(pod)}"
-
-
-# ---- what cannot be true: a replica that reports more than it can do, and counts of the same requests that differ
+# ---- implausible reports: a replica that does more than it can, and counts of the same requests that differ
 
 FEW_REQUESTS = 32.0
 """Fewer requests at once are never implausible: scrapes may miss a short burst."""
@@ -235,32 +216,21 @@ FEWEST_FINISHED = 100.0
 """Requests whose mean length describes a replica."""
 LONGEST_QUEUE_S = 4 * 3600.0
 SHORT_QUEUE = 1000.0
-"""What may wait in a replica: four hours of what it finishes, or as many as these when it finishes little.
+"""The longest plausible queue of a replica: what it finishes in four hours, and a number for one that finishes little.
 
-Clients of batches do wait for hours in an overload, and that is when replicas are needed most. Where peers report their
-queues, a replica is compared with these as well: a balancer spreads requests.
+Batch clients do wait for hours under overload, which is when replicas are needed most. A queue is also compared with
+those of peers, as a balancer spreads requests.
 """
 NOISE = 5.0
 """Standard deviations of counts that are independent of each other."""
 TOLERATED = 0.1
-"""Of the larger of two counts: probes, retries and requests that are under way. Half of the built-in headroom."""
+"""Of the larger of two counts, for probes, retries and requests in progress. Half of the built-in headroom."""
 
 
 def is_beyond_noise(one_per_s: float, other_per_s: float) -> bool:
-    """Whether two rates of the same requests, counted over one window, differ by more than chance and habit."""
+    """Whether two rates of the same requests over one window differ by more than chance and tolerance."""
     by_chance = NOISE * math.sqrt((one_per_s + other_per_s) / WINDOW_S)
     return abs(one_per_s - other_per_s) > by_chance + TOLERATED * max(one_per_s, other_per_s)
-
-
-def _why_implausible(fresh: Sequence[ReplicaSeries], readings: MetricReadings) -> NoAnswer | None:
-    """Why these replicas of one variant cannot be as they report, with both numbers; None when they can."""
-    reasons = (
-        *_beyond_batch(fresh, readings),
-        *_beyond_queue(fresh, readings),
-        *_beyond_peers(Name.OUTPUT_TOKENS, fresh, readings),
-        *_beyond_peers(Name.INPUT_TOKENS, fresh, readings),
-    )
-    return NoAnswer(Absence.CONTRADICTORY, reasons[0]) if reasons else None
 
 
 def _beyond_batch(fresh: Sequence[ReplicaSeries], readings: MetricReadings) -> Iterator[str]:
@@ -298,7 +268,7 @@ def _beyond_queue(fresh: Sequence[ReplicaSeries], readings: MetricReadings) -> I
 
 
 def _beyond_peers(name: Name, fresh: Sequence[ReplicaSeries], readings: MetricReadings) -> Iterator[str]:
-    """Mean lengths of many requests each, which a balancer spreads over replicas that are alike."""
+    """Mean lengths over many requests, which a balancer spreads evenly."""
     values, finished = readings.of_pods(name), readings.of_pods(Name.COMPLETIONS)
     busy = [one for one in fresh if finished.get(one, 0.0) * WINDOW_S >= FEWEST_FINISHED and values.get(one, 0.0) > 0]
     if len(busy) < FEWEST_PEERS:
@@ -312,11 +282,11 @@ def _beyond_peers(name: Name, fresh: Sequence[ReplicaSeries], readings: MetricRe
             )
 
 
-# ---- a variant's latencies and requests, or why they cannot be trusted
+# ---- the latencies and requests of a variant, or why they cannot be trusted
 
 
 def observe(variant: Variant, readings: MetricReadings, sightings: Sightings, now_s: float) -> Observation:
-    """The variant as its own replicas report it; means are weighted by the requests each replica finished."""
+    """What a variant's replicas report; means are weighted by the requests that each finished."""
     series, fresh = sightings.series_of.get(variant.key, ()), sightings.reporting_of(variant.key)
     last_seen = readings.of_pods(Name.LAST_SEEN)
     times_s = [last_seen[one] for one in series if one in last_seen]
@@ -327,8 +297,15 @@ def observe(variant: Variant, readings: MetricReadings, sightings: Sightings, no
         or _unattributed(variant, sightings)
         or _surplus(variant, fresh)
         or _unusable(fresh, readings)
-        or _why_implausible(fresh, readings)
     )
+    if absence is None:
+        implausible = chain(
+            _beyond_batch(fresh, readings),
+            _beyond_queue(fresh, readings),
+            _beyond_peers(Name.OUTPUT_TOKENS, fresh, readings),
+            _beyond_peers(Name.INPUT_TOKENS, fresh, readings),
+        )
+        absence = next((NoAnswer(Absence.CONTRADICTORY, reason) for reason in implausible), None)
     if absence is None and variant.current.replicas > 0 and not fresh:
         absence = _frozen(series, sightings, readings) or _unseen(variant, sightings, seen_s, now_s)
     return Observation(
@@ -346,12 +323,12 @@ def observe(variant: Variant, readings: MetricReadings, sightings: Sightings, no
 
 
 def unobserved(absence: NoAnswer) -> Observation:
-    """A variant of which nothing is known, and why."""
+    """A variant without observations, and why."""
     return Observation(performance=Performance(), absence=absence)
 
 
 def _of_several_clusters(variant: Variant, readings: MetricReadings) -> NoAnswer | None:
-    """Why the pods of a namespace may be another cluster's: their series name more than one."""
+    """Why pods of a namespace may belong to another cluster: their series name several."""
     namespace = variant.model.namespace
     clusters = sorted(filter(None, readings.clusters.get(namespace, ())))
     if len(clusters) < 2:
@@ -365,7 +342,7 @@ def _of_several_clusters(variant: Variant, readings: MetricReadings) -> NoAnswer
 
 
 def _surplus(variant: Variant, fresh: Sequence[ReplicaSeries]) -> NoAnswer | None:
-    """Why so many pods cannot be the variant's alone: no rolling update has half as many again for long."""
+    """Why so many pods cannot all be the variant's: a rolling update has half as many again only for minutes."""
     pods, wanted = len({one.pod for one in fresh}), variant.current.replicas
     workload = variant.workload
     if workload is None or workload.key.kind not in WORKLOAD_LABELS or variant.is_autoscaled:
@@ -428,15 +405,11 @@ def _frozen(series: Sequence[ReplicaSeries], sightings: Sightings, readings: Met
 def _unseen(variant: Variant, sightings: Sightings, seen_s: float | None, now_s: float) -> NoAnswer:
     if seen_s is None:
         names = " or ".join(f'"{printable(served.model)}"' for served in served_by(variant))
-        hint = _strangers(variant, sightings)
-        hint = (
-            f": {hint}"
-            if hint
-            else " within an hour: are its pods running and scraped, and is this the name they serve?"
-        )
-        return NoAnswer(
-            Absence.MISSING, f"no series for model {names} in namespace {printable(variant.model.namespace)}{hint}"
-        )
+        strangers = _strangers(variant, sightings)
+        hint = strangers or "are its pods running and scraped, and is this the name they serve?"
+        when = "" if strangers else " within an hour"
+        where = f"namespace {printable(variant.model.namespace)}"
+        return NoAnswer(Absence.MISSING, f"no series for model {names} in {where}{when}: {hint}")
     age_s = now_s - seen_s
     if age_s <= STALE_AFTER_S:
         return NoAnswer(Absence.MISSING, f"metrics missing: its replicas stopped reporting {age_s:.0f} s ago")

@@ -79,7 +79,7 @@ def read_tracked(
                 seen = _Target(target=target, first=first, cluster=reading, series=series, settings=prometheus)
                 histories[target.key] = seen.history()
         else:
-            reason = f"the Prometheus of cluster {name} was not asked about metric targets"
+            reason = f"the Prometheus of cluster {name} was not queried about metric targets"
             grid = grid_for(members, now_s)
             unknown = BackendHistory(replicas=(np.nan,) * grid.count, unready=(np.nan,) * grid.count)
             for target in members:
@@ -449,7 +449,7 @@ class _Target:
         elif found.values.failed:
             yield found.values.failed.reason
         elif not found.values.asked:
-            yield f"Prometheus was not asked for {name}"
+            yield f"Prometheus was not queried for {name}"
         elif rows.size:
             odd = tuple(self._oddities(name, rows, found.values.oddities))
             if not any(totals.reporting) and not odd:
@@ -480,9 +480,9 @@ class _Target:
         origin = foreign_origin(source, self.settings) if self.settings else ""
         answered = self.cluster.external.get(source.query)
         if origin:
-            yield f"metric {name} is meant for {printable(origin)}, another server than this cluster's: not asked"
+            yield f"metric {name} is meant for {printable(origin)}, another server than this cluster's: not queried"
         elif answered is None:
-            yield f"Prometheus was not asked the query of metric {name}"
+            yield f"Prometheus was not sent the query of metric {name}"
         elif answered.failed:
             yield f"metric {name}: {answered.failed.reason}"
         else:

@@ -13,9 +13,9 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
-    """A gauge: `only` selects its series, `by` are the labels to keep, `rank` and `apart` labels whose series add up.
+    """A gauge: `only` selects its series, `by` are labels to keep; series add up over the labels `rank` and `apart`.
 
-    Series that differ in any other label are duplicates (scraped twice, or exported by each tensor-parallel rank) and
+    Series that differ in other labels are duplicates (scraped twice, or exported by each tensor-parallel rank) and
     count once.
     """
 
@@ -48,16 +48,16 @@ class Gauge:
         return self._total(f"max_over_time({self.selector}[$window])")
 
     def changes(self) -> str:
-        """How often it changed within the window, if it existed a window ago."""
+        """How often it changed within the window, if it is older than that."""
         return self._total(f"changes({self.selector}[$window]) and {self.selector} offset $window")
 
     def growth(self) -> str:
-        """Its growth per second; 0 if it did not exist a window ago, as a new replica takes over others' requests."""
+        """Its growth per second; 0 if it is younger than the window, as a new replica takes over others' requests."""
         growth = f"deriv({self.selector}[$window])"
         return self._total(f"({growth} and {self.selector} offset $window) or {growth} * 0")
 
     def last_seen(self) -> tuple[str, str]:
-        """The time of its newest sample, remembered for an hour: this tells stale from missing."""
+        """The time of its newest sample in the last hour, which distinguishes stale from missing."""
         seen = f"timestamp({self.selector})"
         return f"max by ({self.by}) ({seen})", f"max by ({self.by}) (max_over_time({seen}[1h:1m]))"
 
@@ -81,27 +81,27 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter:
-    """A counter; with `beside`, only series count whose pod and model also have a series of that selector.
+    """A counter; with `only_with`, a series counts only if its pod and model also have a series of that selector.
 
-    `apart` are labels whose series add up; series that differ in other labels are duplicates and count once. Without it
+    Series add up over the labels `apart`; those that differ in other labels are duplicates and count once. Without it
     all series add up, as in ratios, where duplicates cancel out.
     """
 
     metric: str
     by: str = "$by"
     apart: str | None = None
-    beside: str = ""
+    only_with: str = ""
 
     @property
     def is_derived(self) -> bool:
         """Whether it depends on other series."""
-        return bool(self.beside)
+        return bool(self.only_with)
 
     def gain(self, function: str = "rate") -> str:
         """Its `rate` or `increase` over the window."""
         gained = f"{function}({self.metric}{{$where}}[$window])"
-        if self.beside:
-            gained += f" and on ($place, model) last_over_time({self.beside}[$window])"
+        if self.only_with:
+            gained += f" and on ($place, model) last_over_time({self.only_with}[$window])"
         return f"sum by ({self.by}) ({gained})" if self.apart is None else _added_up(self.by, self.apart, gained)
 
 
@@ -120,7 +120,7 @@ class CounterRatio:
 
     def latest(self) -> str:
         """Its value over the window."""
-        # 0/0 is NaN: idle for the whole window, which is neither zero nor missing
+        # 0/0 is NaN: idle for the whole window, neither zero nor missing
         ratio = f"{self.numerator.gain()} / {self.denominator.gain()}"
         return ratio if self.divisor == 1 else f"{ratio} / {self.divisor}"
 
@@ -167,10 +167,10 @@ class BlockLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingEngine:
-    """The metrics of one serving engine for each quantity, the best first; empty where it exports none.
+    """The metrics of one serving engine for each quantity, the best first.
 
-    `rank` is the label that separates the data-parallel ranks of a pod. The first of `running` and the first of
-    `waiting` add up to the requests in a replica. `names_model`: its series carry the model's name.
+    `rank` is the label of the data-parallel ranks of a pod. The first of `running` and of `waiting` add up to the
+    requests in a replica. `names_model`: its series have the model's name.
     """
 
     name: str

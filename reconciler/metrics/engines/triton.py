@@ -19,7 +19,7 @@ def _kv_cache(kind: str) -> Gauge:
 
 
 def _of_the_engine(counter: str) -> Counter:
-    return Counter(metric=counter, by="$unnamed", apart=APART, beside=_requests("waiting").selector)
+    return Counter(metric=counter, by="$unnamed", apart=APART, only_with=_requests("waiting").selector)
 
 
 FINISHED = _of_the_engine("nv_inference_request_success")

@@ -143,7 +143,7 @@ def test_what_failed_is_no_zero_and_is_a_failure_of_the_run() -> None:
 
 def test_what_was_not_asked_is_no_zero() -> None:
     found = seen([], None).holdings
-    assert found == NoAnswer(absence=Absence.FAILED, reason="Prometheus was not asked for device_requests")
+    assert found == NoAnswer(absence=Absence.FAILED, reason="Prometheus was not queried for device_requests")
 
 
 def test_a_cluster_without_a_prometheus_knows_of_no_device() -> None:

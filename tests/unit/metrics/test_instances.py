@@ -103,7 +103,7 @@ def test_a_number_is_missing_not_a_number_failed_or_never_asked_and_says_so() ->
         "kv_cache_usage": f"pod {POD} reports NaN as kv_cache_usage: it was idle",
         "num_waiting": f"no series of num_waiting for pod {POD}",
         "total_kv_tokens": "http://p: 422",
-        "prefix_hit_rate": "Prometheus was not asked for prefix_hit_rate",
+        "prefix_hit_rate": "Prometheus was not queried for prefix_hit_rate",
     }
 
 

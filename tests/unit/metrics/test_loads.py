@@ -211,7 +211,7 @@ def test_an_essential_question_that_failed_or_was_not_asked_holds_the_whole_clus
     assert all(isinstance(one, NoAnswer) for one in observed.loads.values())
     assert observed.failures == ("prod: http://p: 503",)
     fleet.missing.add(name)
-    assert "was not asked" in no_load(look(fleet, make_variant("llama")), Absence.FAILED)
+    assert "was not queried" in no_load(look(fleet, make_variant("llama")), Absence.FAILED)
 
 
 def test_another_question_that_failed_is_told_and_holds_nothing_else() -> None:
@@ -328,7 +328,7 @@ def test_a_cluster_without_prometheus_is_missing_with_what_to_do() -> None:
     observed = read_observed([make_variant("llama", cluster="eu")], [], NOW_S, SETTINGS)
     assert "has no Prometheus: give --prometheus" in no_load(observed, Absence.MISSING)
     observed = read_observed([make_variant("llama")], [], NOW_S, SETTINGS)
-    assert "was not asked" in no_load(observed, Absence.FAILED)
+    assert "was not queried" in no_load(observed, Absence.FAILED)
 
 
 def test_warnings_of_prometheus_are_told_once_with_their_cluster() -> None:

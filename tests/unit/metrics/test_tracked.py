@@ -402,7 +402,7 @@ def test_a_query_of_another_server_is_not_asked_and_takes_nobody_elses_answer() 
     assert found[ours.key].backends[0].external["queue"][-1] == 7.0
     assert math.isnan(found[foreign.key].backends[0].external["queue"][-1])
     assert found[foreign.key].reasons == (
-        "metric queue is meant for https://other:9090, another server than this cluster's: not asked",
+        "metric queue is meant for https://other:9090, another server than this cluster's: not queried",
     )
 
 
@@ -452,7 +452,7 @@ def test_a_failed_answer_is_a_reason_for_what_hangs_on_it() -> None:
 def test_without_answers_everything_is_unknown() -> None:
     one = make_target()
     got = read_tracked([one], [], NOW_S, SETTINGS)[one.key]
-    assert got.reasons == ("the Prometheus of cluster prod was not asked about metric targets",)
+    assert got.reasons == ("the Prometheus of cluster prod was not queried about metric targets",)
     assert len(got.backends[0].replicas) == TICKS
     unconfigured = read_tracked([one], [], NOW_S, Settings())[one.key]
     assert unconfigured.reasons[0].startswith("cluster prod has no Prometheus")
