@@ -1,6 +1,4 @@
-"""Who deploys a directory, and what they change on the way: Flux Kustomizations, Argo CD Applications and
-ApplicationSets.
-"""
+"""The deployers of directories and their changes: Flux Kustomizations, Argo CD Applications and ApplicationSets."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +25,6 @@ from reconciler.placement.objects import (
     OriginKind,
     SourceField,
     identify,
-    texts_in,
 )
 from reconciler.placement.repository import (
     ARTIFACT,
@@ -50,13 +47,12 @@ _MAX_APPLICATIONS: Final = 5_000
 def make_applications(repository: ManifestRepository, source: SourceField) -> Iterator[SourceField]:
     """The Applications of an ApplicationSet, each as the root of a document of its own.
 
-    Followed are list generators, and Git generators on directories and files of this repository, with the template that
-    they override. An Application that still has a placeholder is left out.
+    List generators, and Git generators on directories and files of this repository are supported, with the templates
+    that they override. An Application with an unknown placeholder is left out.
     """
     spec = source.below("spec")
-    # Applications live where their set lives.
     own = value_at(source.value, ("metadata", "namespace"))
-    namespace: dict[str, Value] = {} if own is None else {"namespace": own}
+    namespace: dict[str, Value] = {} if own is None else {"namespace": own}  # that of the set
     patch = spec.text("templatePatch")
     for number, (parameters, template) in enumerate(_parameters(repository, spec)):
         if number >= _MAX_APPLICATIONS:
@@ -65,10 +61,9 @@ def make_applications(repository: ManifestRepository, source: SourceField) -> It
         text = _fill(patch, parameters)
         if isinstance(text, str) and "{{" in text:
             continue
-        for document in (
-            parse_documents(source.document.path, text.encode())[:1] if isinstance(text, str) and text else ()
-        ):
-            made = _overlay(made, document.value)
+        if isinstance(text, str) and text:
+            for document in parse_documents(source.document.path, text.encode())[:1]:
+                made = _overlay(made, document.value)
         if isinstance(made, dict) and not _has_placeholder(made):
             metadata = made.get("metadata")
             names = {**(metadata if isinstance(metadata, dict) else {}), **namespace}
@@ -77,7 +72,7 @@ def make_applications(repository: ManifestRepository, source: SourceField) -> It
 
 
 def _overlay(value: Value, over: Value) -> Value:
-    """A value overridden by another one; empty members of that one override nothing."""
+    """A value overridden by another one; its empty members override nothing."""
     if isinstance(value, dict) and isinstance(over, dict):
         members = {key: each for key, each in over.items() if each not in ("", {}, [], None)}
         return {**value, **{key: _overlay(value.get(key), each) for key, each in members.items()}}
@@ -90,12 +85,11 @@ def find_paths(repository: ManifestRepository, source: SourceField) -> Iterator[
     Clusters are unknown here: their generators add no parameters.
     """
     for parameters, template in _parameters(repository, source.below("spec"), for_clusters=True):
-        made = _fill(template, parameters)
-        if _has_placeholder(value_at(made, ("spec",))):
-            several = value_at(made, ("spec", "sources"))
-            for each in (value_at(made, ("spec", "source")), *(several if isinstance(several, list) else ())):
-                path = value_at(each, ("path",))
-                url = value_at(each, ("repoURL",))
+        made = value_at(_fill(template, parameters), ("spec",))
+        if _has_placeholder(made):
+            several = value_at(made, ("sources",))
+            for each in (value_at(made, ("source",)), *(several if isinstance(several, list) else ())):
+                path, url = value_at(each, ("path",)), value_at(each, ("repoURL",))
                 if isinstance(path, str) and isinstance(url, str) and repository.is_ours(url):
                     yield path
 
@@ -106,7 +100,7 @@ def may_be(text: str, name: str) -> bool:
     if not rest or not name.startswith(first):
         return bool(text) and first == name
     *middle, last = rest
-    # One after the other: a regular expression with many stars could take for ever.
+    # One after the other: a regular expression with many stars could take forever.
     position, end = len(first), len(name) - len(last)
     for part in middle:
         position = name.find(part, position, max(end, 0))
@@ -125,12 +119,10 @@ _Made: TypeAlias = tuple[Mapping[str, str], Value]
 
 
 def _parameters(repository: ManifestRepository, spec: SourceField, *, for_clusters: bool = False) -> Iterator[_Made]:
-    """What every generator makes, with the template as this generator overrides it."""
+    """The parameters of every generator, each with its template."""
     template = spec.below("template").value
     for generator in spec.items("generators"):
-        yield from _generated(repository, generator, template)
-        if for_clusters:
-            yield from _for_clusters(repository, generator, template)
+        yield from (_for_clusters if for_clusters else _generated)(repository, generator, template)
 
 
 def _generated(repository: ManifestRepository, generator: SourceField, template: Value) -> Iterator[_Made]:
@@ -140,49 +132,39 @@ def _generated(repository: ManifestRepository, generator: SourceField, template:
         for element in listed.items("elements"):
             yield dict(_flatten(element.value, "")), own
     git = generator.get("git")
-    if git is not None and repository.is_ours(git.text("repoURL")):
-        own = _overlay(template, git.below("template").value or {})
-        for parameters in (*_in_directories(repository, git), *_in_files(repository, git)):
-            yield parameters, own
-
-
-def _for_clusters(repository: ManifestRepository, generator: SourceField, template: Value) -> Iterator[_Made]:
-    """The templates for each cluster, or for each combination with one."""
-    matrix, merge = generator.get("matrix"), generator.get("merge")
-    if matrix is not None:
-        parts = [list(_each(repository, inner, template)) for inner in matrix.items("generators")]
-        for combination in islice(product(*parts), _MAX_APPLICATIONS):
-            yield {key: value for each, _ in combination for key, value in each.items()}, template
-    elif merge is not None:
-        for inner in merge.items("generators"):
-            yield from _each(repository, inner, template)
-    elif generator.get("list") is None and generator.get("git") is None:
-        yield {}, template
-
-
-def _each(repository: ManifestRepository, generator: SourceField, template: Value) -> Iterator[_Made]:
-    yield from _generated(repository, generator, template)
-    yield from _for_clusters(repository, generator, template)
-
-
-def _in_directories(repository: ManifestRepository, git: SourceField) -> Iterator[Mapping[str, str]]:
+    if git is None or not repository.is_ours(git.text("repoURL")):
+        return
+    own = _overlay(template, git.below("template").value or {})
     entries = [(each.text("path"), each.flag("exclude")) for each in git.items("directories")]
     for directory in repository.directories if entries else ():
-        wanted = any(path_matches(pattern, directory) for pattern, excludes in entries if not excludes)
-        if directory and wanted and not any(path_matches(pattern, directory) for pattern, out in entries if out):
-            yield _path_parameters(directory)
-
-
-def _in_files(repository: ManifestRepository, git: SourceField) -> Iterator[Mapping[str, str]]:
+        matching = {is_excluded for pattern, is_excluded in entries if path_matches(pattern, directory)}
+        if directory and matching == {False}:
+            yield _path_parameters(directory), own
     patterns = [each.text("path") for each in git.items("files")]
     for path in repository.paths if patterns else ():
         if any(path_matches(pattern, path) for pattern in patterns):
             for document in repository.read(path)[:1]:
-                yield {**dict(_flatten(document.value, "")), **_path_parameters(directory_of(path), name_of(path))}
+                parameters = dict(_flatten(document.value, ""))
+                yield {**parameters, **_path_parameters(directory_of(path), name_of(path))}, own
+
+
+def _for_clusters(repository: ManifestRepository, generator: SourceField, template: Value) -> Iterator[_Made]:
+    """The same with the templates for each cluster, or for each combination with one."""
+    yield from _generated(repository, generator, template)
+    matrix, merge = generator.get("matrix"), generator.get("merge")
+    if matrix is not None:
+        parts = [list(_for_clusters(repository, inner, template)) for inner in matrix.items("generators")]
+        for combination in islice(product(*parts), _MAX_APPLICATIONS):
+            yield {key: value for each, _ in combination for key, value in each.items()}, template
+    elif merge is not None:
+        for inner in merge.items("generators"):
+            yield from _for_clusters(repository, inner, template)
+    elif generator.get("list") is None and generator.get("git") is None:
+        yield {}, template
 
 
 def _path_parameters(directory: str, file: str = "") -> dict[str, str]:
-    """The parameters that a path becomes, under the names of both kinds of templates."""
+    """The parameters of a path, under the names of both kinds of templates."""
     base = name_of(directory)
     parameters = {"path": directory, "path.path": directory, "path.basename": base, "path.basenameNormalized": base}
     for index, segment in enumerate(directory.split("/")):
@@ -222,16 +204,16 @@ FLUX_GROUP: Final = "kustomize.toolkit.fluxcd.io"
 ARGO_GROUP: Final = "argoproj.io"
 DEPLOYER_KINDS: Final = frozenset({"Kustomization", "Application"})
 _TARGET_FIELDS: Final = ("destination", "kubeConfig", "ignore", "ignoreDifferences")
-"""Fields that choose another cluster, or make the deployer ignore some fields of its objects."""
+"""Fields that select another cluster, or fields to ignore."""
 _DEPLOYERS: Final = frozenset({(FLUX_GROUP, "Kustomization"), (ARGO_GROUP, "Application")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployer:
-    """One deployment of one directory: `spec` is of the deployer's object, `source` is it, or one of its sources.
+    """One deployment of one directory: `spec` is that of the deployer's object, `source` the same or a source in it.
 
-    `namespace` moves every object (Flux), `fallback_namespace` only those without one (Argo CD). `is_recursive` is for
-    directories without kustomization. `substitutes`: `${}` is filled in after the build, from `values`; with
+    `namespace` is set on every object (Flux), `fallback_namespace` only on those without one (Argo CD). `is_recursive`
+    is for directories without kustomization. `substitutes`: `${}` is replaced after the build, from `values`; with
     `is_filled_elsewhere` also from objects that are not read.
     """
 
@@ -265,27 +247,26 @@ class Deployer:
 
     @property
     def is_flux(self) -> bool:
-        """Whether Flux deploys it: it gives a directory without kustomization one."""
+        """Whether Flux deploys it, and generates missing kustomizations."""
         return self.identity.group == FLUX_GROUP
 
     def is_twin_of(self, other: "Deployer") -> bool:
         """Whether both make the same objects of one directory for one cluster, with no rules of their own."""
-        own = (self, other)
-        if any(each.labels or each.annotations or each.replicas or each.patches or each.components for each in own):
-            return False
-        return self.is_flux == other.is_flux and self.result == other.result
 
-    @property
-    def result(self) -> tuple[object, ...]:
-        """Everything that decides which objects it makes and where, except for rules such as patches."""
-        namespace = None if self.namespace is None else self.namespace.value
-        names = (self.directory, namespace, self.fallback_namespace, self.name_prefix, self.name_suffix)
-        files = (self.is_recursive, self.include, self.exclude, self.substitutes, self.is_filled_elsewhere)
-        fields = (value_at(self.spec.value, (key,)) for key in _TARGET_FIELDS)
-        return (*names, *files, dict(self.values), *fields)
+        def result(each: Deployer) -> tuple[object, ...]:
+            namespace = None if each.namespace is None else each.namespace.value
+            names = (each.directory, namespace, each.fallback_namespace, each.name_prefix, each.name_suffix)
+            files = (each.is_recursive, each.include, each.exclude, each.substitutes, each.is_filled_elsewhere)
+            fields = (value_at(each.spec.value, (key,)) for key in _TARGET_FIELDS)
+            return (each.is_flux, *names, *files, dict(each.values), *fields)
+
+        rules = [
+            (each.labels, each.annotations, each.replicas, each.patches, each.components) for each in (self, other)
+        ]
+        return not any(map(any, rules)) and result(self) == result(other)
 
     def amend(self, kustomization: Kustomization) -> Kustomization:
-        """The kustomization with the deployer's own rules written into it, as `kustomize edit set` does."""
+        """The kustomization with the deployer's own rules added, as by `kustomize edit set`."""
         counted = {rule.name for rule in self.replicas}
         return replace(
             kustomization,
@@ -305,61 +286,53 @@ def read_deployers(
 ) -> Iterator[Deployer | Finding]:
     """The directories of this repository that an object deploys, and findings for those that are not followed.
 
-    None for objects that deploy nothing. InputError for a field without meaning.
+    Empty for objects that deploy nothing. InputError for an invalid field.
     """
     spec = source.get("spec") if (identity.group, identity.kind) in _DEPLOYERS and identity.name else None
     if spec is None:
         return
-    if identity.group == FLUX_GROUP:
-        yield from _read_flux(repository, identity, spec)
-    else:
+    if identity.group != FLUX_GROUP:
         yield from _read_argo(repository, identity, spec)
-
-
-def _read_flux(
-    repository: ManifestRepository, identity: ObjectIdentity, spec: SourceField
-) -> Iterator[Deployer | Finding]:
+        return
     path = resolve("", spec.text("path") or ".")
     if path is None:
         return
-    # What a Kustomization deploys from; without a kind it is a Git repository, in its own namespace by default.
+    # Without a kind the source is a Git repository, in the Kustomization's own namespace by default.
     reference = spec.get("sourceRef")
     kind, name, namespace = (reference.text(key) if reference else "" for key in ("kind", "name", "namespace"))
-    directory, reason = _locate(
-        repository, SourceName(kind=kind or GIT, namespace=namespace or identity.namespace, name=name), path
-    )
+    named = SourceName(kind=kind or GIT, namespace=namespace or identity.namespace, name=name)
+    directory, reason = _locate(repository, named, path)
     if reason:
-        is_lost = directory is None
-        place = (spec.get("sourceRef") or spec).place
-        yield Finding(place=place, severity=Severity.WARNING if is_lost else Severity.NOTE, message=reason)
+        severity = Severity.WARNING if directory is None else Severity.NOTE
+        yield Finding(place=(spec.get("sourceRef") or spec).place, severity=severity, message=reason)
     elif directory is not None and repository.has_directory(directory):
         yield _flux_deployer(identity, spec, directory)
 
 
 def _locate(repository: ManifestRepository, source: SourceName, path: str) -> tuple[str | None, str]:
-    """The directory of this repository that a path of a source is, or why it is not followed.
+    """The directory of this repository for a path of a source, or why it is not followed.
 
-    None where it is unknown; with a directory and a reason the path exists here, but means another repository.
+    None if unknown; with a directory and a reason the path exists here, but means another repository.
     """
     sources = repository.flux_sources
     if source.kind == ARTIFACT:
         found, is_foreign = sources.directories_in(source, path)
         if len(found) == 1:
             return _packed(repository, found.pop()), ""
-        words = f"what {source} holds is not told here: what is deployed from it is not read"
+        words = f"the content of {source} is not known here: deployments from it are not read"
         return None, "" if is_foreign else words
     is_ours = sources.is_ours(source)
     if is_ours or (is_ours is None and path):
         return path if source.kind == GIT else _packed(repository, path), ""
     if is_ours is None:
-        return "", f"nothing says that {source} is this repository, all of which it would deploy: it is not followed"
+        return "", f"{source} would deploy all of this repository, if it is this one: it is not followed"
     if path and repository.has_directory(path):
         return path, f"{source} is another repository: its {path} is not the one here"
     return None, ""
 
 
 def _packed(repository: ManifestRepository, path: str) -> str:
-    """A path in an image or a bucket: it may be packed from a directory of this repository that ends with it."""
+    """A path in an image or a bucket, which may be packed from a directory of this repository that ends with it."""
     if repository.has_directory(path):
         return path
     found = [directory for directory in repository.directories if directory.endswith(f"/{path}")]
@@ -383,7 +356,7 @@ def _flux_deployer(identity: ObjectIdentity, spec: SourceField, directory: str) 
         patches=tuple(read_patches(spec.of_kind(OriginKind.PATCH), directory)),
         components=tuple(own.items("components")),
         substitutes=post_build.value not in ({}, None),
-        # Flux fills in texts, and numbers without quotes.
+        # Flux substitutes texts, and numbers without quotes.
         values={
             name: str(each)
             for name, each in (values.items() if isinstance(values, dict) else ())
@@ -397,8 +370,7 @@ def _read_argo(
     repository: ManifestRepository, identity: ObjectIdentity, spec: SourceField
 ) -> Iterator[Deployer | Finding]:
     single = spec.get("source")
-    sources = [single] if single is not None else list(spec.items("sources"))
-    for source in sources:
+    for source in [single] if single is not None else spec.items("sources"):
         path = source.text("path")
         directory = resolve("", path) if path else None
         if directory is None or not repository.has_directory(directory):
@@ -417,13 +389,21 @@ def _read_argo_source(
     section = source.below("kustomize").of_kind(OriginKind.DEPLOYER)
     overriding = override_sections(repository, identity.name, directory, "kustomize")
     sections = [*overriding, *(() if section.value is None else (section,))]
-    own: dict[str, SourceField] = {
-        key: each for each in reversed(sections) for key in each.mapping() if each.get(key) is not None
-    }
+    setting: dict[str, SourceField] = {}
+    for each in reversed(sections):
+        setting.update((key, each) for key in each.mapping() if each.get(key) is not None)
 
     def holding(key: str) -> SourceField:
-        """The section that sets a key."""
-        return own.get(key, section)
+        return setting.get(key, section)
+
+    labels: tuple[LabelRule, ...] = ()
+    if "commonLabels" in setting:
+        rule = LabelRule(
+            labels=holding("commonLabels").leaves("commonLabels"),
+            in_selectors=not holding("labelWithoutSelector").flag("labelWithoutSelector"),
+            in_templates=holding("labelIncludeTemplates").flag("labelIncludeTemplates"),
+        )
+        labels = (rule,)
 
     return Deployer(
         identity=identity,
@@ -439,15 +419,7 @@ def _read_argo_source(
         name_suffix=holding("nameSuffix").text("nameSuffix"),
         replicas=tuple(read_replicas(holding("replicas"), OriginKind.DEPLOYER)),
         patches=tuple(read_patches(holding("patches").of_kind(OriginKind.PATCH), directory)),
-        labels=(
-            LabelRule(
-                labels=holding("commonLabels").leaves("commonLabels"),
-                in_selectors=not holding("labelWithoutSelector").flag("labelWithoutSelector"),
-                in_templates=holding("labelIncludeTemplates").flag("labelIncludeTemplates"),
-            ),
-        )
-        if "commonLabels" in own
-        else (),
+        labels=labels,
         annotations=holding("commonAnnotations").leaves("commonAnnotations"),
         components=tuple(holding("components").items("components")),
     )
@@ -456,7 +428,7 @@ def _read_argo_source(
 def override_sections(
     repository: ManifestRepository, application: str, directory: str, key: str
 ) -> Iterator[SourceField]:
-    """A section of the `.argocd-source` files in an Application's directory, its own file first; they win."""
+    """A section of the `.argocd-source` files in an Application's directory, which win; its own file first."""
     for name in (f".argocd-source-{application}.yaml", ".argocd-source.yaml"):
         path = join(directory, name)
         if not repository.has_file(path):
@@ -471,7 +443,7 @@ def override_sections(
 def try_read(
     repository: ManifestRepository, identity: ObjectIdentity, source: SourceField
 ) -> tuple[list[Deployer], list[Finding]]:
-    """The deployers of an object, and what is wrong with it or not followed."""
+    """The deployers of an object, and findings about it."""
     try:
         found = list(read_deployers(repository, identity, source))
     except InputError as error:
@@ -482,16 +454,11 @@ def try_read(
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::?([-=])([^${}]*))?\}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _COUNTS: Final = frozenset({"replicas", "minReplicas", "maxReplicas", "minReplicaCount", "maxReplicaCount"})
-"""Fields that hold whole numbers: a number that is filled in without quotes is no text there."""
-
-
-def find_substituted(value: Value) -> Iterator[Field]:
-    """The fields whose text holds `${}`."""
-    return (path for path, text in texts_in(value) if "${" in text)
+"""Fields of whole numbers: a number that is substituted without quotes is not a text there."""
 
 
 def fill_in(draft: ObjectDraft, paths: Iterable[Field], deployer: Deployer) -> None:
-    """Give fields of an object the values that a deployer fills in; unknown ones stay as written."""
+    """Set fields of an object to the values that a deployer substitutes; unknown ones stay as written."""
     for path in tuple(paths):
         value = draft.value_at(*path)
         text = substitute(value, deployer) if isinstance(value, str) else None
@@ -502,7 +469,7 @@ def fill_in(draft: ObjectDraft, paths: Iterable[Field], deployer: Deployer) -> N
 
 
 def substitute(text: str, deployer: Deployer) -> str | None:
-    """A text with every variable filled in; None where one is not known, or is more than a name and a default."""
+    """A text with all variables replaced; None if one is unknown, or is more than a name and a default."""
     unknown = False
 
     def value_of(found: re.Match[str]) -> str:

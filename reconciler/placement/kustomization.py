@@ -1,4 +1,4 @@
-"""One kustomization file as rules, and which objects its selectors match."""
+"""The rules of one kustomization file, and its selectors."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,21 +9,21 @@ from typing import Final
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import describe, quote
-from reconciler.placement.objects import ObjectDraft, ObjectIdentity, OriginKind, SourceField, split_version
+from reconciler.placement.objects import ObjectDraft, OriginKind, SourceField, split_version
 from reconciler.placement.repository import ManifestRepository, directory_of
 
 _LONGEST_PATTERN: Final = 256
 _MAX_QUANTIFIERS: Final = 3
-# A person's pattern runs against every name of a cluster: literals, classes, alternatives and a few quantifiers on
-# single characters, so that no hostile one can drive a backtracking matcher.
+# Patterns run against every name of a cluster. They are limited to literals, classes, alternatives and a few
+# quantifiers on single characters, so that none makes a matcher backtrack for long.
 _TAME: Final = re.compile(r"(?:(?:[A-Za-z0-9_/-]|\\[.-]|\.|\[[A-Za-z0-9._-]+\])[*+?]?|[|^$]|\((?:\?:)?|\)(?![*+?]))*")
 _SET_TERM: Final = re.compile(r"\s*([^\s,!=()]+)\s+(in|notin)\s*\(([^()]*)\)\s*")
 _EQUALITY_TERM: Final = re.compile(r"\s*([^\s,!=()]+)\s*(==?|!=)\s*([^\s,!=()]*)\s*")
 _EXISTS_TERM: Final = re.compile(r"\s*(!?)\s*([^\s,!=()]+)\s*")
 
 
-class Unclear(Exception):  # noqa: N818 - not an error: whether something is meant cannot be told
-    """Raised when a pattern cannot be matched safely, or not be read."""
+class Unclear(Exception):  # noqa: N818 - not an error: whether it matches is unknown
+    """Raised when a pattern is invalid or cannot be matched safely."""
 
 
 @lru_cache(maxsize=4096)
@@ -38,15 +38,13 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the whole of a text fits a pattern; an empty one fits all. Raises Unclear."""
-    if not pattern or pattern == text:
-        return True
-    return _compile(pattern).match(text) is not None
+    """Whether a whole text matches a pattern; an empty one matches all. Raises Unclear."""
+    return not pattern or pattern == text or _compile(pattern).match(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
-    """A target: all that is given must fit. Group, version, kind, name and namespace are patterns."""
+    """A target, of which all parts must match. Group, version, kind, name and namespace are patterns."""
 
     group: str = ""
     version: str = ""
@@ -58,34 +56,23 @@ class Selector:
 
     @classmethod
     def read(cls, source: SourceField) -> "Selector":
-        """The selector that stands at a `target`."""
-        return cls(
-            group=source.text("group"),
-            version=source.text("version"),
-            kind=source.text("kind"),
-            name=source.text("name"),
-            namespace=source.text("namespace"),
-            labels=source.text("labelSelector"),
-            annotations=source.text("annotationSelector"),
-        )
+        """The selector at a `target`."""
+        patterns = {key: source.text(key) for key in ("group", "version", "kind", "name", "namespace")}
+        return cls(**patterns, labels=source.text("labelSelector"), annotations=source.text("annotationSelector"))
 
     def selects(self, draft: ObjectDraft) -> bool:
-        """Whether an object is meant, by its first or its present name. Raises Unclear."""
-        # Asked of every object for every patch: what is not given costs nothing.
+        """Whether it matches an object, by its first or its present name. Raises Unclear."""
+        # Called for every object and patch: unset parts cost nothing.
         first, now = draft.original, draft.identity
         return (
             (not self.kind or matches(self.kind, now.kind))
             and (not self.name or matches(self.name, first.name) or (now is not first and matches(self.name, now.name)))
             and (not self.group or matches(self.group, now.group))
             and (not self.version or matches(self.version, now.version))
-            and (not self.namespace or self._fits_namespace(first, now))
+            and (not self.namespace or any(matches(self.namespace, each.effective.namespace) for each in (first, now)))
             and (not self.labels or match_labels(self.labels, _labels_of(draft, "labels")))
             and (not self.annotations or match_labels(self.annotations, _labels_of(draft, "annotations")))
         )
-
-    def _fits_namespace(self, first: ObjectIdentity, now: ObjectIdentity) -> bool:
-        namespaces = (first.effective.namespace, now.effective.namespace)
-        return any(matches(self.namespace, namespace) for namespace in namespaces)
 
 
 def _labels_of(draft: ObjectDraft, name: str) -> Mapping[str, str]:
@@ -94,31 +81,25 @@ def _labels_of(draft: ObjectDraft, name: str) -> Mapping[str, str]:
 
 
 def match_labels(selector: str, labels: Mapping[str, str]) -> bool:
-    """Whether labels fit a selector such as `app=x,tier in (a, b),!old`. Raises Unclear when it cannot be read."""
+    """Whether labels match a selector such as `app=x,tier in (a, b),!old`. Raises Unclear when it is invalid."""
     position = 0
     while position < len(selector):
-        fits, position = _match_term(selector, position, labels)
+        if term := _SET_TERM.match(selector, position):
+            key, operator, listed = term.groups()
+            is_listed = key in labels and labels[key] in {each.strip() for each in listed.split(",")}
+            fits = is_listed is (operator == "in")
+        elif term := _EQUALITY_TERM.match(selector, position):
+            key, operator, value = term.groups()
+            fits = (labels.get(key) == value) is (operator != "!=")
+        elif term := _EXISTS_TERM.match(selector, position):
+            negation, key = term.groups()
+            fits = (key in labels) is not bool(negation)
+        if term is None or (fits and term.end() < len(selector) and selector[term.end()] != ","):
+            raise Unclear(f"the selector {quote(selector)} cannot be read")
         if not fits:
             return False
-        if position < len(selector):
-            if selector[position] != ",":
-                raise Unclear(f"the selector {quote(selector)} cannot be read")
-            position += 1
+        position = term.end() + 1
     return True
-
-
-def _match_term(selector: str, position: int, labels: Mapping[str, str]) -> tuple[bool, int]:
-    if term := _SET_TERM.match(selector, position):
-        key, operator, listed = term.groups()
-        is_listed = key in labels and labels[key] in {each.strip() for each in listed.split(",")}
-        return is_listed is (operator == "in"), term.end()
-    if term := _EQUALITY_TERM.match(selector, position):
-        key, operator, value = term.groups()
-        return (labels.get(key) == value) is (operator != "!="), term.end()
-    if term := _EXISTS_TERM.match(selector, position):
-        negation, key = term.groups()
-        return (key in labels) is not bool(negation), term.end()
-    raise Unclear(f"the selector {quote(selector)} cannot be read")
 
 
 COMPONENT: Final = "Component"
@@ -132,16 +113,15 @@ _FIELDS: Final = frozenset(
 )
 _HEAD: Final = frozenset({"apiVersion", "kind", "metadata"})
 _GROUP: Final = "kustomize.config.k8s.io"
-# What touches every object that a kustomization gathers, in a way that only the tool itself knows.
-_OPAQUE: Final[Mapping[str, str]] = {
-    "transformers": "a transformer plugin changes objects in a way that is not followed",
-}
+# Fields that change all objects of a kustomization in an unknown way.
+_OPAQUE: Final = {"transformers": "a transformer plugin changes objects in a way that is not followed"}
 _GENERATORS: Final = {"configMapGenerator": "ConfigMap", "secretGenerator": "Secret"}
-# What makes objects that nobody can name without running it.
-_HIDDEN: Final[Mapping[str, str]] = {
-    "generators": "what a generator plugin makes is not read",
-    "helmCharts": "what a chart makes is not read: no chart is rendered",
-    "helmChartInflationGenerator": "what a chart makes is not read: no chart is rendered",
+# Fields that generate objects of unknown names.
+_HIDDEN: Final = {
+    "generators": "the objects of a generator plugin are not read",
+    **dict.fromkeys(
+        ("helmCharts", "helmChartInflationGenerator"), "the objects of a chart are not read: no chart is rendered"
+    ),
 }
 
 
@@ -163,7 +143,7 @@ class ReplicaRule:
 
     @property
     def number(self) -> int:
-        """The count that is set: none written is zero, as in Kustomize."""
+        """The count; zero if it is missing, as in Kustomize."""
         value = self.count.value
         return int(value) if isinstance(value, int | str) else 0
 
@@ -181,9 +161,9 @@ class ImageRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchRule:
-    """One patch: its text (`inline`) or its file, and what it is for.
+    """One patch: its text (`inline`) or its file, and its target.
 
-    With `target` it changes all that the selector fits, else the object that a strategic merge patch itself names.
+    With `target` it changes all objects that the selector matches, else the one that a strategic merge patch names.
     """
 
     source: SourceField
@@ -197,10 +177,10 @@ class PatchRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kustomization:
-    """The rules of one kustomization; `source` is its document's root, `directory` what its paths start from.
+    """The rules of one kustomization; `source` is its document's root, its paths are relative to `directory`.
 
-    `implied` are paths from the repository's root that nobody listed: those of a directory without a kustomization.
-    `generators` are entries with the kind that they make, `schema` is what decides how its patches merge lists.
+    `implied` are the paths, from the repository's root, of a directory without a kustomization. `generators` are
+    entries with the kind that they generate, `schema` defines how patches merge lists.
     """
 
     source: SourceField
@@ -254,7 +234,6 @@ def read_document(document: Document) -> Kustomization:
         raise source.below("kind").error(f"expected a Kustomization of {_GROUP}, got {quote(f'{kind} of {group}')}")
     is_component = kind == COMPONENT
     directory = directory_of(document.path)
-    # The place as an origin: of a component, or else of a patch.
     sourced = source.of_kind(OriginKind.COMPONENT if is_component else OriginKind.PATCH)
     return Kustomization(
         source=sourced,
@@ -352,16 +331,11 @@ def read_patches(source: SourceField, directory: str) -> Iterator[PatchRule]:
 
 def _read_json(source: SourceField, directory: str) -> Iterator[PatchRule]:
     for entry in source.items("patchesJson6902"):
-        target = entry.get("target")
+        target, inline = entry.get("target"), entry.get("patch")
         if target is None:
             raise entry.error("expected a target")
-        yield PatchRule(
-            source=entry,
-            directory=directory,
-            inline=entry.get("patch"),
-            path=entry.text("path"),
-            target=Selector.read(target),
-        )
+        selector, path = Selector.read(target), entry.text("path")
+        yield PatchRule(source=entry, directory=directory, inline=inline, path=path, target=selector)
 
 
 def _named(source: SourceField, words: Mapping[str, str]) -> Iterator[tuple[SourceField, str]]:

@@ -1,11 +1,11 @@
 """Builds kustomizations without running Kustomize, and finds the roots of builds."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from reconciler.domain.identity import Finding, Severity
+from reconciler.domain.identity import Finding
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Value, value_at
 from reconciler.manifests.wording import quote
@@ -44,7 +44,7 @@ _LOCAL_CONFIG: Final = "config.kubernetes.io/local-config"
 
 @dataclass(slots=True, kw_only=True)
 class BuildBudget:
-    """What all builds of one commit may cost together: objects count once for every kustomization they pass."""
+    """Limits of all builds of one commit together: an object counts once for every kustomization it passes."""
 
     objects: int = MAX_OBJECTS
     directories: int = MAX_DIRECTORIES
@@ -52,9 +52,9 @@ class BuildBudget:
 
 @dataclass(slots=True, kw_only=True)
 class Gathering:
-    """What one build has gathered so far: objects, what Kustomize would fail at, and what cannot be seen.
+    """The state of one build: objects, Kustomize's errors, and what is not read.
 
-    `is_partial`: something was left out (a remote base, a chart), so that a missing object may be in there.
+    `is_partial`: something was left out (a remote base, a chart) that may hold a missing object.
     """
 
     drafts: list[ObjectDraft] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Gathering:
 
 
 class Builder:
-    """Builds directories of one repository; what was read of one is kept for the next."""
+    """Builds directories of one repository; kustomizations are read once."""
 
     def __init__(self, repository: ManifestRepository, budget: BuildBudget | None = None) -> None:
         self.repository = repository
@@ -97,7 +97,7 @@ class Builder:
         return gathering
 
     def build_files(self, paths: Iterable[str]) -> Gathering:
-        """The objects of plain files, as they stand."""
+        """The objects of plain files, unchanged."""
         gathering = Gathering(is_partial=True)
         run = _Run(self, gathering, self._budget)
         for path in paths:
@@ -106,7 +106,7 @@ class Builder:
 
 
 def finish(gathering: Gathering) -> Gathering:
-    """Drop objects that are only there for the build, and update references to renamed ones."""
+    """Drop objects that only the build needs, and update references to renamed ones."""
     marks = ((draft, draft.value_at("metadata", "annotations", _LOCAL_CONFIG)) for draft in gathering.drafts)
     gathering.drafts = [draft for draft, mark in marks if mark is None or mark == "false"]
     fix_references(gathering.drafts, gathering.configuration)
@@ -119,16 +119,16 @@ def finish(gathering: Gathering) -> Gathering:
 
 
 def find_twins(drafts: Iterable[ObjectDraft]) -> Iterator[InputError]:
-    """One error for every object that is there already: Kustomize refuses to build both."""
+    """One error for every duplicate object: Kustomize refuses to build both."""
     seen: dict[ObjectIdentity, ObjectDraft] = {}
     for draft in drafts:
         first = seen.setdefault(draft.identity.effective, draft)
         if first is not draft:
-            yield draft.source.error(f"{draft.identity} is there already ({first.source.place}): keep one")
+            yield draft.source.error(f"{draft.identity} exists already ({first.source.place}): keep one")
 
 
 class _Run:
-    """One build; a step that Kustomize would fail at is noted and left out."""
+    """One build; a step at which Kustomize would fail is noted and left out."""
 
     def __init__(self, builder: Builder, gathering: Gathering, budget: BuildBudget) -> None:
         self._builder = builder
@@ -137,9 +137,9 @@ class _Run:
         self._budget = budget
 
     def gather(self, kustomization: Kustomization, way: tuple[str, ...]) -> None:
-        """Everything of one kustomization, changed as it says, added to what is gathered already.
+        """Add everything of one kustomization, transformed.
 
-        A component changes what is there; any other kustomization only what it gathers itself.
+        A component transforms all objects so far; any other kustomization only its own.
         """
         outer, outer_configuration = self._gathering.drafts, self._gathering.configuration
         if not kustomization.is_component:
@@ -150,7 +150,10 @@ class _Run:
         for entry in kustomization.resources:
             self.attempt(partial(self._gather_resource, kustomization, entry, way))
         for path in kustomization.implied:
-            self.attempt(partial(self._gather_implied, kustomization, path, way))
+            if self._repository.has_file(path):
+                self.attempt(partial(self.add_plain_file, path))
+            else:
+                self.attempt(partial(self._enter, path, kustomization.source, way, wants_component=False))
         for entry in kustomization.components:
             self.attempt(partial(self._gather_component, kustomization, entry, way))
         for source, reason in kustomization.hidden:
@@ -175,25 +178,19 @@ class _Run:
         elif path is not None and self._repository.has_directory(path):
             self._enter(path, entry, way, wants_component=False)
         elif (own := self._repository.find_own(text)) is not None and own.path not in way:
-            # It is fetched from this very repository: as it is here, unless it names another commit.
+            # It is fetched from this repository: the same as here, unless it names another commit.
             start = len(self._gathering.drafts)
             if self._repository.has_file(own.path):
                 self.add_file(own.path, OriginKind.BASE)
             else:
                 self._enter(own.path, entry, way, wants_component=False)
-            reason = f"it is built of {quote(own.revision)} of this repository, and not of what is here"
+            reason = f"it is built of {quote(own.revision)} of this repository, and not of this commit"
             for draft in self._gathering.drafts[start:] if own.revision else ():
                 draft.obstacles.append(Obstacle(reason=reason, place=entry.place))
         elif is_address(text):
-            self._hide(entry, f"what stands at {quote(text)} is not read: nothing is fetched")
+            self._hide(entry, f"{quote(text)} is not read: nothing is fetched")
         else:
             raise entry.error(f"there is no file or directory {quote(text)}")
-
-    def _gather_implied(self, kustomization: Kustomization, path: str, way: tuple[str, ...]) -> None:
-        if self._repository.has_file(path):
-            self.add_plain_file(path)
-        else:
-            self._enter(path, kustomization.source, way, wants_component=False)
 
     def _gather_component(self, kustomization: Kustomization, entry: SourceField, way: tuple[str, ...]) -> None:
         text = entry.as_text()
@@ -223,7 +220,7 @@ class _Run:
         self.gather(kustomization, (*way, directory))
 
     def add_file(self, path: str, kind: OriginKind) -> None:
-        """The objects of one file; InputError for a document that is none."""
+        """The objects of one file; InputError for a document that is not an object."""
         self._gathering.paths.add(path)
         for document in self._repository.read(path):
             for source in objects_in(SourceField(document, (), kind)):
@@ -243,7 +240,7 @@ class _Run:
                         self._add([draft], source)
 
     def _add(self, drafts: list[ObjectDraft], source: SourceField) -> None:
-        """Add objects to those that are there; InputError for two of one name."""
+        """Add objects within the budget."""
         self._budget.objects -= len(drafts)
         if self._budget.objects < 0:
             raise source.error("expected fewer objects to build: nothing more is read")
@@ -251,7 +248,7 @@ class _Run:
 
     def _hide(self, source: SourceField, reason: str) -> None:
         self._gathering.is_partial = True
-        self._gathering.findings.append(Finding(place=source.place, severity=Severity.WARNING, message=reason))
+        self._gathering.findings.append(source.warning(reason))
 
     def _obstruct(self, source: SourceField, reason: str) -> None:
         for draft in self._gathering.drafts:
@@ -261,17 +258,18 @@ class _Run:
         configuration, unfollowed = read_configurations(self._repository, kustomization)
         self._gathering.configuration |= configuration
         for source, rule in unfollowed:
-            words = f"a transformer configuration sets {quote(str(source.field[0]))}, which is not followed"
+            words = f"a transformer configuration sets {quote(str(source.field[0]))}, which is not supported"
             for draft in self._gathering.drafts:
                 if rule is None or rule.fits(draft.identity):
                     field = () if rule is None or rule.path[:1] == ("metadata",) else rule.path
                     draft.obstacles.append(Obstacle(reason=words, place=source.place, field=field))
 
     def _transform(self, kustomization: Kustomization) -> None:
-        """Kustomize's transformers, in the order in which it runs them."""
+        """Kustomize's transformers, in its order."""
         drafts = self._gathering.drafts
         for rule in (*kustomization.strategic_patches, *kustomization.patches, *kustomization.json_patches):
-            self._gathering.paths.update(path for path in [resolve(rule.directory, rule.path)] if path and rule.path)
+            path = resolve(rule.directory, rule.path) if rule.path else None
+            self._gathering.paths |= {path} if path else set()
         for rule in (*kustomization.strategic_patches, *kustomization.patches):
             self.attempt(partial(self._patch, rule))
         namespace = kustomization.namespace
@@ -306,14 +304,12 @@ class _Run:
             draft.obstacles.append(obstacle)
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Take one step, and note the error that Kustomize would fail with."""
+        """Take one step, and note the error that Kustomize would report."""
         try:
             step()
-        except MissingTargetError as error:
-            if not self._gathering.is_partial:
-                self._gathering.failures.append(error)
         except InputError as error:
-            self._gathering.failures.append(error)
+            if not (isinstance(error, MissingTargetError) and self._gathering.is_partial):
+                self._gathering.failures.append(error)
 
 
 def objects_in(source: SourceField) -> Iterator[SourceField]:
@@ -325,24 +321,22 @@ def objects_in(source: SourceField) -> Iterator[SourceField]:
     if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
         for index in range(len(items)):
             yield from objects_in(source.below("items", index))
-        return
-    yield source
+    else:
+        yield source
 
 
-# Lists of a kustomization whose entries may be files, which are then no manifests of their own.
+# Lists of a kustomization whose entries may be files, which are then not manifests of their own.
 _OBJECT_LISTS: Final = ("resources", "bases", "components")
 _FILE_LISTS: Final = ("patchesStrategicMerge", "configurations", "crds", "transformers", "generators", "validators")
 _PATH_LISTS: Final = ("patches", "patchesJson6902", "replacements")
-_GENERATORS: Final = ("configMapGenerator", "secretGenerator")
-_GENERATOR_LISTS: Final = ("files", "envs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """What the kustomizations of a repository name: directories they enter, files they read.
+    """The directories and files that the kustomizations of a repository name.
 
-    `rules` are those of the files that are read otherwise than for the objects in them: patches and the like. `users`
-    are the directories of the kustomizations that name a directory, or a file for the objects in it.
+    `rules` are the files that are not read for objects in them: patches and the like. `users` are the directories of
+    the kustomizations that name a directory or a file of objects.
     """
 
     directories: frozenset[str]
@@ -355,7 +349,7 @@ class Used:
         return frozenset(each for each in self._above(path) if not self.users.get(each))
 
     def leads_to_itself(self, directory: str) -> bool:
-        """Whether a directory is the first of a circle that no other kustomization enters: only then it is reported."""
+        """Whether a directory is the first of a cycle that no other kustomization enters: only then it is reported."""
         above = self._above(directory)
         return directory in above and directory == min(above) and not self.tops(directory)
 
@@ -414,10 +408,9 @@ def _names_in(repository: ManifestRepository, path: str) -> Iterator[tuple[str, 
                 *((value_at(entry, ("path",)), True) for key in _PATH_LISTS for entry in _items(value, key)),
             ]
             yield from ((name, is_rule) for name, is_rule in named if isinstance(name, str))
-            for entry in (each for key in _GENERATORS for each in _items(value, key)):
-                for text in (each for key in _GENERATOR_LISTS for each in _items(entry, key)):
-                    if isinstance(text, str):
-                        yield text.rpartition("=")[2], True
+            for entry in (*_items(value, "configMapGenerator"), *_items(value, "secretGenerator")):
+                texts = (*_items(entry, "files"), *_items(entry, "envs"))
+                yield from ((text.rpartition("=")[2], True) for text in texts if isinstance(text, str))
 
 
 def _items(value: Value, key: str) -> list[Value]:
@@ -426,7 +419,7 @@ def _items(value: Value, key: str) -> list[Value]:
 
 
 def find_charts(repository: ManifestRepository) -> frozenset[str]:
-    """The directories of charts: Helm renders what lies below."""
+    """The directories of charts: Helm renders the files below."""
     return frozenset(directory_of(path) for path in repository.paths if name_of(path) == CHART_NAME)
 
 
@@ -467,38 +460,30 @@ def is_component(builder: Builder, directory: str) -> bool:
 def plain_files(
     repository: ManifestRepository, used: Used, charts: frozenset[str], holds: Callable[[str], bool]
 ) -> Iterator[str]:
-    """Files in a cluster's paths that are applied as they are: those whose directory has no kustomization."""
-    for path in repository.paths:
-        if not is_yaml(path) or path in used.files or name_of(path) in KUSTOMIZATION_NAMES or not holds(path):
-            continue
-        directory = directory_of(path)
-        if not repository.kustomizations_in(directory) and not is_below(directory, charts):
+    """Files in a cluster's paths that are applied unchanged: those whose directory has no kustomization."""
+    for path in unused_files(repository, used, charts, holds):
+        if not repository.kustomizations_in(directory_of(path)):
             yield path
 
 
-def unbuilt_files(
-    repository: ManifestRepository,
-    used: Used,
-    charts: frozenset[str],
-    holds: Callable[[str], bool],
-    built: Container[str],
+def unused_files(
+    repository: ManifestRepository, used: Used, charts: frozenset[str], holds: Callable[[str], bool]
 ) -> Iterator[str]:
-    """Files in a cluster's paths that look like manifests, and that nothing builds or uses."""
+    """Files in a cluster's paths that look like manifests, and that no kustomization or chart uses."""
     for path in repository.paths:
         is_manifest = is_yaml(path) and path not in used.files and name_of(path) not in KUSTOMIZATION_NAMES
-        if is_manifest and path not in built and holds(path) and not is_below(directory_of(path), charts):
+        if is_manifest and holds(path) and not is_below(directory_of(path), charts):
             yield path
 
 
-Holds = Callable[[str], bool]
+def outside_roots(
+    builder: Builder, used: Used, holds: Callable[[str], bool], is_held: Callable[[str], bool]
+) -> dict[str, Gathering]:
+    """The builds of files in a cluster's paths that only kustomizations outside of them use, by directory or file.
 
-
-def outside_roots(builder: Builder, used: Used, holds: Holds, is_held: Holds) -> dict[str, Gathering]:
-    """What to build for a cluster of files in its paths that only kustomizations outside of them use.
-
-    By directory or file; `is_held` says whether a path belongs to any cluster. An outside kustomization that builds
-    the very objects is their environment, and so is each one that builds upon objects without a namespace. Otherwise
-    the files are built by themselves, and kustomizations that build upon them are other environments.
+    `is_held` says whether a path belongs to any cluster. An outside kustomization that builds the same objects is their
+    environment, and so is each one that builds upon objects without a namespace. Otherwise the files are built by
+    themselves, and kustomizations that build upon them are other environments.
     """
     chosen: dict[str, Gathering] = {}
     for target in sorted(used.users):
@@ -527,13 +512,9 @@ def _choose(builder: Builder, target: str, tops: list[str]) -> Iterator[tuple[st
         yield from built.items()
         return
     names = {draft.identity.effective for draft in own.drafts}
-    same = {
-        top: gathering
-        for top, gathering in built.items()
-        if names <= {draft.identity.effective for draft in gathering.drafts}
-    }
+    same = [each for each in built.items() if names <= {draft.identity.effective for draft in each[1].drafts}]
     if same:
-        yield from same.items() if names else ()
+        yield from same if names else ()
     elif all(draft.identity.namespace or not draft.identity.is_namespaced for draft in own.drafts):
         yield target, own
     else:

@@ -1,4 +1,4 @@
-"""What JSON patches, strategic merge patches and replacements of a kustomization do to objects."""
+"""The effects of JSON patches, strategic merge patches and replacements of a kustomization on objects."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,6 @@ from reconciler.placement.kustomization import Kustomization, PatchRule, Selecto
 from reconciler.placement.objects import (
     Embedding,
     ObjectDraft,
-    ObjectIdentity,
     Obstacle,
     OriginKind,
     SourceField,
@@ -26,11 +25,11 @@ MAX_VALUES: Final = 20_000
 MAX_DEPTH: Final = 100
 _APPEND: Final = "-"
 _ANNOTATIONS: Final = ("metadata", "annotations")
-"""Kustomize keeps its own annotations while it builds, so this mapping exists in every object."""
+"""Kustomize keeps annotations of its own during a build, so this mapping exists in every object."""
 
 
 def apply_operations(draft: ObjectDraft, operations: SourceField) -> None:
-    """Apply every operation of a list; InputError at the first that Kustomize would fail at."""
+    """Apply every operation of a list; InputError at the first on which Kustomize would fail."""
     if not isinstance(operations.value, list):
         raise operations.error("expected a list of operations")
     for operation in operations.members():
@@ -41,7 +40,7 @@ def apply_operations(draft: ObjectDraft, operations: SourceField) -> None:
                 raise operation.error(f"expected add, remove, replace, move, copy or test, got {quote(name)}")
             act(draft, operation, _pointer(draft, operation, "path"))
         except InputError:
-            path = tuple(_unescape(part) for part in operation.text("path").split("/")[1:])
+            path = tuple(unescape(part) for part in operation.text("path").split("/")[1:])
             if all(not each.covers(path) for each in draft.obstacles):
                 raise
             reason = "a patch changes what is not read here"
@@ -56,37 +55,27 @@ def _pointer(draft: ObjectDraft, operation: SourceField, key: str) -> Field:
     path: list[str | int] = []
     value: Value = draft.fields
     for raw in text.split("/")[1:]:
-        part: str | int = _unescape(raw)
+        part: str | int = unescape(raw)
         if isinstance(value, list) and part != _APPEND:
-            part = _index(str(part), len(value), operation)
+            digits = str(part).removeprefix("-")
+            if not digits.isascii() or not digits.isdigit() or len(str(part)) > len("1000000"):
+                raise operation.error(f"expected the index of a list item, got {quote(str(part))}")
+            index = int(part) + (len(value) if int(part) < 0 else 0)
+            if not 0 <= index <= len(value):
+                raise operation.error(f"expected the index of one of {len(value)} list items, got {part}")
+            part = index
         path.append(part)
         value = value_at(value, (part,))
     return tuple(path)
 
 
-def _unescape(part: str) -> str:
+def unescape(part: str) -> str:
+    """A part of a JSON pointer without escapes."""
     return part.replace("~1", "/").replace("~0", "~")
 
 
-def _index(text: str, length: int, operation: SourceField) -> int:
-    if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit() or len(text) > len("1000000"):
-        raise operation.error(f"expected the index of a list item, got {quote(text)}")
-    index = int(text)
-    if index < 0:
-        index += length
-    if not 0 <= index <= length:
-        raise operation.error(f"expected the index of one of {length} list items, got {text}")
-    return index
-
-
 def _require(draft: ObjectDraft, operation: SourceField, path: Field) -> Value:
-    parent = value_at(draft.fields, path[:-1])
-    is_there = not path or (
-        path[-1] in parent
-        if isinstance(parent, dict)
-        else isinstance(parent, list) and isinstance(path[-1], int) and path[-1] < len(parent)
-    )
-    if not is_there:
+    if not SourceField(replace(draft.source.document, value=draft.fields), path).exists:
         raise operation.error(f"there is nothing at {quote(operation.text('path'))} of {draft.identity}")
     return value_at(draft.fields, path)
 
@@ -124,7 +113,7 @@ def _splice_list(
 
 
 def _replace(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
-    # The library that Kustomize uses also replaces a member that is not there.
+    # Kustomize's library also replaces a missing member.
     if path[:-1] != _ANNOTATIONS and not isinstance(value_at(draft.fields, path[:-1]), dict):
         _require(draft, operation, path)
     draft.set(path, value_at(operation.value, ("value",)), operation.below("value"))
@@ -146,15 +135,14 @@ def _remove(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
 def _copy(draft: ObjectDraft, operation: SourceField, path: Field) -> None:
     origin = _pointer(draft, operation, "from")
     copied = _require(draft, operation, origin)
-    # A copy may hold the object itself: its size doubles with each one.
+    # A copy may include the object itself: its size doubles each time.
     waiting: list[tuple[Value, int]] = [(copied, len(path)), (draft.fields, 0)]
     num_values = 0
     while waiting:
         value, depth = waiting.pop()
         num_values += 1
         if depth > MAX_DEPTH or num_values >= MAX_VALUES:
-            words = f"{draft.identity} grows beyond {MAX_VALUES} values or {MAX_DEPTH} levels: it is not read"
-            raise operation.error(words)
+            raise operation.error(f"{draft.identity} grows beyond {MAX_VALUES} values or {MAX_DEPTH} levels")
         if isinstance(value, dict | list):
             waiting += [(each, depth + 1) for each in (value.values() if isinstance(value, dict) else value)]
     _insert(draft, operation, path, copied, draft.trace.subtree(origin))
@@ -185,30 +173,21 @@ _OPERATIONS: Final[Mapping[str, Callable[[ObjectDraft, SourceField, Field], None
 
 _DIRECTIVE: Final = "$patch"
 _POD_LISTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "containers": ("name",),
-    "initContainers": ("name",),
-    "ephemeralContainers": ("name",),
-    "env": ("name",),
+    **dict.fromkeys(("containers", "initContainers", "ephemeralContainers", "env", "volumes"), ("name",)),
+    **dict.fromkeys(("imagePullSecrets", "resourceClaims", "schedulingGates"), ("name",)),
     "ports": ("containerPort", "protocol"),
     "volumeMounts": ("mountPath",),
     "volumeDevices": ("devicePath",),
-    "volumes": ("name",),
-    "imagePullSecrets": ("name",),
     "hostAliases": ("ip",),
-    "resourceClaims": ("name",),
-    "schedulingGates": ("name",),
     "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
 }
-_OWNER_LISTS: Final[Mapping[str, tuple[str, ...]]] = {"ownerReferences": ("uid",)}
-_SERVICE_LISTS: Final[Mapping[str, tuple[str, ...]]] = {"ports": ("port", "protocol")}
-_ACCOUNT_LISTS: Final[Mapping[str, tuple[str, ...]]] = {"secrets": ("name",)}
 # Group and kind -> lists that merge, by field name at any depth.
 _LISTS: Final[Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]]] = {
     **{("apps", kind): _POD_LISTS for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")},
     **{("batch", kind): _POD_LISTS for kind in ("Job", "CronJob")},
     **{("", kind): _POD_LISTS for kind in ("Pod", "ReplicationController", "PodTemplate")},
-    ("", "Service"): _SERVICE_LISTS,
-    ("", "ServiceAccount"): _ACCOUNT_LISTS,
+    ("", "Service"): {"ports": ("port", "protocol")},
+    ("", "ServiceAccount"): {"secrets": ("name",)},
 }
 _BUILT_IN_GROUPS: Final = frozenset({"", "apps", "batch", "autoscaling", "policy"})
 _UNFOLLOWED: Final = ("$setElementOrder/", "$deleteFromPrimitiveList/", "$retainKeys")
@@ -220,7 +199,7 @@ def merge_strategic(draft: ObjectDraft, patch: SourceField) -> bool:
         return False
     identity = draft.identity
     own = _LISTS.get((identity.group, identity.kind), {})
-    lists = {**own, **_OWNER_LISTS} if identity.group in _BUILT_IN_GROUPS else own
+    lists = {**own, "ownerReferences": ("uid",)} if identity.group in _BUILT_IN_GROUPS else own
     draft.fields = _Merge(draft, draft.trace, lists).mapping(draft.fields, patch.mapping(), patch, ())
     return True
 
@@ -236,7 +215,7 @@ def _directive(value: Value) -> str:
 
 
 def _without_nulls(value: Value) -> Value:
-    """What a patch adds: its nulls and directives have nothing to act on."""
+    """The value that a patch adds, without nulls and directives, which have nothing to act on."""
     if isinstance(value, dict):
         kept = ((key, member) for key, member in value.items() if member is not None and key != _DIRECTIVE)
         return {key: _without_nulls(member) for key, member in kept if _directive(member) != "delete"}
@@ -265,7 +244,7 @@ class _Merge:
             if not key.startswith("$"):
                 self._member(merged, key, value, source.below(key), (*path, key))
             elif key.startswith(_UNFOLLOWED):
-                reason = f"the patch directive {key} is not followed"
+                reason = f"the patch directive {key} is not supported"
                 self._draft.obstacles.append(Obstacle(reason=reason, place=source.place, field=path))
         return merged
 
@@ -285,51 +264,37 @@ class _Merge:
             self._trace.record(path, source)
 
     def _list(self, old: list[Value], patch: list[Value], source: SourceField, path: Field) -> Value:
-        keys = self._lists.get(str(path[-1]), ()) if path else ()
-        is_replaced = any(_directive(item) == "replace" for item in patch)
-        if keys and not is_replaced and all(isinstance(item, dict) for item in (*old, *patch)):
-            return self._merged_list(old, patch, source, path, keys)
-        self._trace.record(path, source)
-        return [item for item in patch if _directive(item) != "replace"]
-
-    def _merged_list(
-        self, old: list[Value], patch: list[Value], source: SourceField, path: Field, keys: tuple[str, ...]
-    ) -> Value:
         """The patch's items first, each merged over the old one of its key, then the other old ones."""
-        places = {_name(item, keys): index for index, item in enumerate(old)}
+        keys = self._lists.get(str(path[-1]), ()) if path else ()
+        former = [item for item in old if isinstance(item, dict)]
+        items = [item for item in patch if isinstance(item, dict)]
+        is_merged = len(former) == len(old) and len(items) == len(patch) and "replace" not in map(_directive, items)
+        if not keys or not is_merged:
+            self._trace.record(path, source)
+            return [item for item in patch if _directive(item) != "replace"]
+        places = {tuple(str(item.get(key, "")) for key in keys): index for index, item in enumerate(former)}
         before = [self._trace.subtree((*path, index)) for index in range(len(old))]
         chosen: list[tuple[Value, SourceTrace]] = []
         replaced: set[int] = set()
-        for number, item in enumerate(patch):
-            index = places.get(_name(item, keys))
-            below = source.below(number)
-            if index is not None:
-                replaced.add(index)
+        for number, item in enumerate(items):
+            index = places.get(tuple(str(item.get(key, "")) for key in keys))
+            replaced |= set() if index is None else {index}
             if _directive(item) == "delete":
                 continue
-            former = None if index is None else old[index]
-            if index is not None and isinstance(former, dict) and isinstance(item, dict):
+            if index is not None:
                 inner = _Merge(self._draft, before[index], self._lists)
-                chosen.append((inner.mapping(former, item, below, ()), before[index]))
+                chosen.append((inner.mapping(former[index], item, source.below(number), ()), before[index]))
             else:
-                kept = (
-                    {key: member for key, member in item.items() if key != _DIRECTIVE}
-                    if isinstance(item, dict)
-                    else item
-                )
-                chosen.append((kept, SourceTrace((below,))))
+                kept: Value = {key: member for key, member in item.items() if key != _DIRECTIVE}
+                chosen.append((kept, SourceTrace((source.below(number),))))
         chosen += [(old[index], before[index]) for index in range(len(old)) if index not in replaced]
         traces = dict[str | int, SourceTrace](enumerate(trace for _, trace in chosen))
         self._trace.place(path, SourceTrace(self._trace.sources_at(path), traces))
         return [value for value, _ in chosen]
 
 
-def _name(item: Value, keys: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(item.get(key, "")) if isinstance(item, dict) else "" for key in keys)
-
-
 class MissingTargetError(InputError):
-    """Raised when a patch or a count names an object that is not among those it may change."""
+    """Raised when a patch or a count names an object that does not exist."""
 
 
 def apply_patch(repository: ManifestRepository, rule: PatchRule, drafts: list[ObjectDraft]) -> None:
@@ -347,27 +312,26 @@ def apply_patch(repository: ManifestRepository, rule: PatchRule, drafts: list[Ob
             identity = identify(content.mapping())
             if not identity.kind or not identity.name:
                 raise content.error("expected kind and metadata.name in a strategic merge patch")
-            if rule.target is not None:
-                targets = select(rule.target, drafts, rule.source)
-            else:
-                targets = [find_one(identity, drafts, content)]
-            for draft in targets:
-                if not _merge(draft, content, rule):
+            found = (
+                [] if rule.target is not None else [draft for draft in drafts if draft.is_or_was(identity.effective)]
+            )
+            if rule.target is None and not found:
+                raise missing(content, f"there is no {identity.effective} to patch")
+            if len(found) > 1:
+                raise content.error(f"expected one {identity.effective} to patch, got {len(found)}")
+            for draft in found if rule.target is None else select(rule.target, drafts, rule.source):
+                # Merging keeps names and kinds unless the patch may change them.
+                before, version = draft.identity, draft.value_at("apiVersion")
+                stays = merge_strategic(draft, content)
+                after = identify(draft.fields)
+                kept = replace(before, name=before.name if rule.keeps_name else after.name)
+                if not rule.keeps_kind:
+                    kept = replace(kept, group=after.group, version=after.version, kind=after.kind)
+                elif kept != after:
+                    draft.fields = {**draft.fields, "apiVersion": version, "kind": kept.kind}
+                draft.become(kept, before)
+                if not stays:
                     drafts.remove(draft)
-
-
-def _merge(draft: ObjectDraft, content: SourceField, rule: PatchRule) -> bool:
-    """Merging keeps names and kinds unless the patch may change them."""
-    before, version = draft.identity, draft.value_at("apiVersion")
-    stays = merge_strategic(draft, content)
-    after = identify(draft.fields)
-    kept = replace(before, name=before.name if rule.keeps_name else after.name)
-    if not rule.keeps_kind:
-        kept = replace(kept, group=after.group, version=after.version, kind=after.kind)
-    elif kept != after:
-        draft.fields = {**draft.fields, "apiVersion": version, "kind": kept.kind}
-    draft.become(kept, before)
-    return stays
 
 
 def _read(repository: ManifestRepository, rule: PatchRule) -> Iterator[SourceField]:
@@ -378,11 +342,17 @@ def _read(repository: ManifestRepository, rule: PatchRule) -> Iterator[SourceFie
         for document in parse_inline(rule.inline):
             yield SourceField(document, (), kind, embedding)
         return
-    path = resolve(rule.directory, rule.path)
-    if not rule.path or path is None or not repository.has_file(path):
-        raise rule.source.error(f"there is no file {quote(rule.path)} with a patch")
-    for document in repository.read(path):
-        yield SourceField(document, (), kind)
+    yield from read_named(repository, rule.source, rule.directory, rule.path, kind)
+
+
+def read_named(
+    repository: ManifestRepository, entry: SourceField, directory: str, name: str, kind: OriginKind = OriginKind.PLAIN
+) -> Iterator[SourceField]:
+    """The documents of a file that an entry names; InputError if there is no such file."""
+    path = resolve(directory, name) if name else None
+    if path is None or not repository.has_file(path):
+        raise entry.error(f"there is no file {quote(name)}")
+    yield from (SourceField(document, (), kind) for document in repository.read(path))
 
 
 def parse_inline(source: SourceField) -> tuple[Document, ...]:
@@ -402,7 +372,7 @@ def parse_inline(source: SourceField) -> tuple[Document, ...]:
 
 
 def select(selector: Selector, drafts: Sequence[ObjectDraft], source: SourceField) -> list[ObjectDraft]:
-    """The objects that a selector means; one that it may mean gets an obstacle."""
+    """The selected objects; one that may be selected gets an obstacle."""
     chosen: list[ObjectDraft] = []
     for draft in drafts:
         try:
@@ -413,19 +383,8 @@ def select(selector: Selector, drafts: Sequence[ObjectDraft], source: SourceFiel
     return chosen
 
 
-def find_one(identity: ObjectIdentity, drafts: Sequence[ObjectDraft], source: SourceField) -> ObjectDraft:
-    """The one object that has or had this name; InputError for none or several."""
-    wanted = identity.effective
-    found = [draft for draft in drafts if draft.is_or_was(wanted)]
-    if not found:
-        raise missing(source, f"there is no {wanted} to patch")
-    if len(found) > 1:
-        raise source.error(f"expected one {wanted} to patch, got {len(found)}")
-    return found[0]
-
-
 def missing(source: SourceField, message: str) -> MissingTargetError:
-    """The error for an object that is not there."""
+    """The error for an object that does not exist."""
     place = source.place
     return MissingTargetError(place.path, place.line, place.field, message)
 
@@ -449,14 +408,10 @@ def _replacements(repository: ManifestRepository, kustomization: Kustomization) 
         if entry.get("path") is None:
             yield entry
             continue
-        path = resolve(kustomization.directory, entry.text("path"))
-        if path is None or not repository.has_file(path):
-            raise entry.error(f"there is no file {quote(entry.text('path'))}")
-        for document in repository.read(path):
-            root = SourceField(document, (), OriginKind.PLAIN)
-            if isinstance(document.value, list):
+        for root in read_named(repository, entry, kustomization.directory, entry.text("path")):
+            if isinstance(root.value, list):
                 yield from root.members()
-            elif document.value is not None:
+            elif root.value is not None:
                 yield root
 
 

@@ -1,25 +1,25 @@
-"""What a kustomization does to all objects: names, labels, images, counts, references, generators."""
+"""The transformers of a kustomization: names, labels, images, counts, references, generators."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.manifests.documents import Value, value_at
+from reconciler.manifests.documents import Value, text_at, value_at
 from reconciler.manifests.wording import Field, join_words, quote
 from reconciler.placement.kustomization import ImageRule, Kustomization, LabelRule, ReplicaRule
-from reconciler.placement.kustomize_patches import missing
-from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle, OriginKind, SourceField, SourceTrace
-from reconciler.placement.repository import ManifestRepository, resolve
+from reconciler.placement.kustomize_patches import missing, read_named
+from reconciler.placement.objects import ObjectDraft, ObjectIdentity, Obstacle, SourceField, SourceTrace
+from reconciler.placement.repository import ManifestRepository
 
 _FOLLOWED: Final = frozenset({"nameReference", "replicas", "images"})
-# Only for `$(NAME)`, which is told where it stands.
+# Only for `$(NAME)`, which is reported where it is used.
 _HARMLESS: Final = frozenset({"varReference"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldRule:
-    """A field of a kind; lists on the way are walked through. An empty group, version or kind fits all."""
+    """A field of a kind, also in items of lists. An empty group, version or kind fits all."""
 
     path: tuple[str, ...]
     group: str = ""
@@ -28,16 +28,16 @@ class FieldRule:
     creates: bool = False
 
     def fits(self, identity: ObjectIdentity) -> bool:
-        """Whether an object of that name is meant."""
+        """Whether the rule is for an object of that name."""
         own = ((self.group, identity.group), (self.version, identity.version), (self.kind, identity.kind))
         return all(not wanted or wanted == found for wanted, found in own)
 
     def expand(self, value: Value) -> Iterator[Field]:
-        """The places of the field in an object: one, or one for each item of a list on the way."""
+        """The places of the field in an object, one for each item of a list on the way."""
         yield from _expand(value, self.path, creates=self.creates)
 
 
-def _expand(value: Value, parts: tuple[str, ...], *, creates: bool) -> Iterator[Field]:
+def _expand(value: Value, parts: tuple[str, ...], *, creates: bool = False) -> Iterator[Field]:
     if not parts:
         yield ()
     elif isinstance(value, list):
@@ -49,14 +49,14 @@ def _expand(value: Value, parts: tuple[str, ...], *, creates: bool) -> Iterator[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What configurations add to Kustomize's own: fields that name objects of a kind, hold counts, or hold images."""
+    """Fields that configurations add to Kustomize's own: names of objects of a kind, counts, and images."""
 
     name_references: tuple[tuple[str, FieldRule], ...] = ()
     replicas: tuple[FieldRule, ...] = ()
     images: tuple[FieldRule, ...] = ()
 
     def __or__(self, other: "Configuration") -> "Configuration":
-        """Both: what a base adds holds for those who gather it."""
+        """Both: the configuration of a base applies to its users."""
         return Configuration(
             name_references=tuple(dict.fromkeys((*self.name_references, *other.name_references))),
             replicas=tuple(dict.fromkeys((*self.replicas, *other.replicas))),
@@ -67,20 +67,17 @@ class Configuration:
 def read_configurations(
     repository: ManifestRepository, kustomization: Kustomization
 ) -> tuple[Configuration, list[tuple[SourceField, FieldRule | None]]]:
-    """What a kustomization's configurations say, and the rules in them that are not followed, None for all objects.
+    """The configurations of a kustomization, and unsupported rules in them, None for all objects.
 
-    InputError for a file that is not there or makes no sense.
+    InputError for a missing or invalid file.
     """
     whole = Configuration()
     unfollowed: list[tuple[SourceField, FieldRule | None]] = []
     for entry in kustomization.configurations:
-        path = resolve(kustomization.directory, entry.as_text())
-        if path is None or not repository.has_file(path):
-            raise entry.error(f"there is no file {quote(entry.as_text())}")
-        for document in repository.read(path):
-            source = SourceField(document, (), OriginKind.PLAIN)
-            for key in source.mapping():
-                unfollowed += () if key in _FOLLOWED | _HARMLESS else _unfollowed(source.below(key))
+        for source in read_named(repository, entry, kustomization.directory, entry.as_text()):
+            for rules in (source.below(key) for key in source.mapping() if key not in _FOLLOWED | _HARMLESS):
+                is_list = isinstance(rules.value, list)
+                unfollowed += [(each, _rule(each)) for each in rules.members()] if is_list else [(rules, None)]
             whole |= Configuration(
                 name_references=tuple(
                     (reference.text("kind"), _rule(rule))
@@ -93,14 +90,6 @@ def read_configurations(
     return whole, unfollowed
 
 
-def _unfollowed(source: SourceField) -> Iterator[tuple[SourceField, FieldRule | None]]:
-    value = source.value
-    if not isinstance(value, list):
-        yield source, None
-        return
-    yield from ((each, _rule(each)) for each in source.members())
-
-
 def _rule(source: SourceField) -> FieldRule:
     return FieldRule(
         path=tuple(part.removesuffix("[]") for part in source.text("path").split("/") if part),
@@ -111,62 +100,43 @@ def _rule(source: SourceField) -> FieldRule:
     )
 
 
-# ConfigMaps and Secrets that Kustomize makes itself, or adds to: known by name, their content is not read. The hash
-# behind a generated name is left out: nothing here is called by it.
+# ConfigMaps and Secrets that Kustomize generates: only their names are read, without the hash behind them.
 
 _UNREAD = "it is generated: its content is not read"
-_MERGE, _REPLACE = "merge", "replace"
 
 
 def generate(kind: str, entry: SourceField, drafts: list[ObjectDraft]) -> None:
-    """Make what an entry says, or merge it into what is there; InputError where Kustomize fails."""
+    """Generate the object of an entry, or merge it into an existing one; InputError where Kustomize fails."""
     identity = ObjectIdentity("", "v1", kind, entry.text("namespace"), entry.text("name"))
     behavior = entry.text("behavior")
     found = [draft for draft in drafts if draft.is_or_was(identity.effective)]
-    if behavior not in {_MERGE, _REPLACE}:  # Kustomize takes any other word for `create`
-        drafts.append(_made(identity, entry))
-    elif len(found) == 1:
-        _add(found[0], entry, replaces=behavior == _REPLACE)
-    elif found:
+    is_created = behavior not in {"merge", "replace"}  # Kustomize takes any other word for `create`
+    if len(found) > 1 and not is_created:
         raise entry.error(f"expected one {identity} to {behavior}, got {len(found)}")
-    else:
-        drafts.append(_made(identity, entry))
-        raise missing(entry, f"there is no {identity} to {behavior}")
-
-
-def _made(identity: ObjectIdentity, entry: SourceField) -> ObjectDraft:
-    metadata: dict[str, Value] = {"name": identity.name}
-    if identity.namespace:
-        metadata["namespace"] = identity.namespace
-    fields: dict[str, Value] = {"apiVersion": "v1", "kind": identity.kind, "metadata": metadata}
-    literals = _literals(entry)
-    if literals:
-        fields["data"] = literals
-    obstacle = Obstacle(reason=_UNREAD, place=entry.place)
-    return ObjectDraft(
-        fields=fields, source=entry, trace=SourceTrace((entry,)), identity=identity, obstacles=[obstacle]
-    )
-
-
-def _add(draft: ObjectDraft, entry: SourceField, *, replaces: bool) -> None:
-    """Literals are known by their keys; what comes from files may be any of the rest."""
-    path: Field = ("data",)
-    old = draft.value_at(*path)
-    literals = _literals(entry)
-    kept = old if isinstance(old, dict) and not replaces else {}
+    pairs = (each.as_text().partition("=") for each in entry.items("literals"))
+    literals: dict[str, Value] = {key: value.strip("\"'") for key, _, value in pairs}
+    if is_created or not found:
+        namespace: dict[str, Value] = {"namespace": identity.namespace} if identity.namespace else {}
+        metadata: Value = {"name": identity.name, **namespace}
+        fields: dict[str, Value] = {"apiVersion": "v1", "kind": kind, "metadata": metadata}
+        fields |= {"data": literals} if literals else {}
+        made = ObjectDraft(fields=fields, source=entry, trace=SourceTrace((entry,)), identity=identity)
+        made.obstacles.append(Obstacle(reason=_UNREAD, place=entry.place))
+        drafts.append(made)
+        if not is_created:
+            raise missing(entry, f"there is no {identity} to {behavior}")
+        return
+    draft, replaces = found[0], behavior == "replace"
+    old = draft.value_at("data")
     if literals or replaces:
-        draft.set(path, {**kept, **literals})
+        draft.set(("data",), {**(old if isinstance(old, dict) and not replaces else {}), **literals})
+    # literals have known keys; files may set any other
     is_all = replaces or any(entry.get(key) is not None for key in ("files", "envs", "env"))
-    changed: list[Field] = [path] if is_all else [(*path, key) for key in literals]
+    changed: list[Field] = [("data",)] if is_all else [("data", key) for key in literals]
     draft.obstacles += [Obstacle(reason=_UNREAD, place=entry.place, field=each) for each in changed]
 
 
-def _literals(entry: SourceField) -> dict[str, Value]:
-    pairs = (each.as_text().partition("=") for each in entry.items("literals"))
-    return {key: value.strip("\"'") for key, _, value in pairs}
-
-
-# Kinds whose names stay as they are: others call them by it.
+# Kinds whose names are not changed, as other objects depend on them.
 _UNAFFIXED: Final = frozenset({"CustomResourceDefinition", "APIService", "Namespace"})
 SCALED_KINDS: Final = ("Deployment", "ReplicationController", "ReplicaSet", "StatefulSet")
 _REPLICA_FIELDS: Final = tuple(FieldRule(path=("spec", "replicas"), kind=kind, creates=True) for kind in SCALED_KINDS)
@@ -174,21 +144,22 @@ _WORKLOADS: Final = ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")
 _TEMPLATED: Final = (*_WORKLOADS, "ReplicationController", "Job")
 _CRON_TEMPLATE: Final = ("spec", "jobTemplate", "spec", "template", "metadata")
 _POD: Final = ("spec", "template", "spec")
-_REQUIRED, _PREFERRED = (
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    "preferredDuringSchedulingIgnoredDuringExecution",
-)
-_AFFINITIES: Final = (
-    *((*_POD, "affinity", each, _REQUIRED) for each in ("podAffinity", "podAntiAffinity")),
-    *((*_POD, "affinity", each, _PREFERRED, "podAffinityTerm") for each in ("podAffinity", "podAntiAffinity")),
-    (*_POD, "topologySpreadConstraints"),
+_AFFINITIES: Final = tuple(
+    (*_POD, *path)
+    for path in (
+        ("affinity", "podAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
+        ("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
+        ("affinity", "podAffinity", "preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm"),
+        ("affinity", "podAntiAffinity", "preferredDuringSchedulingIgnoredDuringExecution", "podAffinityTerm"),
+        ("topologySpreadConstraints",),
+    )
 )
 _IMAGE: Final = re.compile(r"(?P<name>[^@]*?)(?P<tag>:[^:/@]*)?(?P<digest>@.*)?", re.DOTALL)
 _SUBJECT_KINDS: Final = ("RoleBinding", "ClusterRoleBinding")
 
 
 def set_namespace(drafts: Sequence[ObjectDraft], namespace: str) -> None:
-    """Put every object that can be in a namespace into this one; a Namespace itself takes the name."""
+    """Set the namespace of every namespaced object, and the name of a Namespace."""
     for draft in drafts:
         identity = draft.identity
         if identity.kind == "Namespace" and identity.group == "":
@@ -203,7 +174,7 @@ def set_namespace(drafts: Sequence[ObjectDraft], namespace: str) -> None:
 
 
 def affix_names(drafts: Sequence[ObjectDraft], prefix: str, suffix: str) -> None:
-    """Put a text before and one behind every name; the name with the prefix alone is remembered, too."""
+    """Add a prefix and a suffix to every name; the name with only the prefix also counts as a former one."""
     for draft in drafts if prefix or suffix else ():
         if draft.identity.kind not in _UNAFFIXED:
             draft.rename(name=prefix + draft.identity.name)
@@ -212,7 +183,7 @@ def affix_names(drafts: Sequence[ObjectDraft], prefix: str, suffix: str) -> None
 
 
 def set_labels(drafts: Sequence[ObjectDraft], rule: LabelRule) -> None:
-    """Set labels on objects, and on their templates and selectors where the rule says so."""
+    """Set labels on objects, and on their templates and selectors if the rule says so."""
     labels = {key: source.as_label() for key, source in rule.labels.items()}
     for draft in drafts:
         _set_texts(draft, ("metadata", "labels"), labels, rule.labels)
@@ -247,7 +218,7 @@ def _selector_paths(draft: ObjectDraft) -> Iterator[Field]:
         yield ("spec", "selector", "matchLabels")
         # Only existing selectors of affinities and topology spreads get the labels.
         for affinity in _AFFINITIES:
-            for path in _expand(draft.fields, (*affinity, "labelSelector", "matchLabels"), creates=False):
+            for path in _expand(draft.fields, (*affinity, "labelSelector", "matchLabels")):
                 if isinstance(draft.value_at(*path), dict):
                     yield path
         claims = draft.value_at("spec", "volumeClaimTemplates") if kind == "StatefulSet" else None
@@ -269,7 +240,7 @@ def set_annotations(drafts: Sequence[ObjectDraft], annotations: Mapping[str, Sou
 
 
 def index_names(drafts: Sequence[ObjectDraft]) -> dict[str, list[ObjectDraft]]:
-    """The objects by every name that they have or had."""
+    """The objects by each present and former name."""
     named: dict[str, list[ObjectDraft]] = {}
     for draft in drafts:
         for name in {each.name for each in draft.identities}:
@@ -280,7 +251,7 @@ def index_names(drafts: Sequence[ObjectDraft]) -> dict[str, list[ObjectDraft]]:
 def set_replicas(
     named: Mapping[str, Sequence[ObjectDraft]], rule: ReplicaRule, extra: Sequence[FieldRule] = ()
 ) -> None:
-    """Set the count of every workload that is or was called so; InputError when there is none."""
+    """Set the count of every workload with this present or former name; InputError without any."""
     fields = (*_REPLICA_FIELDS, *extra)
     is_found = False
     for draft in named.get(rule.name, ()):
@@ -303,47 +274,39 @@ def set_images(drafts: Sequence[ObjectDraft], rules: Sequence[ImageRule], extra:
                 written = draft.value_at(*where)
                 if isinstance(written, str):
                     _set_image(draft, where, written, rules)
-        for path in _container_lists(draft.fields, ()):
-            containers = draft.value_at(*path)
-            for index, container in enumerate(containers if isinstance(containers, list) else ()):
-                image = container.get("image") if isinstance(container, dict) else None
-                if isinstance(image, str):
-                    _set_image(draft, (*path, index, "image"), image, rules)
+        for path, image in tuple(_container_images(draft.fields, ())):
+            _set_image(draft, path, image, rules)
 
 
 def _set_image(draft: ObjectDraft, path: Field, image: str, rules: Sequence[ImageRule]) -> None:
     for rule in rules:
-        renamed = _rename(image, rule)
+        match = _IMAGE.fullmatch(image)
+        if match is None or not rule.name or match["name"] != rule.name:
+            continue
+        renamed = (rule.new_name or match["name"]) + (f":{rule.new_tag}" if rule.new_tag else "")
+        if rule.digest:
+            renamed += f"@{rule.digest}"
+        elif not rule.new_tag:
+            renamed += (match["tag"] or "") + (match["digest"] or "")
         if renamed != image:
             draft.set(path, renamed, rule.source)
             image = renamed
 
 
-def _container_lists(value: Value, path: Field) -> Iterator[Field]:
-    """Lists of containers anywhere in an object: custom kinds have theirs elsewhere."""
+def _container_images(value: Value, path: Field) -> Iterator[tuple[Field, str]]:
+    """The images of containers anywhere in an object: custom kinds have theirs elsewhere."""
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _container_lists(item, (*path, index))
+            yield from _container_images(item, (*path, index))
     for key, member in value.items() if isinstance(value, dict) else ():
         if key in {"containers", "initContainers"} and isinstance(member, list):
-            yield (*path, key)
+            images = enumerate(text_at(container, "image") for container in member)
+            yield from (((*path, key, index, "image"), image) for index, image in images if image)
         else:
-            yield from _container_lists(member, (*path, key))
+            yield from _container_images(member, (*path, key))
 
 
-def _rename(image: str, rule: ImageRule) -> str:
-    match = _IMAGE.fullmatch(image)
-    if match is None or not rule.name or match["name"] != rule.name:
-        return image
-    name = rule.new_name or match["name"]
-    if rule.digest:
-        return f"{name}{f':{rule.new_tag}' if rule.new_tag else ''}@{rule.digest}"
-    if rule.new_tag:
-        return f"{name}:{rule.new_tag}"
-    return name + (match["tag"] or "") + (match["digest"] or "")
-
-
-# Kind and field of the pod; lists on the way are walked through.
+# Kinds and fields of the pod, also in items of lists.
 _IN_CONTAINERS: Final = (
     ("ConfigMap", ("env", "valueFrom", "configMapKeyRef", "name")),
     ("ConfigMap", ("envFrom", "configMapRef", "name")),
@@ -373,7 +336,7 @@ _POD_SPECS: Final[Mapping[str, Field]] = {
 
 
 def fix_references(drafts: Sequence[ObjectDraft], configuration: Configuration) -> None:
-    """Let every reference follow the object that it names, wherever that was renamed."""
+    """Update every reference to a renamed object."""
     named: dict[tuple[str, str], list[ObjectDraft]] = {}
     for draft in drafts:
         identity = draft.identity
@@ -385,9 +348,13 @@ def fix_references(drafts: Sequence[ObjectDraft], configuration: Configuration) 
     }
     for draft in drafts if renamed else ():
         for kind, path in (*_references_in(draft, renamed), *_configured(draft, configuration)):
-            # Of several objects of that name the one is meant that was renamed as its referrer was.
-            written = draft.value_at(*path)
-            near = [each for each in named.get((kind, str(written)), ()) if _is_in_reach(draft, each)]
+            # Of several objects of that name it means the one with the same affixes.
+            written, namespace = draft.value_at(*path), draft.identity.effective.namespace
+            near = [
+                each
+                for each in named.get((kind, str(written)), ())
+                if each.identity.effective.namespace == namespace or not each.identity.is_namespaced
+            ]
             if len(near) > 1:
                 near = [each for each in near if each.affixes == draft.affixes]
             if len(near) == 1 and near[0].identity.name != written:
@@ -397,7 +364,7 @@ def fix_references(drafts: Sequence[ObjectDraft], configuration: Configuration) 
 def _references_in(draft: ObjectDraft, renamed: Set[str]) -> Iterator[tuple[str, Field]]:
     identity = draft.identity
     if identity.kind == "HorizontalPodAutoscaler":
-        # Kustomize does not compare the kind that is named.
+        # Kustomize does not compare the kind in the reference.
         for kind in SCALED_KINDS:
             yield kind, ("spec", "scaleTargetRef", "name")
     if identity.kind == "StatefulSet":
@@ -407,7 +374,7 @@ def _references_in(draft: ObjectDraft, renamed: Set[str]) -> Iterator[tuple[str,
     if pod is None or not isinstance(spec, dict):
         return
     for target_kind, pattern in _POD_REFERENCES:
-        for path in _expand(spec, pattern, creates=False) if target_kind in renamed else ():
+        for path in _expand(spec, pattern) if target_kind in renamed else ():
             yield target_kind, (*pod, *path)
 
 
@@ -415,8 +382,3 @@ def _configured(draft: ObjectDraft, configuration: Configuration) -> Iterator[tu
     for kind, rule in configuration.name_references:
         if rule.fits(draft.identity):
             yield from ((kind, path) for path in rule.expand(draft.fields))
-
-
-def _is_in_reach(draft: ObjectDraft, target: ObjectDraft) -> bool:
-    is_same = target.identity.effective.namespace == draft.identity.effective.namespace
-    return is_same or not target.identity.is_namespaced

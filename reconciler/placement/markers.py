@@ -1,10 +1,10 @@
-"""Marker comments behind a number name the object that it belongs to."""
+"""Marker comments behind a number, which name its object."""
 
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.errors import InputError
@@ -23,7 +23,7 @@ _TARGET: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*)/([a-z0-9]([-a-z0-9.]*[a-z0-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerComment:
-    """A number with a marker comment: `word` is what it is, `kind` and `name` its object; empty in the own manifest.
+    """A number with a marker comment: `word` is its meaning, `kind` and `name` its object, empty in its own manifest.
 
     `ignore` markers have the word `ignore` and no target.
     """
@@ -44,7 +44,7 @@ class MarkerComment:
 
 
 def read_markers(path: str, body: bytes) -> tuple[tuple[MarkerComment, ...], tuple[Finding, ...]]:
-    """The markers of one YAML file, and what is wrong with them; a file that is no YAML has none."""
+    """The markers of one YAML file, and findings about them; none for invalid YAML."""
     if PREFIX.encode() not in body or b"#" not in body:
         return (), ()
     try:
@@ -62,11 +62,9 @@ def read_markers(path: str, body: bytes) -> tuple[tuple[MarkerComment, ...], tup
             documents = file.documents_in(position)
         except InputError:
             continue
-        for found in _read_section(documents, text, section.first_line, comments):
-            if isinstance(found, MarkerComment):
-                markers.append(found)
-            else:
-                findings.append(found)
+        found = list(_read_section(documents, text, section.first_line, comments))
+        markers += [each for each in found if isinstance(each, MarkerComment)]
+        findings += [each for each in found if isinstance(each, Finding)]
     return tuple(markers), tuple(findings)
 
 
@@ -75,32 +73,23 @@ def _read_section(
 ) -> Iterator[MarkerComment | Finding]:
     """Every comment with the scalar that ends before it on its line."""
     leaves = [
-        _Leaf(node.start, node.end, number, path)
+        (node, documents[number], path)
         for number, root in enumerate(build_tree(text).roots)
         for node, path in _leaves(root, ())
     ]
-    starts = [leaf.start for leaf in leaves]
+    starts = [node.start for node, _, _ in leaves]
     line, counted = first_line, 0
     for comment in comments:
         index = text.index("#", comment.start())
         line, counted = line + text.count("\n", counted, index), index
         position = bisect_right(starts, index) - 1
-        leaf = leaves[position] if position >= 0 else None
-        if leaf is not None and index < leaf.end:
-            continue
-        if leaf is None or leaf.start <= text.rfind("\n", 0, index):
-            message = "expected a number before this comment, on its line"
-            place = Place(path=documents[0].path, line=line)
-            yield Finding(place=place, severity=Severity.ERROR, message=message)
-            continue
-        yield _marker(documents[leaf.document], leaf.field, line, comment)
-
-
-class _Leaf(NamedTuple):
-    start: int
-    end: int
-    document: int
-    field: Field
+        if position < 0 or leaves[position][0].start <= text.rfind("\n", 0, index):
+            if position < 0 or index >= leaves[position][0].end:
+                message = "expected a number before this comment, on its line"
+                place = Place(path=documents[0].path, line=line)
+                yield Finding(place=place, severity=Severity.ERROR, message=message)
+        elif index >= leaves[position][0].end:
+            yield _marker(*leaves[position][1:], line, comment)
 
 
 def _leaves(node: YamlNode, path: Field) -> Iterator[tuple[ScalarNode, Field]]:

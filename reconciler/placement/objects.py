@@ -1,17 +1,17 @@
-"""Objects while they are built, and the place that each of their values comes from."""
+"""Objects during and after a build, and the places that their values come from."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.workloads import DocumentRef, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value, text_at, value_at
 from reconciler.manifests.wording import Field, describe, name_field
 
-# The document number of objects that are read as built or made of a template: they have no place to edit.
+# The document number of objects that are read as built or from a template: they have no place to edit.
 AS_BUILT: Final = -1
 
 Address: TypeAlias = tuple[str, int, Field, Field | None]
@@ -38,6 +38,11 @@ class Embedding:
     field: Field
 
 
+def overlap(one: Field, other: Field) -> bool:
+    """Whether one field is, holds or lies in the other."""
+    return all(mine == theirs for mine, theirs in zip(one, other, strict=False))
+
+
 @dataclass(frozen=True, slots=True)
 class SourceField:
     """One place in one document, readable as a tree: `get` and `items` go down, errors name the place."""
@@ -60,7 +65,7 @@ class SourceField:
 
     @property
     def exists(self) -> bool:
-        """Whether the field is written, even as null."""
+        """Whether the field is set, even to null."""
         if not self.field:
             return True
         parent, part = value_at(self.document.value, self.field[:-1]), self.field[-1]
@@ -76,7 +81,7 @@ class SourceField:
         return self.document.path, self.embedding.document.index, self.field, self.embedding.field
 
     def below(self, *parts: str | int) -> "SourceField":
-        """A place further down, whether or not it is written."""
+        """A place further down, set or not."""
         return SourceField(self.document, (*self.field, *parts), self.kind, self.embedding)
 
     def of_kind(self, kind: OriginKind) -> "SourceField":
@@ -84,21 +89,16 @@ class SourceField:
         return SourceField(self.document, self.field, kind, self.embedding)
 
     def get(self, key: str) -> "SourceField | None":
-        """A member that is written and not null."""
+        """A member that is set and not null."""
         value = self.value
-        if isinstance(value, dict) and value.get(key) is not None:
-            return self.below(key)
-        return None
+        return self.below(key) if isinstance(value, dict) and value.get(key) is not None else None
 
     def items(self, key: str) -> Iterator["SourceField"]:
-        """The items of a member list; none when it is not written."""
+        """The items of a member list; none when it is not set."""
         member = self.get(key)
-        if member is None:
-            return
-        value = member.value
-        if not isinstance(value, list):
-            raise member.error(f"expected a list, got {describe(value)}")
-        yield from (member.below(index) for index in range(len(value)))
+        if member is not None and not isinstance(member.value, list):
+            raise member.error(f"expected a list, got {describe(member.value)}")
+        yield from () if member is None else member.members()
 
     def mapping(self) -> dict[str, Value]:
         """The value as a mapping."""
@@ -108,7 +108,7 @@ class SourceField:
         return value
 
     def text(self, key: str) -> str:
-        """A member text, empty when it is not written; numbers are no text."""
+        """A member text, empty when it is not set; numbers are not texts."""
         member = self.get(key)
         return "" if member is None else member.as_text()
 
@@ -120,7 +120,7 @@ class SourceField:
         return value
 
     def leaves(self, key: str) -> dict[str, "SourceField"]:
-        """The members of a member mapping of texts, as labels are; InputError where one is no text."""
+        """The members of a mapping of texts such as labels; InputError where one is not a text."""
         member = self.get(key)
         leaves = {} if member is None else {name: member.below(name) for name in member.mapping()}
         for leaf in leaves.values():
@@ -128,7 +128,7 @@ class SourceField:
         return leaves
 
     def members(self) -> list["SourceField"]:
-        """The items of a list; none where the value is no list."""
+        """The items of a list; none where the value is not a list."""
         value = self.value
         return [self.below(index) for index in range(len(value) if isinstance(value, list) else 0)]
 
@@ -142,24 +142,28 @@ class SourceField:
         return "" if value is None else str(value)
 
     def flag(self, key: str) -> bool:
-        """A member switch, off when it is not written."""
+        """A member switch, off when it is not set."""
         member = self.get(key)
         if member is not None and not isinstance(member.value, bool):
             raise member.error(f"expected true or false, got {describe(member.value)}")
         return member is not None and member.value is True
 
     def error(self, message: str) -> InputError:
-        """What is wrong at this place."""
+        """An error at this place."""
         place = self.place
         return InputError(place.path, place.line, place.field, message)
+
+    def warning(self, message: str) -> Finding:
+        """A warning about this place."""
+        return Finding(place=self.place, severity=Severity.WARNING, message=message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueOrigin:
-    """One link of the chain of a value: where it is written, how it came in, and what it says there.
+    """One link of the chain of a value: its place, the kind of source, and the value there.
 
-    `document` and `field` address the scalar in the file `place.path`. With `embedding`, the field of that document
-    that holds a text, `field` leads on inside the text, in its document number `inner_document`.
+    `document` and `field` address the scalar in the file `place.path`. With `embedding`, a text field of that document,
+    `field` is inside the text, in its document number `inner_document`.
     """
 
     place: Place
@@ -192,28 +196,23 @@ class ValueOrigin:
 
 def origin_of_source(source: SourceField) -> ValueOrigin:
     """The source as one link of a chain."""
-    holder = source.document if source.embedding is None else source.embedding.document
-    place = source.place
-    if source.embedding is not None:
-        inner = name_field(source.field)
-        place = replace(place, field=f"{place.field}: {inner}")
+    held, place = source.embedding, source.place
     return ValueOrigin(
-        place=place,
+        place=place if held is None else replace(place, field=f"{place.field}: {name_field(source.field)}"),
         kind=source.kind,
         value=source.value,
-        document=holder.index,
+        document=source.address[1],
         field=source.field,
-        embedding=None if source.embedding is None else source.embedding.field,
-        inner_document=0 if source.embedding is None else source.document.index,
+        embedding=None if held is None else held.field,
+        inner_document=0 if held is None else source.document.index,
     )
 
 
 @dataclass(slots=True)
 class SourceTrace:
-    """Which sources a built object's values come from, the winning one first; sparse.
+    """The sources of a built object's values, the winning one first; sparse.
 
-    A node without sources has its parent's, one step further down. Only a change makes nodes: an object that nothing
-    changes has one.
+    A node without sources has those of its parent, one step further down. Only changes make nodes.
     """
 
     sources: tuple[SourceField, ...] = ()
@@ -238,7 +237,7 @@ class SourceTrace:
         return tuple(source for source in self.sources_at(path) if source.exists)
 
     def record(self, path: Field, source: SourceField) -> None:
-        """All of the value at a path comes from `source` now; what was there before is displaced."""
+        """The whole value at a path comes from `source` now, which displaces earlier sources."""
         self.place(path, SourceTrace((source, *self.chain(path))))
 
     def place(self, path: Field, subtree: "SourceTrace") -> None:
@@ -252,26 +251,25 @@ class SourceTrace:
         node.members[path[-1]] = subtree
 
     def subtree(self, path: Field) -> "SourceTrace":
-        """The node at a path with its sources spelled out, to be put elsewhere."""
+        """A copy of the node at a path with explicit sources, to be put elsewhere."""
         node: SourceTrace | None = self
         for part in path:
             node = None if node is None else node.members.get(part)
-        members = {} if node is None else {part: member.copy() for part, member in node.members.items()}
-        return SourceTrace(self.sources_at(path), members)
+        return SourceTrace(self.sources_at(path), {} if node is None else node.copy().members)
 
     def copy(self) -> "SourceTrace":
-        """A trace that changes on its own."""
+        """An independent copy."""
         return SourceTrace(self.sources, {part: member.copy() for part, member in self.members.items()})
 
     def recorded(self) -> Iterator[SourceField]:
-        """Every source that is recorded anywhere."""
+        """All recorded sources."""
         yield from self.sources
         for member in self.members.values():
             yield from member.recorded()
 
 
 def with_value(root: Value, path: Field, value: Value) -> Value:
-    """A copy with one field set, mappings on the way made where they are missing; the rest is shared."""
+    """A copy with one field set, and with missing mappings on the way; the rest is shared."""
     if not path:
         return value
     part, rest = path[0], path[1:]
@@ -307,7 +305,7 @@ CLUSTER_SCOPED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ObjectIdentity:
-    """What an object is called at one moment of a build."""
+    """The names of an object at one moment of a build."""
 
     group: str
     version: str
@@ -322,7 +320,7 @@ class ObjectIdentity:
 
     @property
     def effective(self) -> "ObjectIdentity":
-        """With the namespace that an object without one is in."""
+        """The same with the default namespace for an object without one."""
         namespace = (self.namespace or DEFAULT_NAMESPACE) if self.is_namespaced else ""
         return ObjectIdentity(self.group, self.version, self.kind, namespace, self.name)
 
@@ -338,7 +336,7 @@ def split_version(api_version: str) -> tuple[str, str]:
 
 
 def identify(fields: dict[str, Value]) -> ObjectIdentity:
-    """What an object is called; parts that are no text are empty."""
+    """The names of an object; those that are not texts are empty."""
     group, version = split_version(text_at(fields, "apiVersion"))
     kind, namespace = text_at(fields, "kind"), text_at(fields, "metadata", "namespace")
     return ObjectIdentity(group, version, kind, namespace, text_at(fields, "metadata", "name"))
@@ -356,9 +354,8 @@ class Obstacle:
         return f"{self.reason} ({self.place})" if self.place else self.reason
 
     def covers(self, path: Field) -> bool:
-        """Whether it concerns a field: one below its own, or one that holds it."""
-        shorter = min(len(self.field), len(path))
-        return self.field[:shorter] == path[:shorter]
+        """Whether it concerns a field: its own, or one below or above it."""
+        return overlap(self.field, path)
 
 
 @dataclass(slots=True)
@@ -381,12 +378,12 @@ class ObjectDraft:
 
     @property
     def original(self) -> ObjectIdentity:
-        """What it is called where it is written."""
+        """Its name as written."""
         return self.earlier[0] if self.earlier else self.identity
 
     @property
     def identities(self) -> tuple[ObjectIdentity, ...]:
-        """Every name that it ever had, the first one first."""
+        """All its names, the first one first."""
         return (*self.earlier, self.identity)
 
     def is_or_was(self, wanted: ObjectIdentity) -> bool:
@@ -410,37 +407,29 @@ class ObjectDraft:
     def rename(self, *, name: str | None = None, namespace: str | None = None) -> None:
         """Give it another name or namespace; references may still use the former one."""
         now = self.identity
-        name = now.name if name is None else name
-        namespace = now.namespace if namespace is None else namespace
-        if (name, namespace) == (now.name, now.namespace):
-            return
-        self.earlier.append(now)
-        self.identity = ObjectIdentity(now.group, now.version, now.kind, namespace, name)
-        self.write_names(self.identity)
-
-    def write_names(self, identity: ObjectIdentity) -> None:
-        """Write a name and a namespace into the object."""
-        metadata = self.fields.get("metadata")
-        names: dict[str, Value] = dict(metadata) if isinstance(metadata, dict) else {}
-        names["name"] = identity.name
-        if identity.namespace:
-            names["namespace"] = identity.namespace
-        else:
-            names.pop("namespace", None)
-        self.fields = {**self.fields, "metadata": names}
+        name, namespace = now.name if name is None else name, now.namespace if namespace is None else namespace
+        if (name, namespace) != (now.name, now.namespace):
+            self.become(replace(now, name=name, namespace=namespace), now)
 
     def become(self, identity: ObjectIdentity, before: ObjectIdentity) -> None:
-        """Take the identity that a patch left it with."""
+        """Take another identity, and write its name and namespace into the object."""
         if identity != before:
             self.earlier.append(before)
         if identity != identify(self.fields):
-            self.write_names(identity)
+            metadata = self.fields.get("metadata")
+            names: dict[str, Value] = dict(metadata) if isinstance(metadata, dict) else {}
+            names["name"] = identity.name
+            if identity.namespace:
+                names["namespace"] = identity.namespace
+            else:
+                names.pop("namespace", None)
+            self.fields = {**self.fields, "metadata": names}
         self.identity = identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Root:
-    """Where a build begins: a kustomization's directory or a plain file, and who deploys it, if Git says so."""
+    """The root of a build: a kustomization's directory or a plain file, and its deployer, if it is in Git."""
 
     cluster: str
     path: str
@@ -452,9 +441,9 @@ class Root:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltObject:
-    """An object as a cluster gets it. `fields` is shared with the documents it was built from: never change it.
+    """An object as built for a cluster. `fields` are shared with the documents it was built from: never change them.
 
-    `names` are all that it had on the way: a kustomization may call it by any of them.
+    `names` are all its names during the build: a kustomization may use any of them.
     """
 
     key: ResourceKey
@@ -481,16 +470,16 @@ class BuiltObject:
         return value_at(self.fields, path)
 
     def origin_of(self, path: Field) -> tuple[ValueOrigin, ...]:
-        """The chain of places that write a field, the effective one first; empty when none does."""
+        """The places that set a field, the effective one first."""
         return tuple(origin_of_source(source) for source in self.trace.chain(path))
 
     def place_of(self, path: Field) -> Place:
-        """Where a field is written: the line of its effective key, or of the nearest ancestor."""
+        """The line of a field's effective key, or of the nearest ancestor."""
         sources = self.trace.sources_at(path)
         return sources[0].place if sources else self.place
 
     def address_of(self, path: Field) -> Address | None:
-        """The written place that decides a field's value; None when it has no value."""
+        """The place that a field's value comes from; None when it has no value."""
         sources = self.trace.sources_at(path)
         return sources[0].address if sources and self.value_at(*path) is not None else None
 
@@ -500,5 +489,5 @@ class BuiltObject:
 
     @property
     def documents(self) -> frozenset[tuple[str, int]]:
-        """Every file, with the number of the document in it, that something of it is written in."""
+        """The documents that it is built of, by path and number."""
         return frozenset(source.address[:2] for source in self.trace.recorded())

@@ -1,15 +1,16 @@
-"""Who else writes a number: autoscalers, and deployers that are configured to ignore it."""
+"""Other owners of a number: autoscalers, and deployers that are configured to ignore it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.identity import Place, ResourceKey, finding_of
 from reconciler.errors import InputError
 from reconciler.manifests.wording import Field
 from reconciler.placement.deployers import APPLICATION_SET, Deployer, may_be
 from reconciler.placement.fleet import Fleet, named_target, source_as_built
 from reconciler.placement.kustomization import Selector, Unclear
+from reconciler.placement.kustomize_patches import unescape
 from reconciler.placement.objects import BuiltObject, ObjectDraft, ObjectIdentity, SourceField, identify, split_version
 from reconciler.resources.registry import AUTOSCALERS
 from reconciler.resources.validation import is_templated
@@ -19,17 +20,17 @@ _RESPECT: Final = "RespectIgnoreDifferences=true"
 _FLUX: Final = "kustomize.toolkit.fluxcd.io"
 # Annotations of Flux about the whole object, by their values in lower case.
 _UNAPPLIED: Final = {
-    (f"{_FLUX}/ssa", "ignore"): "Flux leaves it alone",
-    (f"{_FLUX}/ssa", "ifnotpresent"): "Flux applies it only where it is not there yet",
-    (f"{_FLUX}/reconcile", "disabled"): "Flux leaves it alone",
+    (f"{_FLUX}/ssa", "ignore"): "Flux ignores it",
+    (f"{_FLUX}/ssa", "ifnotpresent"): "Flux applies it only if it does not exist",
+    (f"{_FLUX}/reconcile", "disabled"): "Flux ignores it",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Another owner of a number, in words, and the place that shows it.
+    """Another owner of a number, in words, and its place.
 
-    `is_autoscaler`: its own bounds can be proposed instead (`whenAutoscaled: bounds`); `key` names it then.
+    `is_autoscaler`: its own bounds can be proposed instead (`whenAutoscaled: bounds`); `key` is its name.
     """
 
     reason: str
@@ -42,11 +43,21 @@ class Owner:
 
 
 def owners_of(fleet: Fleet, key: ResourceKey, path: Field) -> Iterator[Owner]:
-    """Everything else that writes a field of a scale target, or keeps our value from being applied.
+    """Everything else that writes a field of a scale target, or prevents our value from being applied.
 
-    The target need not be built here: a chart may make it.
+    The target need not be built here: a chart may generate it.
     """
-    yield from _autoscalers(fleet, key)
+    reference = ("spec", "scaleTargetRef")
+    for built in fleet.of_kinds(key.cluster, AUTOSCALERS):
+        kind = built.value_at(*reference, "kind")
+        if built.key.kind == "ScaledObject":
+            kind = kind or "Deployment"
+            if built.value_at("metadata", "annotations", _PAUSED) == "true":
+                continue
+        is_ours = built.key.namespace == key.namespace and built.value_at(*reference, "name") == key.name
+        if is_ours and kind == key.kind:
+            words = f"replicas are owned by {built.key.kind} {built.key.name}"
+            yield Owner(reason=words, place=built.place_of(reference), is_autoscaler=True, key=built.key)
     yield from possible_owners(fleet, key)
     for built in fleet.objects.get(key, ()):
         annotations = built.value_at("metadata", "annotations")
@@ -66,22 +77,8 @@ def owners_of(fleet: Fleet, key: ResourceKey, path: Field) -> Iterator[Owner]:
             yield from _drift(release, key, path)
 
 
-def _autoscalers(fleet: Fleet, key: ResourceKey) -> Iterator[Owner]:
-    for built in fleet.of_kinds(key.cluster, AUTOSCALERS):
-        reference = ("spec", "scaleTargetRef")
-        kind = built.value_at(*reference, "kind")
-        if built.key.kind == "ScaledObject":
-            kind = kind or "Deployment"
-            if built.value_at("metadata", "annotations", _PAUSED) == "true":
-                continue
-        is_ours = built.key.namespace == key.namespace and built.value_at(*reference, "name") == key.name
-        if is_ours and kind == key.kind:
-            words = f"replicas are owned by {built.key.kind} {built.key.name}"
-            yield Owner(reason=words, place=built.place_of(reference), is_autoscaler=True, key=built.key)
-
-
 def possible_owners(fleet: Fleet, key: ResourceKey) -> Iterator[Owner]:
-    """Objects whose target is a template that may become this one."""
+    """Objects with a templated target that may be this one."""
     for built in fleet.templated_scalers(key.cluster):
         reference = ("spec", "scaleTargetRef")
         namespace, kind = built.key.namespace, built.value_at(*reference, "kind") or "Deployment"
@@ -102,29 +99,32 @@ def _ignoring(deployer: Deployer, identity: ObjectIdentity, built: BuiltObject, 
         else:
             yield from _argo_ignoring(deployer.spec, str(deployer), identity, path)
     except InputError as error:
-        place = Place(path=error.path, line=error.line, field=error.field)
-        yield Owner(reason=f"what {deployer} ignores cannot be read: {error.message}", place=place)
+        yield _unreadable(str(deployer), error)
+
+
+def _unreadable(name: str, error: InputError) -> Owner:
+    return Owner(
+        reason=f"the fields that {name} ignores cannot be read: {error.message}", place=finding_of(error).place
+    )
 
 
 def _targets(entry: SourceField, built: BuiltObject) -> bool:
-    """Whether an entry's target selects an object; one that cannot be followed may."""
+    """Whether an entry's target selects an object, or may select it."""
     target = entry.get("target")
-    if target is None:
-        return True
     draft = ObjectDraft(fields=built.fields, source=built.source, trace=built.trace, identity=identify(built.fields))
     try:
-        return Selector.read(target).selects(draft)
+        return target is None or Selector.read(target).selects(draft)
     except Unclear:
         return True
 
 
 def has_sets(fleet: Fleet, cluster: str) -> bool:
-    """Whether an ApplicationSet may deploy what Git shows no deployer of."""
+    """Whether an ApplicationSet may deploy objects without a known deployer."""
     return next(fleet.of_kinds(cluster, (APPLICATION_SET,)), None) is not None
 
 
 def _ignoring_sets(fleet: Fleet, built: BuiltObject, path: Field) -> Iterator[Owner]:
-    """What ApplicationSets ignore whose Applications cannot be followed: their paths may be the object's root."""
+    """Fields ignored by ApplicationSets whose Applications cannot be followed and may have the object's root."""
     for each in fleet.of_kinds(built.key.cluster, (APPLICATION_SET,)):
         source, name = source_as_built(each).below("spec"), f"ApplicationSet {each.key.label}"
         try:
@@ -133,14 +133,13 @@ def _ignoring_sets(fleet: Fleet, built: BuiltObject, path: Field) -> Iterator[Ow
             if any(_may_be_in(text, built.root.path) for text in paths):
                 for spec in (template, *_overriding(source.below("generators"))):
                     yield from _argo_ignoring(spec, name, identify(built.fields), path)
-                # The patch of a set may hold a template: only its words can be compared.
+                # The patch of a set may be a template: only its words can be compared.
                 patch = source.text("templatePatch")
                 if "ignoreDifferences" in patch and str(path[-1]) in patch:
-                    words = f"{name} may ignore differences of it: its templatePatch speaks of them"
+                    words = f"{name} may ignore differences of it: its templatePatch mentions them"
                     yield Owner(reason=words, place=source.below("templatePatch").place)
         except InputError as error:
-            place = Place(path=error.path, line=error.line, field=error.field)
-            yield Owner(reason=f"what {name} ignores cannot be read: {error.message}", place=place)
+            yield _unreadable(name, error)
 
 
 def _overriding(source: SourceField) -> Iterator[SourceField]:
@@ -169,21 +168,15 @@ def _argo_ignoring(spec: SourceField, deployer: str, identity: ObjectIdentity, p
         if managers or _names_any(entry, "jsonPointers", path) or _queries(entry, path):
             policy = spec.get("syncPolicy")
             options = () if policy is None else policy.items("syncOptions")
-            words = (
-                "and keeps what is in the cluster"
-                if any(option.value == _RESPECT for option in options)
-                else "in its comparison"
-            )
+            is_kept = any(option.value == _RESPECT for option in options)
+            words = "and keeps the cluster's value" if is_kept else "in its comparison"
             yield Owner(reason=f"{deployer} ignores differences of it {words}", place=entry.place)
 
 
 def _names_any(entry: SourceField, key: str, path: Field) -> bool:
     """Whether a list of JSON pointers names a field, or something that holds it."""
-    for pointer in entry.items(key):
-        parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer.as_text().split("/")[1:]]
-        if parts == [str(part) for part in path[: len(parts)]]:
-            return True
-    return False
+    pointers = ([unescape(part) for part in each.as_text().split("/")[1:]] for each in entry.items(key))
+    return any(parts == [str(part) for part in path[: len(parts)]] for parts in pointers)
 
 
 def _queries(entry: SourceField, path: Field) -> bool:
@@ -199,7 +192,7 @@ def _queries(entry: SourceField, path: Field) -> bool:
 
 
 def _drift(release: BuiltObject, key: ResourceKey, path: Field) -> Iterator[Owner]:
-    """What a HelmRelease is configured not to correct in objects of its chart."""
+    """Fields of a chart's objects that a HelmRelease is configured not to correct."""
     group, _ = split_version(release.api_version)
     mode = release.value_at("spec", "driftDetection", "mode")
     if group != "helm.toolkit.fluxcd.io" or release.key.namespace != key.namespace or mode in {None, "disabled"}:

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.workloads import DocumentRef, EntryPlace, OverlayPatch, PatchPath, WrittenField
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Document, Value, value_at
+from reconciler.manifests.documents import Document, Value, text_at, value_at
 from reconciler.manifests.wording import Field, describe, join_words, name_field
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomization import Kustomization, PatchRule, read_document
@@ -27,6 +27,7 @@ from reconciler.placement.objects import (
     ValueOrigin,
     identify,
     origin_of_source,
+    overlap,
 )
 from reconciler.placement.repository import join, resolve
 from reconciler.resources.validation import is_templated
@@ -35,7 +36,7 @@ from reconciler.resources.validation import is_templated
 def overlay_insertion(fleet: Fleet, built: BuiltObject) -> WrittenField | None:
     """The entry under `replicas` that would set the count of this object only; None where there is no safe one.
 
-    The kustomization at the root must be deployed once, to this cluster alone, and not set its count yet.
+    The root's kustomization must be deployed once, to this cluster only, and not set the count yet.
     """
     if built.key.kind not in SCALED_KINDS or built.obstacles:
         return None
@@ -60,7 +61,7 @@ def overlay_insertion(fleet: Fleet, built: BuiltObject) -> WrittenField | None:
 
 
 def own_kustomization(fleet: Fleet, root: Root) -> Document | None:
-    """The kustomization at a root that is deployed once, to this cluster alone; None when there is none."""
+    """The kustomization at a root that is deployed once, to this cluster only; None when there is none."""
     found = fleet.repository.kustomizations_in(root.path)
     if len(found) != 1 or found[0] in fleet.shared_paths:
         return None
@@ -73,11 +74,11 @@ def own_kustomization(fleet: Fleet, root: Root) -> Document | None:
 
 
 PATCH_NAME: Final = "reconciler-accelerators.yaml"
-"""Our file next to an overlay's kustomization."""
+"""Our patch file next to an overlay's kustomization."""
 
 
 class NoPatchError(Exception):
-    """Raised when an overlay cannot be given a patch for one of its objects; `place` is what is in the way."""
+    """Raised when an overlay cannot get a patch for one of its objects; `place` is the obstacle."""
 
     def __init__(self, reason: str, place: Place | None = None) -> None:
         super().__init__(reason)
@@ -108,12 +109,10 @@ class OverlayPatches:
         identity = identify(built.source.mapping())
         self._refuse_namesakes(built, identity)
         listed = overlay.listed
-        documents = () if listed is None else self._fleet.repository.read(overlay.path)
-        named = ((each, each.value) for each in documents)
         own = (
-            document.index
-            for document, value in named
-            if isinstance(value, dict) and identify(value).effective == identity.effective
+            each.index
+            for each in (() if listed is None else self._fleet.repository.read(overlay.path))
+            if isinstance(each.value, dict) and identify(each.value).effective == identity.effective
         )
         return OverlayPatch(
             path=overlay.path,
@@ -137,9 +136,8 @@ class OverlayPatches:
         ]
         for source in built.trace.subtree(path).recorded() if rules else ():
             if any(_is_of(source, rule) for rule in rules):
-                raise NoPatchError(
-                    f"{source.place} acts after any patch of ours: change its accelerator there", source.place
-                )
+                words = f"{source.place} is applied after any patch of ours: change its accelerator there"
+                raise NoPatchError(words, source.place)
 
     def _overlay(self, root: Root) -> _Overlay:
         found = self._overlays.get(root)
@@ -161,21 +159,26 @@ class OverlayPatches:
             raise NoPatchError(f"{root} has no kustomization of its own that could list a patch: give it an overlay")
         kustomization = read_document(document)
         path = join(kustomization.directory, PATCH_NAME)
-        listed = _number_listed(kustomization, path)
+        paths = [rule.path and resolve(rule.directory, rule.path) for rule in kustomization.patches]
+        listed = paths.index(path) if path in paths else None
+        own = None if listed is None else kustomization.patches[listed]
+        if own is not None and own.target is not None:  # with a target it would be a patch for something else
+            place = own.source.place
+            raise NoPatchError(f"{place} gives {PATCH_NAME} a target: remove the target", place)
         if listed is None and self._fleet.repository.has_file(path):
             raise NoPatchError(f"{document.path} does not list {PATCH_NAME}, which is there: list it under patches")
         if path in self._fleet.shared_paths:
-            raise NoPatchError(f"{path} is reached by two clusters: give each a file of its own")
+            raise NoPatchError(f"{path} is used by two clusters: give each a file of its own")
         return _Overlay(kustomization=kustomization, document=document, path=path, listed=listed)
 
     def _refuse_namesakes(self, built: BuiltObject, identity: ObjectIdentity) -> None:
-        """Kustomize finds an object by any name that it ever had: no other object may have had it."""
+        """Kustomize finds an object by any name that it has had: no other object may have had it."""
         if not self._bearers:
             for cluster in self._fleet.clusters.values():
                 for each in cluster.objects:
                     self._bearers.update((each.root, each.key.kind, name) for name in each.names)
         if self._bearers[built.root, built.key.kind, identity.name] > 1:
-            words = f"a patch could not tell the {identity.kind}s of the name {identity.name} in {built.root} apart"
+            words = f"a patch cannot distinguish the {identity.kind}s named {identity.name} in {built.root}"
             raise NoPatchError(f"{words}: patch each where it has a name of its own")
 
 
@@ -186,32 +189,15 @@ def way_through(built: BuiltObject, path: Field) -> PatchPath:
         if isinstance(part, str):
             way.append(part)
             continue
-        names = _names(built.value_at(*path[:depth]), part)
-        if merge_keys_of(built.api_version, built.key.kind, str(path[depth - 1])) != ("name",) or not names:
+        # a patch that lists the items up to this one keeps their order
+        items = built.value_at(*path[:depth])
+        names = tuple(text_at(item, "name") for item in (items[: part + 1] if isinstance(items, list) else []))
+        is_named = bool(names) and all(names) and len(names) == len(set(names))
+        if merge_keys_of(built.api_version, built.key.kind, str(path[depth - 1])) != ("name",) or not is_named:
             words = f"a patch would replace the whole list {path[depth - 1]} of a {built.key.kind}"
             raise NoPatchError(f"{words}: change its accelerator by hand")
         way.append(names)
     return tuple(way)
-
-
-def _names(value: Value, index: int) -> tuple[str, ...]:
-    """The names of a list's items up to one: a patch that lists them keeps their order."""
-    items = value[: index + 1] if isinstance(value, list) else []
-    names = [item.get("name") if isinstance(item, dict) else None for item in items]
-    texts = tuple(name for name in names if isinstance(name, str) and name)
-    return texts if len(texts) == len(names) == len(set(texts)) else ()
-
-
-def _number_listed(kustomization: Kustomization, path: str) -> int | None:
-    """The number of our file among the patches; with a target it would be a patch for something else."""
-    for number, rule in enumerate(kustomization.patches):
-        if rule.path and resolve(rule.directory, rule.path) == path:
-            if rule.target is not None:
-                raise NoPatchError(
-                    f"{rule.source.place} gives {PATCH_NAME} a target: remove the target", rule.source.place
-                )
-            return number
-    return None
 
 
 def _is_of(source: SourceField, rule: PatchRule) -> bool:
@@ -237,9 +223,9 @@ class EntryPlaces:
         self._built_of = Counter(each.source.address for each in built)
 
     def find(self, built: BuiltObject, path: Field) -> EntryPlace | None:
-        """Where the entries of the mapping (or the items of the list) at `path` of an object are written.
+        """The places of the entries of the mapping (or the items of the list) at `path` of an object.
 
-        None where they stand in its own manifest alone, which no other object is built of.
+        None where they are all in its own manifest, which no other object is built of.
         """
         own = built.source
         is_shared = self._built_of[own.address] > 1 or own.document.path in self._fleet.shared_paths
@@ -258,20 +244,16 @@ class EntryPlaces:
             return EntryPlace(entries=entries, home=home, reason=self._explain(built, path, error))
 
     def _entries(self, built: BuiltObject, path: Field) -> Iterator[tuple[str | int, WrittenField | None]]:
-        """Every entry that is set, or that something removes."""
+        """Every entry that is set or removed."""
         value = built.value_at(*path)
-        keys: dict[str | int, None] = {}
-        if isinstance(value, dict):
-            keys.update(dict.fromkeys(value))
-        elif isinstance(value, list):
-            keys.update(dict.fromkeys(range(len(value))))
-        for key in {**keys, **dict.fromkeys(built.trace.subtree(path).members)}:
+        keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+        for key in dict.fromkeys((*keys, *built.trace.subtree(path).members)):
             source = built.trace.sources_at((*path, key))[0]
-            is_there = built.value_at(*path, key) is not None and source.exists
-            yield key, origin_of_source(source).written if is_there and self._is_ours(built, source) else None
+            is_set = built.value_at(*path, key) is not None and source.exists
+            yield key, origin_of_source(source).written if is_set and self._is_ours(built, source) else None
 
     def _home(self, built: BuiltObject, path: Field) -> WrittenField | None:
-        """The effective mapping, or what would hold it; lines cannot be added to an embedded text."""
+        """The effective mapping, or its parent; lines cannot be added to an embedded text."""
         source = built.trace.sources_at(path)[0]
         if source.embedding is not None or not self._is_ours(built, source):
             return None
@@ -281,7 +263,7 @@ class EntryPlaces:
         return origin_of_source(source).written if isinstance(holder, dict) and holder else None
 
     def _explain(self, built: BuiltObject, path: Field, error: NoPatchError) -> str:
-        """Why there is no patch, after the effective source or the number of objects that share it."""
+        """Why there is no patch, with the effective source or the number of objects that share it."""
         source = built.trace.sources_at(path)[0]
         others = sorted({str(each.key) for each in self._sharing(built, source)})
         if others:
@@ -296,12 +278,12 @@ class EntryPlaces:
         return is_free and not is_shared and next(self._sharing(built, source), None) is None
 
     def _sharing(self, built: BuiltObject, source: SourceField) -> Iterator[BuiltObject]:
-        """The other objects that are made of a place, of what holds it or of what it holds; not its deployer."""
+        """The other objects that use a place, a parent or a child of it; not its deployer."""
         deployer = self._fleet.deployer_of(built)
         own = None if deployer is None else deployer.key_in(built.key.cluster)
         path, number, field, embedding = source.address
         read = self._readings_of((path, number))
-        at_field = (objects for each, objects in read.get(embedding, {}).items() if _is_on_way(each, field))
+        at_field = (objects for each, objects in read.get(embedding, {}).items() if overlap(each, field))
         whole = read.get(None, {}) if embedding is not None else {}
         around = (whole.get((embedding or ())[:depth], ()) for depth in range(len(embedding or ()) + 1))
         for other in chain.from_iterable(chain(at_field, around)):
@@ -309,7 +291,7 @@ class EntryPlaces:
                 yield other
 
     def _readings_of(self, document: tuple[str, int]) -> _Readings:
-        """Which objects are made of which fields of a document, by the text that these are in; read once."""
+        """The objects that use each field of a document, by the text that the field is in; read once."""
         if document not in self._readings:
             found: _Readings = {}
             for built in self._fleet.made_of(document):
@@ -320,19 +302,13 @@ class EntryPlaces:
         return self._readings[document]
 
 
-def _is_on_way(one: Field, other: Field) -> bool:
-    """Whether one field is, holds or lies in the other."""
-    shorter = min(len(one), len(other))
-    return one[:shorter] == other[:shorter]
-
-
 REPLICAS: Final[Field] = ("spec", "replicas")
 _MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectivePlace:
-    """The scalar that decides a number; `considered` is the whole chain, the effective link first."""
+    """The scalar that a number comes from; `considered` is the whole chain, the effective link first."""
 
     origin: ValueOrigin
     considered: tuple[ValueOrigin, ...]
@@ -344,7 +320,7 @@ class EffectivePlace:
 
     @property
     def value(self) -> Value:
-        """What stands there."""
+        """The value there."""
         return self.origin.value
 
 
@@ -363,24 +339,25 @@ class NoPlace:
 def effective_place(
     fleet: Fleet, key: ResourceKey, path: Field = REPLICAS, *, word: str = "replicas"
 ) -> EffectivePlace | NoPlace:
-    """The effective place of an object's number; `word` is what a marker comment calls it.
+    """The effective place of an object's number; `word` is its name in marker comments.
 
-    Marker comment, else the chain of the built object: overlay's `replicas`, patch, component, base. An object that no
-    root builds has no place here: see `helm_place`.
+    A marker comment wins over the chain of the built object: overlay's `replicas`, patch, component, base. For an
+    object that no root builds see `helm_place`.
     """
     marked = marked_place(fleet, key, word, path)
     if marked is not None:
         return marked
     found = fleet.objects.get(key, ())
     if not found:
-        return _no_place(f"no build of {key.cluster} holds {key.kind} {key.label}")
+        return no_place(f"no build of {key.cluster} holds {key.kind} {key.label}")
     if len(found) > 1:
         roots = join_words([f"{built.root}" for built in found[:_MOST_NAMED]], "and")
-        return _no_place(f"{key.kind} {key.label} is built by {roots}: keep one", found[0].place)
+        return no_place(f"{key.kind} {key.label} is built by {roots}: keep one", found[0].place)
     return place_in(fleet, found[0], path)
 
 
-def _no_place(reason: str, place: Place | None = None, considered: tuple[ValueOrigin, ...] = ()) -> NoPlace:
+def no_place(reason: str, place: Place | None = None, considered: tuple[ValueOrigin, ...] = ()) -> NoPlace:
+    """Why a number cannot be written, in words."""
     return NoPlace(obstacle=Obstacle(reason=reason, place=place), considered=considered)
 
 
@@ -392,11 +369,10 @@ def place_in(fleet: Fleet, built: BuiltObject, path: Field) -> EffectivePlace | 
         return NoPlace(obstacle=obstacle, considered=chain)
     if not chain:
         words = f"{built.key.kind} {built.key.label} has no {name_field(path)}: write the live count there"
-        return _no_place(words, built.place)
+        return no_place(words, built.place)
     if built.value_at(*path) is None:
-        return _no_place(
-            f"{name_field(path)} of {built.key.label} is removed by a {chain[0].kind}", chain[0].place, chain
-        )
+        words = f"{name_field(path)} of {built.key.label} is removed by a {chain[0].kind}"
+        return no_place(words, chain[0].place, chain)
     deployer = fleet.deployer_of(built)
     own = {built.key} if deployer is None else {built.key, deployer.key_in(built.key.cluster)}
     others = (str(other.key) for other in fleet.readers_of(chain[0], path) if other.key not in own)
@@ -406,17 +382,17 @@ def place_in(fleet: Fleet, built: BuiltObject, path: Field) -> EffectivePlace | 
 def judge(
     fleet: Fleet, key: ResourceKey, chain: tuple[ValueOrigin, ...], others: Iterable[str]
 ) -> EffectivePlace | NoPlace:
-    """The first link of a chain as the place to edit, unless something is in its way.
+    """The first link of a chain as the place to edit, or why it cannot be edited.
 
     `others` are the objects that an edit there would change as well.
     """
     origin = chain[0]
     reason = _unwritable(origin)
     if not reason and fleet.is_ignored(origin):
-        return replace(_no_place("ignored: the comment behind it says so", origin.place, chain), is_ignored=True)
+        return replace(no_place("ignored: the comment behind it says so", origin.place, chain), is_ignored=True)
     reason = reason or _reaching(fleet, key, origin, others)
     if reason:
-        return _no_place(reason, origin.place, chain)
+        return no_place(reason, origin.place, chain)
     return EffectivePlace(origin=origin, considered=chain)
 
 
@@ -424,7 +400,7 @@ def _unwritable(origin: ValueOrigin) -> str:
     if is_templated(origin.value):
         return f"it is filled in by a template: {describe(origin.value)}"
     if origin.document == AS_BUILT:
-        return "who deploys it is itself patched or made of a template: the number has no place of its own"
+        return "its deployer is itself patched or made from a template: the number has no place of its own"
     value = origin.value
     is_count = isinstance(value, int) and not isinstance(value, bool)
     if not is_count and not (isinstance(value, str) and value.isascii() and value.isdigit()):
@@ -437,12 +413,11 @@ def _reaching(fleet: Fleet, key: ResourceKey, origin: ValueOrigin, others: Itera
     path = origin.place.path
     elsewhere = fleet.roots_elsewhere(path)
     if elsewhere:
-        return (
-            f"{path} is built into {_some_of(elsewhere)} too, which no cluster's paths hold: a change would reach both"
-        )
+        roots = _some_of(elsewhere)
+        return f"{path} is also built into {roots}, outside of all clusters' paths: a change would reach both"
     if path in fleet.shared_paths:
         names = join_words(sorted(fleet.holders_of(path) | {key.cluster}), "and")
-        return f"{path} is reached by {names}: a change would reach all of them"
+        return f"{path} is used by {names}: a change would reach all of them"
     found = sorted(set(others))
     return f"a change here would also change {_some_of(found)}: give each of them a place of its own" if found else ""
 
@@ -453,11 +428,11 @@ def _some_of(names: Sequence[str]) -> str:
 
 
 def marked_place(fleet: Fleet, key: ResourceKey, word: str, path: Field = REPLICAS) -> EffectivePlace | NoPlace | None:
-    """Where a marker comment says that an object's number is; None when there is no such comment."""
+    """The place of an object's number by a marker comment; None without one."""
     markers: Sequence[MarkerComment] = fleet.markers_for(key, word)
     objects = fleet.objects.get(key, ())
     if len(markers) > 1 and not any(marker.kind for marker in markers):
-        # In an object's own manifest with several numbers the marker behind this number counts.
+        # In an object's own manifest with several numbers only the marker behind this number counts.
         origins = [origin for built in objects for origin in built.origin_of(path)[:1] if origin.embedding is None]
         fields = [(origin.place.path, origin.document, origin.field) for origin in origins]
         markers = [marker for marker in markers if (marker.path, marker.document, marker.field) in fields]
@@ -465,30 +440,24 @@ def marked_place(fleet: Fleet, key: ResourceKey, word: str, path: Field = REPLIC
         return None
     considered = tuple(
         ValueOrigin(
-            place=marker.place,
-            kind=OriginKind.MARKER,
-            value=marker.value,
-            document=marker.document,
-            field=marker.field,
+            place=each.place, kind=OriginKind.MARKER, value=each.value, document=each.document, field=each.field
         )
-        for marker in markers
+        for each in markers
     )
     if len(markers) > 1:
         places = join_words([str(marker.place) for marker in markers], "and")
-        return _no_place(f"{len(markers)} marker comments claim {word} of {key.kind} {key.label}: {places}: keep one")
+        return no_place(f"{len(markers)} marker comments claim {word} of {key.kind} {key.label}: {places}: keep one")
     fitting = fleet.named(key.cluster, key.kind, key.name) if markers[0].kind else ()
     if len(fitting) > 1:
         labels = join_words(sorted(each.label for each in fitting), "and")
         words = f"the marker comment means {key.kind} {key.name} in several namespaces: {labels}"
-        return _no_place(words, markers[0].place, considered)
+        return no_place(words, markers[0].place, considered)
     clusters = fleet.holders_of(markers[0].path)
-    if len(clusters) > 1:
-        words = (
-            f"{markers[0].path} is reached by {join_words(sorted(clusters), 'and')}: a change would reach all of them"
-        )
-        return _no_place(words, markers[0].place, considered)
     reason = _unwritable(considered[0])
+    if len(clusters) > 1:
+        names = join_words(sorted(clusters), "and")
+        reason = f"{markers[0].path} is used by {names}: a change would reach all of them"
     if reason:
-        return _no_place(reason, markers[0].place, considered)
+        return no_place(reason, markers[0].place, considered)
     links = objects[0].origin_of(path) if objects else ()
     return EffectivePlace(origin=considered[0], considered=(*considered, *links))

@@ -1,10 +1,10 @@
-"""The files of one commit as builds see them: paths, addresses, Flux sources."""
+"""The files of one commit for builds: paths, addresses, Flux sources."""
 
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value, text_at, value_at
@@ -34,7 +34,7 @@ def is_address(text: str) -> bool:
 
 
 def split_address(text: str) -> OwnAddress | None:
-    """The parts of an address that Kustomize fetches from; None where they cannot be read."""
+    """The parts of an address that Kustomize fetches from; None if it cannot be parsed."""
     base, _, query = text.removeprefix("git::").partition("?")
     revisions = [value for name, _, value in (each.partition("=") for each in query.split("&")) if name == "ref"]
     scheme, found, rest = base.rpartition("://")
@@ -56,7 +56,7 @@ def split_address(text: str) -> OwnAddress | None:
 
 
 def is_kustomization(path: str) -> bool:
-    """Whether a file is a kustomization by its name: it may leave out its kind."""
+    """Whether a file is a kustomization by its name, as its kind is optional."""
     return name_of(path) in KUSTOMIZATION_NAMES
 
 
@@ -96,7 +96,7 @@ def resolve(directory: str, relative: str) -> str | None:
 
 
 def normalise_url(url: str) -> str:
-    """Host and path of a repository's address in lower case, however it is spelled."""
+    """Host and path of a repository's address in any form, in lower case."""
     text = url.strip().lower().rstrip("/").removesuffix(".git")
     if "://" in text:
         text = text.partition("://")[2]
@@ -112,7 +112,7 @@ def is_within(path: str, directory: str) -> bool:
 
 
 def compare_addresses(url: str, remote: str) -> bool | None:
-    """Whether both are one repository; None where that is unknown, as for local directories and servers.
+    """Whether both are one repository; None if unknown, as for local directories and servers.
 
     A repository of the same name on another host counts as a mirror.
     """
@@ -139,7 +139,7 @@ _ALL_BELOW: Final = "/**"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceName:
-    """A reference to a source, as a Kustomization or a generator writes it."""
+    """A reference to a source in a Kustomization or a generator."""
 
     kind: str
     namespace: str
@@ -149,11 +149,10 @@ class SourceName:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Artifact:
-    """One artifact of a generator: its sources by the generator's aliases, and its copies."""
+class _Artifact(NamedTuple):
+    """One artifact of a generator: its sources, and its copies."""
 
-    sources: Mapping[str, SourceName]
+    sources: tuple[SourceName, ...]
     copies: tuple[tuple[str, str], ...]
 
 
@@ -161,7 +160,7 @@ class _Artifact:
 class FluxSources:
     """The sources that a repository declares; `compare` says whether an address is this repository's, None if unknown.
 
-    `own_names` are Git sources that something deploys itself from: they can only be this repository.
+    `own_names` are Git sources of deployers that deploy their own files: they can only be this repository.
     """
 
     compare: Callable[[str], bool | None]
@@ -186,10 +185,8 @@ class FluxSources:
                 for name, artifact in _artifacts(value):
                     self.artifacts.setdefault(name, []).append((text_at(value, "metadata", "namespace"), artifact))
             elif group == _DEPLOYER and text_at(value, "spec", "sourceRef", "kind") == GIT:
-                name, directory = (
-                    text_at(value, "spec", "sourceRef", "name"),
-                    resolve("", text_at(value, "spec", "path")),
-                )
+                name = text_at(value, "spec", "sourceRef", "name")
+                directory = resolve("", text_at(value, "spec", "path"))
                 self.referenced.add(name)
                 if directory and is_within(path, directory):
                     self.own_names.add(name)
@@ -200,7 +197,7 @@ class FluxSources:
         named = [url for namespace, url in found if namespace == source.namespace] or [url for _, url in found]
         written = [url for url in named if url and "${" not in url]
         if source.kind != GIT:
-            # The path of an image holds the repository's name, by custom.
+            # The path of an image usually has the repository's name.
             is_named_like = bool(self.remote_name) and any(self.remote_name in url.split("/") for url in written)
             return source.name == BOOTSTRAPPED or is_named_like
         compared = [self.compare(url) for url in written]
@@ -220,43 +217,35 @@ class FluxSources:
         return name == BOOTSTRAPPED or name in self.own_names or (bool(name) and name == self.remote_name)
 
     def directories_in(self, source: SourceName, path: str) -> tuple[set[str], bool]:
-        """The directories here that a path in an artifact means, and whether it may mean another repository."""
+        """The directories of this repository for a path in an artifact, and whether it may mean another repository."""
         found = self.artifacts.get(source.name, [])
         near = [each for namespace, each in found if namespace == source.namespace] or [each for _, each in found]
         directories, is_foreign = set(), False
         for artifact in near:
-            ours = [self.is_ours(each) for each in artifact.sources.values()]
+            ours = [self.is_ours(each) for each in artifact.sources]
             is_foreign = is_foreign or (bool(ours) and all(each is False for each in ours))
-            base = _base_of(artifact)
-            if (
-                base is not None
-                and False not in ours
-                and any(move is not None and is_within(path, move[1]) for move in _moves(artifact))
-            ):
+            base, moves = _base_of(artifact), [move for move in _moves(artifact) if move is not None]
+            if base is not None and False not in ours and any(is_within(path, goal) for _, goal in moves):
                 directories.add(join(base, path) if path else base)
         return directories, is_foreign
 
 
 def _artifacts(value: dict[str, Value]) -> Iterator[tuple[str, _Artifact]]:
     namespace = text_at(value, "metadata", "namespace")
-    sources = {
-        text_at(each, "alias"): SourceName(
-            kind=text_at(each, "kind"), namespace=text_at(each, "namespace") or namespace, name=text_at(each, "name")
-        )
-        for each in _list(value, "spec", "sources")
-    }
+    sources = {}
+    for each in _list(value, "spec", "sources"):
+        kind, name = text_at(each, "kind"), text_at(each, "name")
+        source = SourceName(kind=kind, namespace=text_at(each, "namespace") or namespace, name=name)
+        sources[text_at(each, "alias")] = source
     for each in _list(value, "spec", "artifacts"):
         copies = tuple((text_at(copy, "from"), text_at(copy, "to")) for copy in _list(each, "copy"))
-        used = {
-            alias: source
-            for alias, source in sources.items()
-            if any(text == f"@{alias}" or text.startswith(f"@{alias}/") for text, _ in copies)
-        }
+        aliases = {text.partition("/")[0] for text, _ in copies}
+        used = tuple(source for alias, source in sources.items() if f"@{alias}" in aliases)
         yield text_at(each, "name"), _Artifact(sources=used, copies=copies)
 
 
 def _moves(artifact: _Artifact) -> Iterator[tuple[str, str] | None]:
-    """Directories of the source and of the artifact; None for a copy that is not a whole directory."""
+    """Directories of the source and of the artifact; None for a copy that is not of a whole directory."""
     for origin, target in artifact.copies:
         source, goal = origin.partition("/")[2], resolve("", target.removeprefix("@artifact").lstrip("/"))
         if goal is None:
@@ -271,7 +260,7 @@ def _moves(artifact: _Artifact) -> Iterator[tuple[str, str] | None]:
 
 
 def _base_of(artifact: _Artifact) -> str | None:
-    """The directory that becomes the artifact's root; None where the copies rearrange its files."""
+    """The directory that becomes the artifact's root; None if the copies rearrange its files."""
     bases = set()
     for move in _moves(artifact):
         if move is None:
@@ -290,10 +279,10 @@ def _list(value: Value, *path: str) -> Sequence[Value]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestRepository:
-    """Every YAML file of a commit: `files` by path, and why those in `unreadable` could not be parsed.
+    """Every YAML file of a commit: `files` by path, and the errors of those in `unreadable`.
 
-    A file without documents that we read must still have its path. Only with `is_whole` every document of every file
-    is given, and a patch without a target is a mistake. `remote` is its address, as deployers call it, or a local path.
+    Files without documents that we read must be included. Only with `is_whole` every document of every file is given,
+    and a patch without a target is an error. `remote` is the repository's address in deployers, or a local path.
     """
 
     files: Mapping[str, Sequence[Document]]
@@ -332,7 +321,7 @@ class ManifestRepository:
         return directory in self._directories
 
     def read(self, path: str) -> Sequence[Document]:
-        """The documents of a file; raises the InputError that it could not be parsed with."""
+        """The documents of a file; raises the InputError of an unreadable one."""
         if path in self.unreadable:
             raise self.unreadable[path]
         return self.files[path]
@@ -352,7 +341,7 @@ class ManifestRepository:
             yield from self._directories[self.directories[index]]
 
     def kustomizations_in(self, directory: str) -> tuple[str, ...]:
-        """The kustomization files of a directory; more than one is a mistake."""
+        """The kustomization files of a directory; more than one is an error."""
         found = (join(directory, name) for name in KUSTOMIZATION_NAMES)
         return tuple(path for path in found if self.has_file(path))
 
@@ -361,7 +350,7 @@ class ManifestRepository:
         return self._compare(url) is not False
 
     def find_own(self, text: str) -> OwnAddress | None:
-        """What an address means in this repository; None where it means another one or does not exist."""
+        """The place of an address in this repository; None if it is in another one or does not exist."""
         found = split_address(text) if self.remote and is_address(text) else None
         if found is None or not self.is_ours(found.repository):
             return None

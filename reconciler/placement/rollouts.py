@@ -1,4 +1,4 @@
-"""What happens to a change after the merge: sync holds, disruption budgets, how a status reaches the cluster."""
+"""The way of a change after the merge: sync holds, disruption budgets, deployment of a status."""
 
 import math
 import re
@@ -9,7 +9,7 @@ from typing import Final
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.workloads import DeliveryPlace, DisruptionBudget, DocumentRef
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Value
+from reconciler.manifests.documents import Value, value_at
 from reconciler.manifests.wording import quote
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.fleet import Fleet
@@ -19,11 +19,10 @@ from reconciler.placement.repository import directory_of
 from reconciler.resources.kubernetes.fields import selector_of
 
 PROJECT: Final = "AppProject"
-_DEFAULT_PROJECT: Final = "default"
 
 
 def find_sync_holds(fleet: Fleet, built: BuiltObject) -> Iterator[str]:
-    """Cautions for the reviewer of a change of this object, each with its place."""
+    """Warnings for the reviewer of a change of this object, each with its place."""
     deployer = fleet.deployer_of(built)
     if deployer is None:
         return
@@ -32,43 +31,34 @@ def find_sync_holds(fleet: Fleet, built: BuiltObject) -> Iterator[str]:
         if suspended is not None and suspended.value is True:
             yield f"{deployer} is suspended ({suspended.place}): a merge waits until it is resumed"
         return
-    windows = list(_windows(fleet, built.key.cluster, deployer))
+    windows = []
+    project = _text(deployer.spec, "project") or "default"
+    for each in fleet.of_kinds(built.key.cluster, (PROJECT,)):
+        spec = each.source.get("spec")
+        for window in spec.items("syncWindows") if each.key.name == project and spec is not None else ():
+            if _is_for(window, deployer):
+                kind, schedule, duration = (_text(window, key) for key in ("kind", "schedule", "duration"))
+                zone = _text(window, "timeZone") or "UTC"
+                windows.append(f"{kind or 'allow'} {quote(schedule)} {zone} for {duration or '?'} ({window.place})")
     if windows:
         yield f"a merge waits for the sync windows of {deployer}: {', '.join(windows)}"
 
 
-def _windows(fleet: Fleet, cluster: str, deployer: Deployer) -> Iterator[str]:
-    project = _text(deployer.spec, "project") or _DEFAULT_PROJECT
-    for each in fleet.of_kinds(cluster, (PROJECT,)):
-        spec = each.source.get("spec")
-        if each.key.name == project and spec is not None:
-            for window in spec.items("syncWindows"):
-                if _is_for(window, deployer):
-                    kind, schedule, duration = (_text(window, key) for key in ("kind", "schedule", "duration"))
-                    zone = _text(window, "timeZone") or "UTC"
-                    yield f"{kind or 'allow'} {quote(schedule)} {zone} for {duration or '?'} ({window.place})"
-
-
 def _is_for(window: SourceField, deployer: Deployer) -> bool:
-    """Whether a window is for an Application: by any of its lists, or with `andOperator` by all that it has."""
+    """Whether a window is for an Application: by any of its lists, or with `andOperator` by all of them."""
     destination = deployer.spec.get("destination")
     names = {
         "applications": (deployer.identity.name,),
         "namespaces": (_text(destination, "namespace"),),
         "clusters": (_text(destination, "name"), _text(destination, "server")),
     }
-    fits = [
-        any(fnmatchcase(name, pattern) for pattern in patterns for name in own if name)
-        for key, own in names.items()
-        if (patterns := _texts(window, key))
-    ]
-    both = window.get("andOperator")
-    return bool(fits) and (all(fits) if both is not None and both.value is True else any(fits))
-
-
-def _texts(source: SourceField, key: str) -> list[str]:
-    value = source.value.get(key) if isinstance(source.value, dict) else None
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+    fits = []
+    for key, own in names.items():
+        patterns = [each.value for each in window.below(key).members() if isinstance(each.value, str)]
+        if patterns:
+            fits.append(any(fnmatchcase(name, pattern) for pattern in patterns for name in own if name))
+    is_and = value_at(window.value, ("andOperator",)) is True
+    return bool(fits) and (all(fits) if is_and else any(fits))
 
 
 def _text(source: SourceField | None, key: str) -> str:
@@ -80,7 +70,7 @@ def _text(source: SourceField | None, key: str) -> str:
 
 KIND: Final = "PodDisruptionBudget"
 _EMPTY_SELECTS_NONE: Final = "policy/v1beta1"
-"""Here an empty selector selects no pod; since `policy/v1` it selects all of the namespace."""
+"""In this version an empty selector selects no pod; in `policy/v1` it selects all of the namespace."""
 _PERCENT: Final = re.compile(r"(\d{1,9})%")
 _MOST: Final = 10**9
 
@@ -96,9 +86,9 @@ def find_budgets(fleet: Fleet, built: BuiltObject, pod_labels: Mapping[str, str]
 
 
 def why_not_rolled(built: BuiltObject, replicas: int | None, budgets: Sequence[DisruptionBudget]) -> Hold | None:
-    """Why replacing all pods would leave fewer available than a budget wants; None where it does not.
+    """Why replacing all pods would leave fewer available than a budget wants; None if it would not.
 
-    A rollout does not respect budgets: its own setting limits what it takes away at once.
+    A rollout ignores budgets: its own setting limits how many pods it removes at once.
     """
     taken = None if replicas is None or not budgets else _taken_at_once(built, replicas)
     if taken is None or replicas is None:
@@ -116,15 +106,11 @@ def why_not_rolled(built: BuiltObject, replicas: int | None, budgets: Sequence[D
 
 def _budget_of(built: BuiltObject) -> DisruptionBudget | None:
     """A PodDisruptionBudget; None where it has no readable amount, or two of them."""
-    asked = {
-        name: each for name in ("minAvailable", "maxUnavailable") if (each := built.value_at("spec", name)) is not None
-    }
-    if len(asked) != 1:
+    names = [name for name in ("minAvailable", "maxUnavailable") if built.value_at("spec", name) is not None]
+    amount = _amount(built.value_at("spec", names[0])) if len(names) == 1 else None
+    if amount is None or (amount[1] and amount[0] > 100):  # the API server rejects more
         return None
-    ((name, value),) = asked.items()
-    amount = _amount(value)
-    if amount is None or (amount[1] and amount[0] > 100):  # the API server refuses more
-        return None
+    name = names[0]
     return DisruptionBudget(
         name=built.key.name,
         place=built.place_of(("spec", name)),
@@ -150,24 +136,23 @@ def _amount(value: Value) -> tuple[int, bool] | None:
 
 
 def _taken_at_once(built: BuiltObject, replicas: int) -> int | None:
-    """How many of its replicas an object's rollout takes away at once; None where that is unknown."""
-    if built.key.kind == "Deployment":
-        if built.value_at("spec", "strategy", "type") == "Recreate":
-            return replicas
-        rolling = ("spec", "strategy", "rollingUpdate")
-        taken = _share(built, (*rolling, "maxUnavailable"), replicas, usual=(25, True), is_up=False)
-        added = _share(built, (*rolling, "maxSurge"), replicas, usual=(25, True), is_up=True)
-        return taken or (0 if added else min(replicas, 1))
+    """How many of its replicas an object's rollout removes at once; None if unknown."""
     if built.key.kind == "StatefulSet":
         strategy = built.value_at("spec", "updateStrategy", "type")
         path = ("spec", "updateStrategy", "rollingUpdate", "maxUnavailable")
         return 0 if strategy == "OnDelete" else max(_share(built, path, replicas, usual=(1, False), is_up=True), 1)
-    if built.key.kind == "LeaderWorkerSet":
-        rolling = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
-        taken = _share(built, (*rolling, "maxUnavailable"), replicas, usual=(1, False), is_up=False)
-        added = _share(built, (*rolling, "maxSurge"), replicas, usual=(0, False), is_up=True)
-        return taken or (0 if added else min(replicas, 1))
-    return None
+    if built.key.kind == "Deployment" and built.value_at("spec", "strategy", "type") == "Recreate":
+        return replicas
+    # the field of the strategy, and its default maxUnavailable and maxSurge
+    rolling, *usual = {
+        "Deployment": (("spec", "strategy", "rollingUpdate"), (25, True), (25, True)),
+        "LeaderWorkerSet": (("spec", "rolloutStrategy", "rollingUpdateConfiguration"), (1, False), (0, False)),
+    }.get(built.key.kind, ((), (0, False), (0, False)))
+    if not rolling:
+        return None
+    taken = _share(built, (*rolling, "maxUnavailable"), replicas, usual=usual[0], is_up=False)
+    added = _share(built, (*rolling, "maxSurge"), replicas, usual=usual[1], is_up=True)
+    return taken or (0 if added else min(replicas, 1))
 
 
 def _share(built: BuiltObject, path: tuple[str, ...], replicas: int, *, usual: tuple[int, bool], is_up: bool) -> int:
@@ -179,7 +164,7 @@ def _share(built: BuiltObject, path: tuple[str, ...], replicas: int, *, usual: t
 
 
 def find_delivery(fleet: Fleet, built: BuiltObject) -> DeliveryPlace:
-    """Where the manifests that deliver an object's status go, or why there is no such place."""
+    """The place of the manifests that deploy an object's status, or why there is none."""
     deployer = fleet.deployer_of(built)
     if deployer is None:
         return DeliveryPlace(reason=f"no Application and no Flux Kustomization in Git deploys {built.root}")
@@ -188,22 +173,17 @@ def find_delivery(fleet: Fleet, built: BuiltObject) -> DeliveryPlace:
         return DeliveryPlace(reason=f"{built.root} has no kustomization of its own")
     if deployer.is_flux and not deployer.spec.flag("wait"):
         return DeliveryPlace(reason=f"{deployer} does not wait until all is healthy: set spec.wait: true")
-    value = document.value if isinstance(document.value, dict) else {}
-    listed = value.get("resources")
+    listed = value_at(document.value, ("resources",))
     reference = deployer.spec.get("sourceRef") if deployer.is_flux else None
+    own = deployer.spec.document
     return DeliveryPlace(
         directory=directory_of(document.path),
         kustomization=document.path,
         kustomization_document=document.index,
         resources=tuple(str(each) for each in listed) if isinstance(listed, list) else (),
-        deployer=_reference(deployer),
+        deployer=DocumentRef(path=own.path, document=own.index),
         deployer_name=deployer.identity.name,
         deployer_namespace=deployer.identity.namespace,
         source_name="" if reference is None else reference.text("name"),
         is_flux=deployer.is_flux,
     )
-
-
-def _reference(deployer: Deployer) -> DocumentRef:
-    document = deployer.spec.document
-    return DocumentRef(path=document.path, document=document.index)

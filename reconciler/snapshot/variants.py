@@ -278,7 +278,7 @@ def _holds_of_target(workload: Workload, index: _Index) -> Iterator[Hold]:
     for written in workload.written_at:
         path = written.document.path
         if path in index.declaration.shared_paths:
-            words = f"{path} is reached by two clusters: a change would reach both"
+            words = f"{path} is used by two clusters: a change would reach both"
             yield Hold(kind=HoldKind.NOT_WRITABLE, words=words, place=written.place)
 
 

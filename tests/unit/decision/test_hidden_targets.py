@@ -36,11 +36,11 @@ MISSING = "scale target Deployment llm/llama is not in Git"
     [
         (
             {"prod/kustomization.yaml": REMOTE.replace("]", ", va.yaml]"), "prod/va.yaml": VARIANT},
-            'what stands at "https://github.com/acme/base//llama?ref=v1" is not read: nothing is fetched',
+            '"https://github.com/acme/base//llama?ref=v1" is not read: nothing is fetched',
         ),
         (
             {"prod/kustomization.yaml": f"namespace: llm\n{CHART}", "va.yaml": VARIANT},
-            "what a chart makes is not read: no chart is rendered",
+            "the objects of a chart are not read: no chart is rendered",
         ),
     ],
 )

@@ -159,7 +159,7 @@ def test_a_file_that_two_clusters_reach_holds(fleet: Any) -> None:
     fleet.add()
     fleet.offer(25.0)
     assert_held(
-        fleet, HoldKind.NOT_WRITABLE, "apps/llm/llama.yaml is reached by two clusters: a change would reach both"
+        fleet, HoldKind.NOT_WRITABLE, "apps/llm/llama.yaml is used by two clusters: a change would reach both"
     )
 
 

@@ -54,7 +54,7 @@ def test_a_switch_of_which_only_a_secret_knows_switches_nothing_off() -> None:
     hidden = RELEASE.replace("  values:", "  valuesFrom: [{kind: Secret, name: x}]\n  values:")
     assert written(hidden, BOTH) == ("least: 3", [])
     _, (reason,) = written(hidden.replace("      enabled: true\n      least: 2\n", ""), BOTH)
-    assert reason.startswith("values of HelmRelease llm/llama come from Secret x, which cannot be read in Git")
+    assert reason.startswith("values of HelmRelease llm/llama come from Secret x, which is not in Git")
 
 
 @pytest.mark.parametrize(("told", "missing"), [("minReplicas", "maxReplicas"), ("maxReplicas", "minReplicas")])

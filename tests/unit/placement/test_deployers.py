@@ -24,7 +24,7 @@ def test_a_second_one_of_a_name_is_told(build: Build) -> None:
     (finding,) = build(files).findings
     assert finding.place.path == "west/apps.yaml"
     assert finding.message == (
-        "Kustomization default/apps is there already with another path: what this one deploys is not read"
+        "Kustomization default/apps exists already with another path: this one is not followed"
     )
 
 
@@ -118,8 +118,8 @@ def test_all_of_another_repository_is_not_built_as_this_one(build: Build, url: s
     fleet = build({**LLAMA, **declared, "podinfo.yaml": deployer}, remote=OURS)
     assert roots_of(fleet) == FREE
     untold = (
-        "podinfo.yaml:5: note: spec.sourceRef: nothing says that GitRepository podinfo is this repository, "
-        "all of which it would deploy: it is not followed"
+        "podinfo.yaml:5: note: spec.sourceRef: GitRepository podinfo would deploy all of this repository, "
+        "if it is this one: it is not followed"
     )
     assert [str(each) for each in fleet.findings] == ([] if url else [untold])
 
@@ -174,8 +174,8 @@ def test_an_image_may_hold_a_directory_of_the_repository(build: Build) -> None:
 def test_an_artifact_that_cannot_be_followed_is_told(build: Build, files: dict[str, str]) -> None:
     (finding,) = build({**LLAMA, **files, "llama.yaml": ARTIFACT}).findings
     assert str(finding) == (
-        "llama.yaml:6: warning: spec.sourceRef: what ExternalArtifact flux-system/fleet holds is not told here: "
-        "what is deployed from it is not read"
+        "llama.yaml:6: warning: spec.sourceRef: the content of ExternalArtifact flux-system/fleet is not known here: "
+        "deployments from it are not read"
     )
 
 

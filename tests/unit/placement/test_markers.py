@@ -96,4 +96,4 @@ def test_a_marker_in_a_file_of_two_clusters_is_no_place(build: Build) -> None:
     fleet = build(values, {"east": ["east/**"], "west": ["west/**"]})
     found = effective_place(fleet, ResourceKey(cluster="east", namespace="llm", kind="Deployment", name="x"))
     assert isinstance(found, NoPlace)
-    assert "reached by east and west" in found.obstacle.reason
+    assert "used by east and west" in found.obstacle.reason

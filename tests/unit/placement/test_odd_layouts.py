@@ -39,21 +39,21 @@ def test_a_base_that_is_fetched_from_this_very_repository_is_built_of_it(build: 
     other = {"trial/kustomization.yaml": f"namespace: trial\nresources: ['{address}']\n"}
     assert held(build({**BASE, **OVERLAY}, PROD, remote=REMOTE)) == ""
     fleet = build({**BASE, **OVERLAY, **other}, PROD, remote=REMOTE)
-    assert held(fleet).startswith("base/llama.yaml is built into trial too")
+    assert held(fleet).startswith("base/llama.yaml is also built into trial")
     assert not fleet.findings
 
 
 def test_another_commit_of_this_repository_is_not_what_is_here(build: Build) -> None:
     text = "namespace: llm\nresources: ['https://github.com/acme/fleet//base?ref=v1.2.0']\n"
     fleet = build({**BASE, "prod/kustomization.yaml": text}, PROD, remote=REMOTE)
-    assert held(fleet).startswith('it is built of "v1.2.0" of this repository, and not of what is here')
+    assert held(fleet).startswith('it is built of "v1.2.0" of this repository, and not of this commit')
 
 
 def test_a_base_that_is_fetched_from_elsewhere_is_not_read(build: Build) -> None:
     text = "namespace: llm\nresources: ['https://github.com/other/fleets//base', ../base]\n"
     fleet = build({**BASE, "prod/kustomization.yaml": text}, PROD, remote=REMOTE)
     assert [each.message for each in fleet.findings] == [
-        'what stands at "https://github.com/other/fleets//base" is not read: nothing is fetched'
+        '"https://github.com/other/fleets//base" is not read: nothing is fetched'
     ]
     assert held(fleet) == ""
 
@@ -238,7 +238,7 @@ def test_a_base_that_a_set_deploys_for_every_cluster_is_not_edited(
 ) -> None:
     text = made_by(generators, path).replace("https://kubernetes.default.svc", "{{ .server }}")
     fleet = build({**BASE, **OVERLAY, "argocd/set.yaml": text}, clusters)
-    assert "base/llama.yaml is built into base (ApplicationSet argocd/llama, argocd/set.yaml) too" in held(fleet)
+    assert "base/llama.yaml is also built into base (ApplicationSet argocd/llama, argocd/set.yaml)" in held(fleet)
 
 
 def test_an_overlay_that_a_set_deploys_for_its_cluster_is_that_clusters_own(build: Build) -> None:
@@ -255,7 +255,7 @@ def test_an_overlay_that_a_set_deploys_for_its_cluster_is_that_clusters_own(buil
 def test_a_chart_that_is_not_rendered_is_named_where_no_release_is(build: Build) -> None:
     text = "namespace: llm\nhelmCharts: [{name: llama, releaseName: llama}]\n"
     found = helm_place(build({"prod/kustomization.yaml": text}), LLAMA, "replicas")
-    assert "prod/kustomization.yaml:2 may make it (what a chart makes is not read: no chart is rendered)" in str(found)
+    assert "prod/kustomization.yaml:2 may generate it (the objects of a chart are not read: no chart is rendered)" in str(found)
 
 
 @pytest.mark.parametrize("entry", ["../prod", ".", "../other"])
