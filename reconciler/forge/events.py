@@ -1,4 +1,4 @@
-"""The change that a CI job was started for: the event file of GitHub, the variables of GitLab. Both are data."""
+"""The change that a CI job was started for, from the event file of GitHub or the variables of GitLab."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ HEADS = "refs/heads/"
 class Event:
     """The change that a job is about.
 
-    `head_ref` is where git finds it in the repository itself, a fork's too. `number` is 0 where it is of no pull
-    request (a merge queue's), `base_branch` empty where only the head is known (a job after another).
+    `head_ref` is its ref in the repository itself, also for a fork. `number` is 0 without a pull request (in a merge
+    queue), `base_branch` empty if only the head is known (in a job after another one).
     """
 
     head_commit: str
@@ -30,30 +30,35 @@ class Event:
 
     @property
     def only(self) -> str:
-        """The head whose pull requests alone are meant; empty for a job that is about the change itself."""
+        """The head of the only pull requests to look at; empty for a job about the change itself."""
         return "" if self.base_branch else self.head_commit
 
     def base_in(self, *, is_directory: bool) -> str:
-        """What it would be merged into: as a checkout last saw its remote, or by the remote's own name."""
+        """The branch that it would be merged into, in a checkout or in the remote."""
         return f"origin/{self.base_branch}" if is_directory and self.base_branch else self.base_branch
 
     def head_in(self, *, is_directory: bool) -> str:
-        """What is reviewed: the commit of a checkout, or the ref of a remote."""
+        """The commit of a checkout, or the ref of a remote."""
         return self.head_commit if is_directory else self.head_ref
 
 
 def find_event(variables: Mapping[str, str]) -> Event | None:
-    """The change that this job is about; None where it is about none, and outside of a job.
+    """The change that this job is about; None without one, and outside of a job.
 
     Raises ConfigurationError for an event file that cannot be read.
     """
     if variables.get("CI_MERGE_REQUEST_IID"):
         return _of_gitlab(variables)
     path = variables.get(EVENT_FILE, "")
-    return _of_github(_read(Path(path))) if path else None
-
-
-def _of_github(event: object) -> Event | None:
+    if not path:
+        return None
+    try:
+        with Path(path).open("rb") as file:
+            event = parse_json(file.read(MAX_EVENT_BYTES), most_values=MAX_VALUES)
+    except OSError as error:
+        raise ConfigurationError(f"{EVENT_FILE}: {path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise ConfigurationError(f"{EVENT_FILE}: {path} is not JSON") from None
     if text_of(event, "pull_request", "head", "sha"):
         number = number_of(event, "pull_request", "number")
         base = text_of(event, "pull_request", "base", "repo", "full_name")
@@ -80,21 +85,10 @@ def _of_gitlab(variables: Mapping[str, str]) -> Event:
         raise ConfigurationError(f"CI_MERGE_REQUEST_IID: expected a number, found {number[:20]!r}")
     get = variables.get
     return Event(
-        # a pipeline for the merged result has a commit of its own, and another variable for that of the branch
+        # a pipeline of merged results has its own commit, and another variable for that of the branch
         head_commit=get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", "") or get("CI_COMMIT_SHA", ""),
         base_branch=get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", ""),
         head_ref=f"refs/merge-requests/{int(number)}/head",
         number=int(number),
         is_from_fork=get("CI_MERGE_REQUEST_SOURCE_PROJECT_ID") != get("CI_MERGE_REQUEST_PROJECT_ID"),
     )
-
-
-def _read(path: Path) -> object:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_EVENT_BYTES)
-        return parse_json(content, most_values=MAX_VALUES)
-    except OSError as error:
-        raise ConfigurationError(f"{EVENT_FILE}: {path} cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise ConfigurationError(f"{EVENT_FILE}: {path} is not JSON") from None

@@ -48,13 +48,13 @@ METHODS: Mapping[str, str] = {
     "squash": "allow_squash_merge",
     "rebase": "allow_rebase_merge",
 }
-"""How GitHub says that a repository allows a method, the first that we take first."""
+"""Merge methods, the preferred first, with the fields that say whether a repository allows them."""
 READY = ("clean", "has_hooks")
 BLOCKED = "blocked"
 WAITS: Mapping[str, str] = {
     "draft": "it is a draft",
     "dirty": "it conflicts with its base",
-    "behind": "its base has moved on, and takes only what is up to date",
+    "behind": "its base has moved on, and accepts only branches that are up to date",
     "unstable": "a check failed or has not finished",
 }
 ENABLE = (
@@ -65,11 +65,11 @@ DISABLE = "mutation($id: ID!) { disablePullRequestAutoMerge(input: {pullRequestI
 
 
 WHO = "query { viewer { databaseId } }"
-"""`GET /user` has no answer for an App or a workflow; this has one for every token."""
+"""`GET /user` fails for an App or a workflow; this works for every token."""
 REFUSING: Mapping[str, str] = {
-    "creation": "nobody may create such branches",
-    "update": "nobody may push to such branches",
-    "deletion": "nobody may delete such branches",
+    "creation": "such branches may not be created",
+    "update": "such branches may not be pushed to",
+    "deletion": "such branches may not be deleted",
     "non_fast_forward": "no forced pushes",
     "pull_request": "changes only by pull request",
     "required_signatures": "signed commits only",
@@ -77,7 +77,7 @@ REFUSING: Mapping[str, str] = {
     "commit_author_email_pattern": "commit authors of a pattern",
     "branch_name_pattern": "branch names of a pattern",
 }
-"""Rules that, on a head branch, keep us from creating, updating or deleting it."""
+"""Rules that prevent us from creating, updating or deleting a head branch."""
 CURES = Cures(
     scheduling="allow auto-merge (Settings, General, Pull Requests)",
     opening='let TOKEN write "Pull requests"; for a workflow\'s token, set `permissions: pull-requests: write` and '
@@ -89,18 +89,18 @@ CURES = Cures(
 
 
 class UnprocessableError(TransientError):
-    """Raised for a 422; `errors` are GitHub's own reasons, which say what it means."""
+    """Raised for a 422; `errors` are GitHub's own reasons."""
 
     def __init__(self, message: str, errors: tuple[Mapping[str, object], ...]) -> None:
         super().__init__(message)
         self.errors = errors
 
     def concerns(self, field: str) -> bool:
-        """Whether GitHub calls the value of `field` invalid."""
+        """Whether GitHub reports the value of `field` as invalid."""
         return any(error.get("field") == field and error.get("code") == "invalid" for error in self.errors)
 
     def says(self, phrase: str) -> bool:
-        """Whether one of the reasons holds `phrase`."""
+        """Whether one of the reasons contains `phrase`."""
         return any(phrase in str(error.get("message", "")) for error in self.errors)
 
 
@@ -130,7 +130,7 @@ class GitHubClient(ForgeClient):
         return "; ".join(str(reason) for reason in reasons if reason)
 
     def is_limit(self, response: Response, content: object) -> bool:
-        """See `ForgeClient`; a 403 may be a limit too."""
+        """See `ForgeClient`; a 403 may also be a limit."""
         documentation = str(find(content, "documentation_url"))
         is_limited = "Retry-After" in response.headers or self.is_spent(response) or "rate-limit" in documentation
         return response.status == 429 or (response.status == 403 and is_limited)
@@ -142,9 +142,9 @@ class GitHubClient(ForgeClient):
         return super().refusal(status, content, shown)
 
     def ask_graphql(self, query: str, variables: Mapping[str, object], *, action: str) -> object:
-        """The `data` of a GraphQL answer; ConfigurationError when this API does not know the query, or refuses it."""
+        """The `data` of a GraphQL answer; ConfigurationError when this API does not know or allow the query."""
         url = f"{self.root.removesuffix('/v3')}/graphql"
-        answer = self.ask("POST", url, action=action, body={"query": query, "variables": dict(variables)})
+        answer, _ = self.send("POST", url, action=action, body={"query": query, "variables": dict(variables)})
         if isinstance(answer, dict) and not answer.get("errors"):
             return answer.get("data")
         shown = f"{action}: {self.credentials.redactor.show(self.messages(answer) or 'no data')}"
@@ -159,19 +159,18 @@ def _errors_of(content: object) -> tuple[Mapping[str, object], ...]:
 def pull_request_of(answer: object, full_name: str) -> PullRequest:
     """The pull request of `full_name` in an answer (full or simple form).
 
-    It is scheduled where auto-merge was switched on by who opened it; a person's doing so is not ours. `merged_as` is
-    the merge, the squashed commit, or the last of those that were rebased; before the merge it is only tried.
-    TransientError when a field is missing or wrong.
+    It is scheduled if its author enabled auto-merge. `merged_as` is the merge, the squashed commit, or the last rebased
+    one; before the merge that is only a test merge. TransientError when a field is missing or wrong.
     """
     is_merged, merge_commit = bool(text_of(answer, "merged_at")), text_of(answer, "merge_commit_sha")
     scheduled_by = text_of(answer, "auto_merge", "enabled_by", "login")
+    number = number_of(answer, "number")
+    state = PullRequestState.MERGED if is_merged else PullRequestState.CLOSED
+    if not is_merged and needed_text(answer, "state") == "open":
+        state = PullRequestState.OPEN
     return PullRequest(
-        number=number_of(answer, "number"),
-        state=PullRequestState.MERGED
-        if is_merged
-        else PullRequestState.OPEN
-        if needed_text(answer, "state") == "open"
-        else PullRequestState.CLOSED,
+        number=number,
+        state=state,
         head_branch=needed_text(answer, "head", "ref"),
         base_branch=needed_text(answer, "base", "ref"),
         title=needed_text(answer, "title"),
@@ -189,7 +188,7 @@ def pull_request_of(answer: object, full_name: str) -> PullRequest:
 
 
 def is_from(answer: object, full_name: str) -> bool:
-    """Whether a pull request's head branch is in the repository `full_name`; a deleted fork has none at all."""
+    """Whether a pull request's head branch is in the repository `full_name`, unlike one of a deleted fork."""
     return text_of(answer, "head", "repo", "full_name").lower() == full_name.lower()
 
 
@@ -202,7 +201,7 @@ class GitHub(HostedForge[GitHubClient]):
     create_refusals = (UnprocessableError,)
 
     def rights(self, *, base: str, head: str) -> Rights:
-        """See `Forge`. A workflow's or App's token has no role, so what the repository says of one means nothing."""
+        """See `Forge`. A workflow's or App's token has no role, so the repository's permissions mean nothing."""
         repository = self._client.get(self._path(), action="ask what the token may do")
         may_push: bool | None = flag_of(repository, "permissions", "push")
         if not may_push and not flag_of(repository, "permissions", "pull"):
@@ -210,7 +209,7 @@ class GitHub(HostedForge[GitHubClient]):
         on_base = list(self._rules(base))
         on_head = {text_of(rule, "type") for rule in self._rules(head)}
         protection: object = None
-        try:  # the older kind of protection, which only an administrator's token may see
+        try:  # the older kind of protection, which only administrators see
             path = self._path(f"branches/{quote(base, safe='')}/protection")
             protection = self._client.get(path, action="ask for protections")
         except ReconcilerError as error:
@@ -229,12 +228,11 @@ class GitHub(HostedForge[GitHubClient]):
         )
 
     def _may_open(self, base: str) -> bool:
-        """Whether a pull request may be opened; one from a branch to itself is refused to all, for another reason."""
+        """Whether a pull request may be opened; one from a branch to itself is always refused, for another reason."""
         form = {"title": "May pull requests be opened?", "head": base, "base": base}
         try:
-            self._client.write("POST", self._path("pulls"), form, action="ask whether pull requests may be opened")
-        except UnprocessableError:
-            return True
+            with contextlib.suppress(UnprocessableError):
+                self._client.write("POST", self._path("pulls"), form, action="ask whether pull requests may be opened")
         except ForbiddenError as error:
             logger.debug("no pull request may be opened: %s", error)
             return False
@@ -249,16 +247,14 @@ class GitHub(HostedForge[GitHubClient]):
             logger.debug("no rules of %s are known: %s", branch, error)
 
     def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
-        """See `Forge`; only GraphQL shows which are in the merge queue, and only of open ones is it asked."""
+        """See `Forge`; which open ones are in the merge queue is shown only by GraphQL."""
         recent = super().list_pull_requests(head_prefix=head_prefix, base=base, closed_since_s=closed_since_s)
         numbers = [each.number for each in recent if each.is_open]
         queued: set[int] = set()
         for start in range(0, len(numbers), QUEUE_BATCH):
             batch = numbers[start : start + QUEUE_BATCH]
             fields = " ".join(f"p{number}: pullRequest(number: {number}) {{ isInMergeQueue }}" for number in batch)
-            query = (
-                f"query($owner: String!, $name: String!) {{ repository(owner: $owner, name: $name) {{ {fields} }} }}"
-            )
+            query = f"query($owner: String!, $name: String!) {{repository(owner: $owner, name: $name) {{ {fields} }}}}"
             variables = {"owner": self._address.owner, "name": self._address.name}
             try:
                 answer = self._client.ask_graphql(query, variables, action="ask for merge queues")
@@ -287,7 +283,7 @@ class GitHub(HostedForge[GitHubClient]):
         return None
 
     def _propose(self, wanted: PullRequest, reviewers: tuple[str, ...]) -> object:
-        del reviewers  # they take a request of their own, and so do the labels
+        del reviewers  # reviewers and labels need requests of their own
         form = {"title": wanted.title, "head": wanted.head_branch, "base": wanted.base_branch, "body": wanted.body}
         action = f"propose {wanted.head_branch}"
         return self._client.write("POST", self._path("pulls"), {**form, "draft": wanted.is_draft}, action=action)
@@ -321,11 +317,11 @@ class GitHub(HostedForge[GitHubClient]):
         try:
             for label in [each for each in unlabel if each in present]:
                 action = f"take label {label} from pull request {number}"
-                with contextlib.suppress(NotFoundError):  # it is gone: an answer was lost, or a person was faster
+                with contextlib.suppress(NotFoundError):  # an answer was lost, or a person was faster
                     self._client.write("DELETE", f"{path}/{quote(label, safe='')}", None, action=action)
                 gone.append(label)
         except ReconcilerError as error:
-            logger.warning("pull request %d keeps a label that fits no more: %s", number, error)
+            logger.warning("pull request %d keeps an outdated label: %s", number, error)
         present = tuple(label for label in present if label not in gone)
         missing = [label for label in labels if label not in present]
         try:
@@ -345,8 +341,8 @@ class GitHub(HostedForge[GitHubClient]):
         return answer
 
     def _merge(self, answer: object, found: PullRequest, method: str) -> MergeAnswer:
-        """An administrator's token could merge what rules forbid: so only what GitHub calls clean is merged by us."""
-        last: dict[str, str] = {}  # the last word of each reviewer; a mere comment takes no word back
+        """See `HostedForge`; only clean ones are merged, as an administrator's token could bypass rules."""
+        last: dict[str, str] = {}  # the last verdict of each reviewer; comments do not change it
         action = f"ask for reviews of pull request {found.number}"
         for review in self._client.entries(self._path(f"pulls/{found.number}/reviews"), action=action):
             state = text_of(review, "state")
@@ -372,11 +368,11 @@ class GitHub(HostedForge[GitHubClient]):
         except NotMergeableError as refusal:
             if self._shown(self._look(found.number)).state is not PullRequestState.MERGED:
                 return self._schedule(answer, found, method, str(refusal))
-            # the answer to the first attempt was lost
+            # merged: the answer to the first attempt was lost
         return MergeAnswer(state=MergeState.MERGED)
 
     def _schedule(self, answer: object, found: PullRequest, method: str, words: str) -> MergeAnswer:
-        """Have GitHub merge it once rules of the base are met, or what its queue takes; where it does not, it waits."""
+        """Ask GitHub to merge it once rules of the base or the queue allow it; if it refuses, it waits."""
         if not found.is_scheduled:
             variables = {"id": text_of(answer, "node_id"), "head": found.head_commit, "method": method.upper()}
             try:

@@ -54,35 +54,32 @@ logger = logging.getLogger(__name__)
 API = "/api/v4"
 DRAFT = "Draft: "
 DRAFTS = re.compile(r"(?:\s*(?:\[draft\]|\(draft\)|draft:)\s*)+", re.IGNORECASE)
-"""How a title begins that makes a draft."""
-
-OPEN_STATES = ("opened", "locked")
-"""`locked` is what is being merged at this moment."""
-CLOSED_STATES = ("closed", "merged")
+"""The beginnings of titles of drafts."""
 STATES = {
     "opened": PullRequestState.OPEN,
     "locked": PullRequestState.OPEN,
     "merged": PullRequestState.MERGED,
     "closed": PullRequestState.CLOSED,
 }
+"""One that is `locked` is being merged right now."""
 COMMAND = re.compile(r"^(?=\r*/)", re.MULTILINE)
-"""A line like `/merge` is an order to GitLab, given with our token; with a space before it, it is a text."""
+"""GitLab executes a line like `/merge` with our token, but not with a space before it."""
 SEPARATOR = ","
-"""Separates labels, so no label can hold it."""
+"""Separates labels, so no label can contain it."""
 READY = "mergeable"
 UNKNOWN = frozenset({"unchecked", "checking", "preparing", "approvals_syncing"})
 WAITS: Mapping[str, str] = {
     "draft_status": "it is a draft",
     "conflict": "it conflicts with its base",
-    "need_rebase": "its base has moved on, and takes only what is up to date",
+    "need_rebase": "its base has moved on, and accepts only branches that are up to date",
     "requested_changes": "a review asks for changes",
 }
-"""What time alone does not change; other states are rules of the project that are not met yet."""
+"""States that do not change with time; other states are rules of the project that are not met yet."""
 PASSED = frozenset({"", "success", "skipped"})
-"""States of a pipeline that let pass; empty: there is none."""
+"""States of a pipeline that allow a merge; empty without one."""
 FAILED = frozenset({"failed", "canceled", "canceling"})
 KINDS: Mapping[str, str] = {"merge": "merge", "rebase_merge": "merge", "ff": "rebase"}
-"""What a project's merge method is in our words."""
+"""Our names for a project's merge method."""
 REPORTER, DEVELOPER, MAINTAINER = 20, 30, 40
 PUSH_RULES: Mapping[str, str] = {
     "commit_message_regex": "commit messages of a pattern",
@@ -90,34 +87,34 @@ PUSH_RULES: Mapping[str, str] = {
     "author_email_regex": "commit authors of a pattern",
     "branch_name_regex": "branch names of a pattern",
     "member_check": "commits by users of this GitLab only",
-    "commit_committer_check": "commits with a verified address of the token's user only: take git.author out",
-    "commit_committer_name_check": "commits with the name of the token's user only: take git.author out",
+    "commit_committer_check": "commits with a verified address of the token's user only: remove git.author",
+    "commit_committer_name_check": "commits with the name of the token's user only: remove git.author",
     "reject_unsigned_commits": "signed commits only",
     "reject_non_dco_commits": "signed-off commits only: set git.signOff",
 }
-"""Push rules that a commit of ours may break, by their fields; the ones of a Premium project or its group."""
+"""Push rules of a Premium project or its group that our commits may break, by their fields."""
 CURES = Cures(
     opening="give TOKEN the role Developer and the scopes api and write_repository (Settings, Access tokens)",
     labelling="give TOKEN the role Reporter",
     refusals="let our account push to such branches, by force too, and change the push rule (Settings, Repository)",
-    expiry="rotate TOKEN (Settings, Access tokens): a new one is another user, to whom our branches are strange",
+    expiry="rotate TOKEN (Settings, Access tokens): a new one would be another user, who does not own our branches",
 )
 NEEDED = "the scope api and at least the role Developer in this project"
 USELESS_TOKENS = {"glcbt-": "a CI_JOB_TOKEN", "gldt-": "a deploy token"}
-"""GitLab knows tokens that begin like this, and they may not write merge requests."""
+"""Prefixes of tokens that may not write merge requests."""
 NEXT_PAGE = "X-Next-Page"
 
 
 class ConflictError(RivalRunError):
-    """Raised for a 409: such a thing is there already, or somebody changed it at the same time."""
+    """Raised for a 409: it exists already, or somebody changed it at the same time."""
 
 
 class NothingToProposeError(ReconcilerError):
-    """Raised when a head branch holds nothing that its base lacks."""
+    """Raised when a head branch has nothing that its base lacks."""
 
 
 class UnseenBranchError(TransientError):
-    """Raised when the head or base branch is not there, or not visible everywhere yet."""
+    """Raised when the head or base branch does not exist, or is not visible everywhere yet."""
 
 
 class GitLabClient(ForgeClient):
@@ -143,7 +140,7 @@ class GitLabClient(ForgeClient):
         return {"PRIVATE-TOKEN": token}
 
     def messages(self, content: object) -> str:
-        """See `ForgeClient`; a message is a text, a list of them, or both by field."""
+        """See `ForgeClient`; a message is a text, a list of texts, or either by field."""
         reasons = (find(content, name) for name in ("message", "error", "error_description"))
         return "; ".join(text for each in reasons for text in _texts(each))
 
@@ -154,7 +151,7 @@ class GitLabClient(ForgeClient):
         return super().refusal(status, content, shown)
 
     def is_last(self, page: list[object], response: Response) -> bool:
-        """See `ForgeClient`; a page may hold less than was asked for and not be the last, which a header says."""
+        """See `ForgeClient`; a short page may not be the last, which a header says."""
         if NEXT_PAGE in response.headers:
             return not response.headers[NEXT_PAGE].strip()
         return super().is_last(page, response)
@@ -174,8 +171,8 @@ def _texts(message: object) -> Iterator[str]:
 def pull_request_of(answer: object) -> PullRequest:
     """The merge request in an answer; TransientError when a field is missing or wrong.
 
-    One that a person has GitLab merge by itself, in a train or when its pipeline succeeds, is in the merge queue, and
-    so is what is being merged at this moment; where we did it, it is scheduled.
+    It is scheduled if we asked GitLab to merge it, in a train or when its pipeline succeeds. It is in the merge queue
+    if a person did that, or if it is being merged right now.
     """
     number = number_of(answer, "iid")
     state = STATES.get(needed_text(answer, "state"), PullRequestState.CLOSED)
@@ -212,17 +209,6 @@ def is_ours(answer: object) -> bool:
     return source is not None and source == number_or_none(answer, "target_project_id")
 
 
-def title_of(title: str, *, is_draft: bool) -> str:
-    """A title as it is kept: a draft is one by how it begins, and spaces around it are dropped."""
-    prefix = DRAFT if is_draft else ""
-    return prefix + title[: TITLE_LIMIT - len(prefix)].strip()
-
-
-def text_to_send(text: str) -> str:
-    """`text` without anything that GitLab would take for an order."""
-    return COMMAND.sub(" ", text)
-
-
 class GitLab(HostedForge[GitLabClient]):
     """One project on GitLab."""
 
@@ -257,7 +243,7 @@ class GitLab(HostedForge[GitLabClient]):
         return text_of(user, "commit_email") or super()._email_of(user, login)
 
     def schedules(self) -> tuple[PipelineSchedule, ...] | None:
-        """See `Forge`; shown from the role Developer on, and not where pipelines are switched off."""
+        """See `Forge`; shown to Developers and above, and not if pipelines are disabled."""
         try:
             listed = self._client.entries(self._path("pipeline_schedules"), action="ask for pipeline schedules")
             return tuple(
@@ -274,7 +260,7 @@ class GitLab(HostedForge[GitLabClient]):
             return None
 
     def rights(self, *, base: str, head: str) -> Rights:
-        """See `Forge`; much of it is shown to maintainers alone, or in paid tiers."""
+        """See `Forge`; most are shown only to maintainers, or in paid tiers."""
         project = self._client.get(self._path(), action="ask what the token may do")
         level = self._level(project)
         push_rule = self._ask(self._path("push_rule"))
@@ -297,7 +283,7 @@ class GitLab(HostedForge[GitLabClient]):
         )
 
     def _level(self, project: object) -> int | None:
-        """The highest access level of the token's user: of the project, its groups, or another group's invitation."""
+        """The highest access level of the token's user, from the project, its groups, or an invited group."""
         kinds = ("project_access", "group_access")
         shown = (number_or_none(project, "permissions", each, "access_level") for each in kinds)
         levels = [level for level in shown if level is not None]
@@ -311,7 +297,7 @@ class GitLab(HostedForge[GitLabClient]):
         return number_or_none(self._ask(self._path(f"members/all/{number_of(user, 'id')}")), "access_level")
 
     def _protections(self, head: str, level: int | None) -> Iterator[str]:
-        """Protected branches whose pattern covers our head branches: all pushes of ours but the first are forced."""
+        """Protected branches that match our head branches: all our pushes but the first are forced."""
         for protection in list_of(self._ask(self._path("protected_branches"), {"per_page": PAGE_SIZE})):
             name = text_of(protection, "name")
             if not fnmatchcase(head, name.replace("[", "[[]").replace("?", "[?]")):
@@ -324,7 +310,7 @@ class GitLab(HostedForge[GitLabClient]):
                 yield f"{name} is protected: no forced pushes"
 
     def _ask(self, path: str, query: Mapping[str, int] | None = None) -> object:
-        """What is shown only to some tokens or in some tiers; None where it is not."""
+        """Data that is shown only to some tokens or in some tiers; None if it is not."""
         try:
             return self._client.get(path, action="ask for the project's rules", query=query)
         except ConfigurationError as error:
@@ -332,14 +318,14 @@ class GitLab(HostedForge[GitLabClient]):
             return None
 
     def _open(self, base: str) -> Iterator[object]:
-        for state in OPEN_STATES:
+        for state in ("opened", "locked"):
             query = {"state": state, "target_branch": base, "order_by": "created_at", "sort": "asc"}
             yield from self._client.entries(self._path(self.pulls), action="list open pull requests", query=query)
 
     def _closed_since(self, base: str, since_s: float) -> Iterator[object]:
         since = datetime.fromtimestamp(max(0, int(since_s)), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         ordered = {"order_by": "updated_at", "sort": "desc"}
-        for state in CLOSED_STATES:
+        for state in ("closed", "merged"):
             query = {"state": state, "target_branch": base, "updated_after": since, **ordered}
             yield from self._client.entries(self._path(self.pulls), action="list closed pull requests", query=query)
 
@@ -351,7 +337,7 @@ class GitLab(HostedForge[GitLabClient]):
         return None
 
     def _propose(self, wanted: PullRequest, reviewers: tuple[str, ...]) -> object:
-        """See `HostedForge`. GitLab would open one for a head that holds nothing that its base lacks."""
+        """See `HostedForge`. GitLab would also open one for a head that has nothing that its base lacks."""
         head, base = wanted.head_branch, wanted.base_branch
         reviewer_ids, action = self._user_ids(reviewers), f"propose {head}"
         query = {"from": base, "to": head, "straight": "false"}
@@ -360,7 +346,7 @@ class GitLab(HostedForge[GitLabClient]):
         except NotFoundError as error:
             raise UnseenBranchError(str(error)) from None
         if not list_of(find(compared, "commits")):
-            raise NothingToProposeError(f"{action}: {base} holds all of it")
+            raise NothingToProposeError(f"{action}: {base} has all of it")
         form = {"source_branch": head, "target_branch": base, "title": wanted.title, "description": wanted.body}
         attached = _filled(labels=wanted.labels, reviewer_ids=reviewer_ids)
         return self._client.write("POST", self._path(self.pulls), {**form, **attached}, action=action)
@@ -369,7 +355,7 @@ class GitLab(HostedForge[GitLabClient]):
         return not isinstance(refusal, NothingToProposeError)
 
     def _create_error(self, refusal: ReconcilerError, base: str) -> ReconcilerError | None:
-        if isinstance(refusal, UnseenBranchError):  # the base is not there, or a head that is not visible yet
+        if isinstance(refusal, UnseenBranchError):  # the base does not exist, or the head is not visible yet
             try:
                 self._client.get(self._path(f"repository/branches/{quote(base, safe='')}"), action="look for the base")
             except NotFoundError:
@@ -379,11 +365,11 @@ class GitLab(HostedForge[GitLabClient]):
     def _attach(
         self, shown: PullRequest, labels: tuple[str, ...], reviewers: tuple[str, ...], unlabel: tuple[str, ...] = ()
     ) -> PullRequest:
-        """See `HostedForge`. GitLab ignores what it does not take; each of it is a warning here."""
+        """See `HostedForge`. GitLab silently ignores labels and reviewers; each of them is a warning here."""
         gone = [label for label in unlabel if label in shown.labels]
         missing = [label for label in _fitting(labels) if label not in shown.labels]
         for label in set(labels) - set(_fitting(labels)):
-            logger.warning("pull request %d stays without %s: GitLab's labels hold no comma", shown.number, label)
+            logger.warning("pull request %d stays without %s: labels on GitLab have no comma", shown.number, label)
         path = self._path(f"{self.pulls}/{shown.number}")
         action = f"label pull request {shown.number} and ask for its reviews"
         try:
@@ -400,13 +386,13 @@ class GitLab(HostedForge[GitLabClient]):
             return shown
         left = [label for label in missing if label not in taken]
         if left:
-            logger.warning("pull request %d stays without %s: GitLab did not take it", shown.number, ", ".join(left))
+            logger.warning("pull request %d stays without %s: GitLab ignored it", shown.number, ", ".join(left))
         if not set(added) <= set(_reviewers_of(completed)):
             logger.warning("pull request %d: GitLab did not ask all reviewers; Free asks one", shown.number)
         return replace(shown, labels=taken)
 
     def _user_ids(self, names: tuple[str, ...]) -> list[int]:
-        """The numbers of users by name; who is not found, or a team, is a warning."""
+        """The numbers of users by name; an unknown one, or a team, is a warning."""
         for name in names:
             if name not in self._users:
                 self._users[name] = self._find_user(name)
@@ -424,7 +410,7 @@ class GitLab(HostedForge[GitLabClient]):
             logger.warning("%s is not asked for reviews: %s", name, error)
             return None
         if found is None:
-            logger.warning("%s: GitLab knows no such user, who is not asked for reviews", name)
+            logger.warning("%s: there is no such user on GitLab to ask for reviews", name)
         return found
 
     def _look(self, number: int) -> object:
@@ -455,7 +441,7 @@ class GitLab(HostedForge[GitLabClient]):
         project = self._client.get(self._path(), action="ask how the project merges")
         form = {"sha": found.head_commit, "squash": _squashes(project, method)}
         place = self._path(f"{self.pulls}/{number}")
-        if flag_of(project, "merge_trains_enabled"):  # no order of ours goes around the train
+        if flag_of(project, "merge_trains_enabled"):  # we never bypass the train
             action, path = f"put pull request {number} on the merge train", f"merge_trains/{self.pulls}/{number}"
             try:
                 self._client.write("POST", self._path(path), {**form, "auto_merge": True}, action=action)
@@ -463,7 +449,7 @@ class GitLab(HostedForge[GitLabClient]):
                 return waiting(str(refusal))
             return MergeAnswer(state=MergeState.SCHEDULED, words="the merge train takes it")
         if status != READY or pipeline not in PASSED:
-            # A GitLab that knew neither name of the order would merge at once, so it gets the old one and the new.
+            # Without a field that it knows GitLab would merge at once, so it gets the old name and the new one.
             order = {**form, "auto_merge": True, "merge_when_pipeline_succeeds": True}
             try:
                 action = f"have GitLab merge pull request {number}"
@@ -481,14 +467,14 @@ class GitLab(HostedForge[GitLabClient]):
                 if not isinstance(refusal, NotMergeableError):
                     raise
                 return waiting(str(refusal))
-            # the answer to the first attempt was lost
+            # merged: the answer to the first attempt was lost
         return MergeAnswer(state=MergeState.MERGED)
 
     def _obstacle(self, answer: object, number: int, status: str, pipeline: str) -> str:
         """Why it is neither merged nor scheduled now; empty when it may be.
 
-        GitLab itself merges what a check failed for, where the project does not ask for checks, and in its Free tier
-        what a review asks to change.
+        GitLab itself would merge it with a failed check, if the project does not require checks, and in its Free tier
+        with a review that requests changes.
         """
         if status in UNKNOWN:
             return "GitLab has not found out yet whether it can be merged"
@@ -515,7 +501,7 @@ class GitLab(HostedForge[GitLabClient]):
         return f"{self._comments(number)}/{int(key)}"
 
     def _is_comment(self, answer: object) -> bool:
-        return not flag_of(answer, "system")  # GitLab writes notes of its own in our name
+        return not flag_of(answer, "system")  # GitLab's own notes have our name
 
     def _status_form(self, status: CommitStatus) -> dict[str, str]:
         form = super()._status_form(status)
@@ -540,17 +526,19 @@ class GitLab(HostedForge[GitLabClient]):
         return pull_request_of(answer)
 
     def _title_to_send(self, title: str, *, is_draft: bool) -> str:
-        return title_of(title, is_draft=is_draft)
+        """See `HostedForge`: drafts have a prefix, and GitLab strips spaces."""
+        prefix = DRAFT if is_draft else ""
+        return prefix + title[: TITLE_LIMIT - len(prefix)].strip()
 
     def _full_title(self, shown: PullRequest) -> str:
-        return title_of(shown.title, is_draft=shown.is_draft)
+        return self._title_to_send(shown.title, is_draft=shown.is_draft)
 
     def _text_to_send(self, text: str) -> str:
-        return text_to_send(text)
+        return COMMAND.sub(" ", text)
 
     def _is_kept_as(self, text: str, kept: str) -> bool:
-        """See `HostedForge`: carriage returns and spaces at the end get lost."""
-        return text_to_send(text).replace("\r", "").rstrip() == kept.replace("\r", "").rstrip()
+        """See `HostedForge`: GitLab drops carriage returns and trailing spaces."""
+        return self._text_to_send(text).replace("\r", "").rstrip() == kept.replace("\r", "").rstrip()
 
     def _path(self, rest: str = "") -> str:
         return f"/projects/{quote(self._address.full_name, safe='')}" + (f"/{rest}" if rest else "")
@@ -564,7 +552,7 @@ def _fitting(labels: Sequence[str]) -> list[str]:
 
 
 def _filled(*, reviewer_ids: Sequence[int], **labels: Sequence[str]) -> dict[str, object]:
-    """The fields of a form that hold anything; `labels` are those of one field."""
+    """The fields of a form that are not empty; `labels` are those of one field."""
     joined = {field: SEPARATOR.join(_fitting(names)) for field, names in labels.items()}
     return {name: value for name, value in {**joined, "reviewer_ids": list(reviewer_ids)}.items() if value}
 
@@ -575,7 +563,7 @@ def _reviewers_of(answer: object) -> list[int]:
 
 
 def _squashes(project: object, method: str) -> bool:
-    """Whether its commits become one: as asked for, else as the project says; ConfigurationError where it must not."""
+    """Whether its commits are squashed, by our setting or the project's; ConfigurationError if that is not allowed."""
     squashing = text_of(project, "squash_option")
     kind = KINDS.get(text_of(project, "merge_method"), "merge")
     allowed = [name for name, is_one in ((kind, squashing != "always"), ("squash", squashing != "never")) if is_one]
@@ -585,7 +573,7 @@ def _squashes(project: object, method: str) -> bool:
 
 
 def api_url(remote: str) -> str:
-    """The REST root of the GitLab that a remote is on; a port counts where the remote is reached by http."""
+    """The REST root of the GitLab of a remote; a port is used only from an http remote."""
     if remote.startswith(("https://", "http://")):
         scheme, _, rest = remote.partition("://")
         return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}{API}"

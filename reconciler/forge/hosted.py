@@ -1,4 +1,4 @@
-"""What hosted forges share: requests to a REST API, untrusted answers, refusals, and the life of a pull request."""
+"""Hosted forges: requests to a REST API, untrusted answers, refusals, and the lifecycle of a pull request."""
 
 import contextlib
 import json
@@ -48,9 +48,9 @@ from reconciler.http.redaction import Redactor, checked_root, sends_in_the_clear
 logger = logging.getLogger(__name__)
 
 LONGEST_WAIT_S = 60.0
-"""A longer wait that a forge asks for is left to the next run."""
+"""Longer waits that a forge requests are left to the next run."""
 PATIENT_WAIT_S = 60.0
-"""How long to wait for a forge that limits requests and does not say for how long."""
+"""How long to wait when a forge limits requests without a time."""
 LIMITS = Limits(total_s=300.0, body_bytes=64 * MIB, backoff_s=1.0, retry_after_s=LONGEST_WAIT_S, parallel=1)
 PAGE_SIZE = 100
 MAX_PAGES = 500
@@ -60,11 +60,11 @@ WRITE_PAUSE_S = 1.0
 """GitHub's advice against its secondary limits, and polite elsewhere."""
 MAX_DIGITS = 15
 SETTLING_WAITS_S = (1.0, 2.0, 4.0)
-"""A branch that was just pushed, a pull request just created, or whether it can be merged takes time to show."""
+"""A new branch or pull request, and whether it can be merged, takes time to appear."""
 TITLE_LIMIT = 255
 
 
-# Values from a forge's JSON, which is not trusted to be what its description says.
+# Values from a forge's JSON, which may differ from its documentation.
 
 
 def text_of(answer: object, *path: str) -> str:
@@ -112,10 +112,7 @@ def list_of(answer: object) -> list[object]:
 
 
 def time_of(answer: object, *path: str) -> float | None:
-    """The time at `path` in Unix seconds; None when there is none, TransientError for what is no time.
-
-    One without a zone, such as a day, is UTC.
-    """
+    """The time at `path` in Unix seconds, UTC without a zone; None when there is none, TransientError if invalid."""
     text = text_of(answer, *path)
     try:
         moment = datetime.fromisoformat(text) if text else None
@@ -125,7 +122,7 @@ def time_of(answer: object, *path: str) -> float | None:
 
 
 def find(answer: object, *path: str) -> object:
-    """What is at `path`; None when there is nothing."""
+    """The value at `path`; None when there is none."""
     for name in path:
         if not isinstance(answer, Mapping):
             return None
@@ -138,19 +135,19 @@ def _unexpected(expected: str, path: tuple[str, ...]) -> TransientError:
 
 
 class ForbiddenError(ConfigurationError):
-    """Raised for a 403 that is no limit: the token is known, and may not do this."""
+    """Raised for a 403 that is not a limit: the token is known, but may not do this."""
 
 
 class NotFoundError(ConfigurationError):
-    """Raised for a 404: it is not there, or the token may not see it."""
+    """Raised for a 404: it does not exist, or the token may not see it."""
 
 
 class NotMergeableError(TransientError):
-    """Raised for a 405: a pull request cannot be merged as it is, or rules of its base forbid it."""
+    """Raised for a 405: a pull request cannot be merged now, or rules of its base forbid it."""
 
 
 class ForgeClient(ABC):
-    """One REST API through one token; `token_name` is where the token was read from.
+    """One REST API through one token; `token_name` is the source of the token.
 
     `root` is the address of the API. Writes are `write_pause_s` apart; no request is sent after `run_ends_s`, in the
     clock's own seconds.
@@ -159,9 +156,9 @@ class ForgeClient(ABC):
     forge: str
     """Its name, for people."""
     limit_headers: str
-    """The beginning of the names of the headers that describe its limits."""
+    """The prefix of the headers that describe its limits."""
     advice: Mapping[int, str]
-    """What to do about a status; `{token}` is where the token was read from. A status without advice may pass."""
+    """What to do about a status; `{token}` is the source of the token. A status without advice is temporary."""
     headers: Mapping[str, str] = {}
 
     def __init__(
@@ -190,19 +187,19 @@ class ForgeClient(ABC):
 
     @abstractmethod
     def authorization(self, token: str) -> Mapping[str, str]:
-        """The headers that carry the token; ConfigurationError for a kind of token that can never do the work."""
+        """The headers with the token; ConfigurationError for a kind of token that never works."""
 
     @abstractmethod
     def messages(self, content: object) -> str:
-        """The forge's own words in an answer that is no success, as they came."""
+        """The forge's own words in an unsuccessful answer, unchanged."""
 
     def is_limit(self, response: Response, content: object) -> bool:
-        """Whether the forge asks to be left alone for a while."""
+        """Whether the forge asks to wait."""
         del content
         return response.status == 429
 
     def refusal(self, status: int, content: object, shown: str) -> ConfigurationError | TransientError:
-        """The error for an answer that a second request would not change."""
+        """The error for an answer that is not retried."""
         del content
         if status == 409:
             return RivalRunError(f"{shown} (somebody changed it at the same time)")
@@ -215,24 +212,23 @@ class ForgeClient(ABC):
         return kinds.get(status, ConfigurationError)(f"{shown}; {advice}") if advice else TransientError(shown)
 
     def is_spent(self, response: Response) -> bool:
-        """Whether its headers say that nothing is left of a limit."""
+        """Whether its headers say that a limit is used up."""
         return response.headers.get(f"{self.limit_headers}-Remaining") == "0"
 
     def is_last(self, page: list[object], response: Response) -> bool:
-        """Whether no page of a list comes after this one."""
+        """Whether a page of a list is the last one."""
         del response
         return len(page) < PAGE_SIZE
 
     def get(self, path: str, *, action: str, query: Mapping[str, str | int] | None = None) -> object:
-        """What `path` holds, as JSON; errors name the `action`."""
-        return self.ask("GET", f"{self.root}{path}", action=action, query=query)
+        """The JSON at `path`; errors name the `action`."""
+        return self.send("GET", f"{self.root}{path}", action=action, query=query)[0]
 
     def pages(self, path: str, *, action: str, query: Mapping[str, str | int] | None = None) -> Iterator[list[object]]:
-        """The pages of a list, by number: no address that the server names is ever followed."""
+        """The pages of a list, by number: addresses from the server are never followed."""
         for number in range(1, MAX_PAGES + 1):
             numbered = {**(query or {}), "per_page": PAGE_SIZE, "page": number}
-            response = self._send("GET", f"{self.root}{path}", action=action, query=numbered)
-            page = self._parse(response, action)
+            page, response = self.send("GET", f"{self.root}{path}", action=action, query=numbered)
             if not isinstance(page, list):
                 raise TransientError(f"{action}: expected a list, found {type(page).__name__}")
             yield page
@@ -246,16 +242,16 @@ class ForgeClient(ABC):
             yield from page
 
     def write(self, method: str, path: str, body: Mapping[str, object] | None, *, action: str) -> object:
-        """Send a write, and not at once after the last."""
+        """Send a write, after a pause since the last one."""
         pause_s = self._wrote_s + self._write_pause_s - self._clock.monotonic()
         if pause_s > 0:
             self._clock.sleep(pause_s)
         try:
-            return self.ask(method, f"{self.root}{path}", action=action, body=body, is_write=True)
+            return self.send(method, f"{self.root}{path}", action=action, body=body, is_write=True)[0]
         finally:
             self._wrote_s = self._clock.monotonic()
 
-    def ask(
+    def send(
         self,
         method: str,
         url: str,
@@ -264,24 +260,8 @@ class ForgeClient(ABC):
         query: Mapping[str, str | int] | None = None,
         body: Mapping[str, object] | None = None,
         is_write: bool = False,
-    ) -> object:
-        """The answer to any request, as JSON; None where it is empty."""
-        return self._parse(self._send(method, url, action=action, query=query, body=body, is_write=is_write), action)
-
-    def wait(self, seconds: float) -> None:
-        """Give the forge time until what was just written is visible everywhere."""
-        self._clock.sleep(seconds)
-
-    def _send(
-        self,
-        method: str,
-        url: str,
-        *,
-        action: str,
-        query: Mapping[str, str | int] | None = None,
-        body: Mapping[str, object] | None = None,
-        is_write: bool = False,
-    ) -> Response:
+    ) -> tuple[object, Response]:
+        """Any request; its answer as JSON (None if it is empty), and the response."""
         request = Request(
             method=method,
             url=url,
@@ -291,19 +271,21 @@ class ForgeClient(ABC):
             headers=self.headers,
             is_write=is_write,
         )
-        answer = self._door.ask(request, lambda: self.credentials)
-        if isinstance(answer, Failure):
-            raise answer.error
-        return answer
-
-    def _parse(self, response: Response, action: str) -> object:
+        response = self._door.ask(request, lambda: self.credentials)
+        if isinstance(response, Failure):
+            raise response.error
         try:
-            return parse_json(response.content, most_values=MAX_VALUES) if response.content.strip() else None
+            content = response.content
+            return parse_json(content, most_values=MAX_VALUES) if content.strip() else None, response
         except ValueError:
             raise TransientError(f"{action}: the answer is not JSON; is this {self.forge}'s API?") from None
 
+    def wait(self, seconds: float) -> None:
+        """Give the forge time until the last write is visible everywhere."""
+        self._clock.sleep(seconds)
+
     def _judge(self, response: Response, place: FailurePlace) -> Failure | None:
-        """What is wrong with an answer, by its status and headers, never by its English text; None: it can be used."""
+        """The error of an answer, by its status and headers, never by its English text; None for a success."""
         if response.is_success:
             return None
         try:
@@ -336,7 +318,7 @@ Client = TypeVar("Client", bound=ForgeClient)
 class HostedForge(ABC, Generic[Client]):
     """One repository on a hosted forge, through a token; `Forge` describes the methods.
 
-    A forge fills in names of fields and paths, and what it alone can do.
+    A forge defines names of fields and paths, and its own features.
     """
 
     name: str
@@ -353,7 +335,7 @@ class HostedForge(ABC, Generic[Client]):
     update_method = "PATCH"
     closing: Mapping[str, object] = {"state": "closed"}
     create_refusals: tuple[type[ReconcilerError], ...]
-    """What a create is refused with where the pull request may be open already, or the branch not visible yet."""
+    """Errors of a create if the pull request may be open already, or the branch not visible yet."""
     comment_author = "user"
     comment_query: Mapping[str, str] = {}
     status_author = "creator"
@@ -384,7 +366,7 @@ class HostedForge(ABC, Generic[Client]):
 
     @abstractmethod
     def _open(self, base: str) -> Iterator[object]:
-        """The open ones to `base`, the oldest first: one that is opened meanwhile moves nothing to another page."""
+        """The open ones to `base`, the oldest first: new ones then move nothing to another page."""
 
     @abstractmethod
     def _closed_since(self, base: str, since_s: float) -> Iterator[object]:
@@ -404,13 +386,13 @@ class HostedForge(ABC, Generic[Client]):
 
     @abstractmethod
     def _create_error(self, refusal: ReconcilerError, base: str) -> ReconcilerError | None:
-        """What to raise for a refused create; None: the head holds nothing that the base lacks."""
+        """The error for a refused create; None if the head has nothing that the base lacks."""
 
     @abstractmethod
     def _attach(
         self, shown: PullRequest, labels: tuple[str, ...], reviewers: tuple[str, ...], unlabel: tuple[str, ...] = ()
     ) -> PullRequest:
-        """Add labels and ask for reviews, take away `unlabel`; what is refused is a warning."""
+        """Add labels, request reviews, remove `unlabel`; refusals are warnings."""
 
     @abstractmethod
     def _look(self, number: int) -> object:
@@ -422,7 +404,7 @@ class HostedForge(ABC, Generic[Client]):
 
     @abstractmethod
     def _unschedule(self, answer: object, number: int) -> None:
-        """Take back that the forge is to merge it."""
+        """Cancel a scheduled merge."""
 
     @abstractmethod
     def _comments(self, number: int) -> str:
@@ -458,7 +440,7 @@ class HostedForge(ABC, Generic[Client]):
         return f"{number_of(user, 'id')}{self.email_separator}{login}@users.noreply.{self._address.host}"
 
     def _check_usable(self, repository: object, action: str) -> None:
-        """Raise what else keeps pull requests from being opened there."""
+        """Raise other reasons why pull requests cannot be opened there."""
 
     def _user_id(self) -> int:
         """The number of the user behind the token."""
@@ -488,7 +470,7 @@ class HostedForge(ABC, Generic[Client]):
         self._check_usable(repository, action)
 
     def schedules(self) -> tuple[PipelineSchedule, ...] | None:
-        """See `Forge`: files of the repository say it."""
+        """See `Forge`: files of the repository define them."""
         return None
 
     def commit_address(self, commit: str) -> str:
@@ -500,7 +482,7 @@ class HostedForge(ABC, Generic[Client]):
         return self._web(f"blob/{commit}/")
 
     def author(self) -> Identity:
-        """The token's user with an address that its commits are known by; neutral for a token without a user."""
+        """The token's user with an address that the forge recognizes; neutral for a token without a user."""
         try:
             user = self._client.get("/user", action="ask whose token this is")
         except ForbiddenError as error:
@@ -513,7 +495,7 @@ class HostedForge(ABC, Generic[Client]):
 
     def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
         """See `Forge`."""
-        # Open ones first: one that is closed in between is then seen twice, and the later answer counts.
+        # Open ones first: one that is closed in between appears twice, and the later answer counts.
         answers = (*self._open(base), *self._closed_since(base, closed_since_s))
         shown = (self._shown(answer) for answer in answers if self._is_from_here(answer))
         return ours_among(shown, head_prefix=head_prefix, base=base, closed_since_s=closed_since_s)
@@ -538,7 +520,7 @@ class HostedForge(ABC, Generic[Client]):
         labels: tuple[str, ...] = (),
         reviewers: tuple[str, ...] = (),
     ) -> PullRequest | None:
-        """See `Forge`. A create whose answer was lost is found again by its head branch."""
+        """See `Forge`. If the answer was lost, the pull request is found by its head branch."""
         wanted = PullRequest(
             number=0,
             state=PullRequestState.OPEN,
@@ -550,22 +532,21 @@ class HostedForge(ABC, Generic[Client]):
             is_draft=draft,
         )
         waits_s = iter(SETTLING_WAITS_S)
-        while True:
+        created: PullRequest | None = None
+        while created is None:
             try:
                 created = self._shown(self._propose(wanted, reviewers))
             except self.create_refusals as refusal:
-                found = self._find_open(head, base)
-                if found is None:
-                    wait_s = next(waits_s, None)
-                    if wait_s is not None and self._may_settle(refusal):
-                        self._client.wait(wait_s)
-                        continue
+                created = self._find_open(head, base)
+                wait_s = next(waits_s, None) if created is None else None
+                if wait_s is not None and self._may_settle(refusal):
+                    self._client.wait(wait_s)
+                elif created is None:
                     error = self._create_error(refusal, base)
                     if error is None:
                         return None
                     raise error from None
-                created = found
-            return self._attach(created, labels, reviewers)
+        return self._attach(created, labels, reviewers)
 
     def update(
         self,
@@ -578,7 +559,7 @@ class HostedForge(ABC, Generic[Client]):
         unlabel: tuple[str, ...] = (),
         reviewers: tuple[str, ...] = (),
     ) -> PullRequest:
-        """See `Forge`. Text and closing are one request: one is never visible without the other."""
+        """See `Forge`. Text and closing are one request, so that neither is visible without the other."""
         action, path = f"update pull request {number}", self._path(f"{self.pulls}/{number}")
         current = self._shown(self._client.get(path, action=action))
         if not current.is_open:
@@ -604,10 +585,10 @@ class HostedForge(ABC, Generic[Client]):
             self._client.write(self.update_method, path, form, action=action)
 
     def note_merge(self, number: int) -> None:
-        """See `Forge`: a hosted forge marks it a moment after the push."""
+        """See `Forge`: a hosted forge notices it soon after the push."""
 
     def merge(self, number: int, *, head_commit: str, method: str = "") -> MergeAnswer:
-        """See `Forge`. Only the commit that was looked at is merged."""
+        """See `Forge`. Only the commit that was checked is merged."""
         answer = self._look(number)
         found = self._shown(answer)
         if not found.is_open:
@@ -629,12 +610,9 @@ class HostedForge(ABC, Generic[Client]):
         """See `Forge`."""
         action = f"read the comments on pull request {number}"
         listed = self._client.entries(self._comments(number), action=action, query=self.comment_query)
-        found = {number_of(each, "id"): each for each in listed if self._is_by_us(each, self.comment_author)}
-        return tuple(
-            Comment(key=str(key), body=text_of(found[key], "body"))
-            for key in sorted(found)
-            if self._is_comment(found[key])
-        )
+        ours = {number_of(each, "id"): each for each in listed if self._is_by_us(each, self.comment_author)}
+        found = [(str(key), ours[key]) for key in sorted(ours) if self._is_comment(ours[key])]
+        return tuple(Comment(key=key, body=text_of(answer, "body")) for key, answer in found)
 
     def write_comment(self, number: int, body: str) -> None:
         """See `Forge`."""
@@ -677,8 +655,8 @@ def needed_token(token: ForgeToken | None, address: RepositoryAddress, variable:
 
 
 def checked_api_url(url: str) -> str:
-    """`url` when a token may be sent there; ConfigurationError otherwise."""
+    """`url` if a token may be sent there; ConfigurationError otherwise."""
     root = checked_root(url, "forge.url")
     if sends_in_the_clear(root):
-        raise ConfigurationError(f"forge.url: {root} would send the token in the clear; use https://")
+        raise ConfigurationError(f"forge.url: {root} would send the token unencrypted; use https://")
     return root

@@ -41,12 +41,12 @@ FENCE = "---"
 
 
 def one_line(text: str) -> str:
-    """`text` as it fits into front matter: on one line, and without what YAML does not call printable."""
+    """`text` for front matter: on one line, and without unprintable characters."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def render_pull_request(pull_request: PullRequest) -> bytes:
-    """The file for a pull request. Texts are written as JSON, which is YAML that needs no knowledge of YAML."""
+    """The file for a pull request. Texts are written as JSON, which is also YAML."""
     lines = [
         FENCE,
         f"number: {pull_request.number}",
@@ -57,14 +57,12 @@ def render_pull_request(pull_request: PullRequest) -> bytes:
         f"labels: {json.dumps(list(pull_request.labels), ensure_ascii=False)}",
         *(["draft: true"] if pull_request.is_draft else []),
         *([] if pull_request.opened_at_s is None else [f"opened: {_moment(pull_request.opened_at_s)}"]),
-        FENCE,
-        "",
     ]
-    return ("\n".join(lines) + "\n" + pull_request.body).encode("utf-8", "replace")
+    return "\n".join((*lines, FENCE, "", pull_request.body)).encode("utf-8", "replace")
 
 
 def parse_pull_request(content: bytes, path: Path) -> PullRequest:
-    """The pull request in a file; ConfigurationError says what a person has to correct in it."""
+    """The pull request in a file; ConfigurationError says what to correct in it."""
     fields, body = _split(content, path)
     number = _text(fields, "number", path)
     if number != path.stem:
@@ -124,14 +122,14 @@ def _moment(time_s: float) -> str:
 
 
 def _opened_at_s(fields: dict[str, object], path: Path) -> float | None:
-    """When it was opened, in Unix seconds; None where it does not say. One without a zone is UTC."""
+    """When it was opened, in Unix seconds, UTC without a zone; None if the file does not say."""
     if "opened" not in fields:
         return None
     text = _text(fields, "opened", path)
     try:
         moment = datetime.fromisoformat(text)
         time_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-        _moment(time_s)  # as it will be written again
+        _moment(time_s)  # it must be writable again
     except (ValueError, OverflowError):
         raise ConfigurationError(f"{path}: opened: expected a time, found {text[:40]!r}") from None
     return time_s
@@ -145,11 +143,11 @@ def _text(fields: dict[str, object], name: str, path: Path) -> str:
 
 
 MAX_NUMBER_TRIES = 1000
-FILE_MODE = 0o644  # a temporary file is its owner's alone, and people are to read this one
+FILE_MODE = 0o644  # temporary files are private, but people should read this one
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put `content` in the place of what `path` holds."""
+    """Replace the content of a file."""
     with _written(path.parent, content) as temporary:
         temporary.replace(path)
 
@@ -157,7 +155,7 @@ def replace_file(path: Path, content: bytes) -> None:
 def claim_number(folder: Path, first: int, render: Callable[[int], bytes]) -> Path:
     """Write `N.md` under the first free number from `first` on, and return its path.
 
-    A link appears complete or not at all, and never over another file.
+    A link appears complete or not at all, and never replaces another file.
     """
     for number in range(first, first + MAX_NUMBER_TRIES):
         path = folder / f"{number}.md"
@@ -172,7 +170,7 @@ def claim_number(folder: Path, first: int, render: Callable[[int], bytes]) -> Pa
 
 @contextmanager
 def _written(folder: Path, content: bytes) -> Iterator[Path]:
-    """A complete file, safe on the disk, to be moved or linked to its place; what is left of it is removed."""
+    """A complete, synced file to be moved or linked to its place; removed afterwards."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=".writing-", dir=folder)
@@ -198,11 +196,6 @@ COMMENTS = Path("reconciler", "comments")
 STATUSES = Path("reconciler", "statuses")
 FILE_NAME = re.compile(r"([1-9][0-9]{0,8})\.md")
 
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
-
-
 logger = logging.getLogger(__name__)
 
 FOLDER = Path("reconciler", "pulls")
@@ -211,7 +204,7 @@ FOLDER = Path("reconciler", "pulls")
 class Local:
     """The pull requests of one bare repository; `directory` is its git directory.
 
-    Pull request N is `reconciler/pulls/N.md`; a person closes or merges one by editing `state`. A comment is
+    Pull request N is `reconciler/pulls/N.md`; a person closes or merges it by editing `state`. A comment is
     `reconciler/comments/NUMBER/KEY.md`, the status of a commit `reconciler/statuses/COMMIT`.
     """
 
@@ -225,17 +218,17 @@ class Local:
         self._folder = directory / FOLDER
 
     def check_access(self) -> None:
-        """See that this is a bare repository that may be written to."""
+        """Check that this is a writable bare repository."""
         if not all((self._directory / entry).exists() for entry in ("HEAD", "objects", "refs")):
             raise ConfigurationError(
                 f"{self._directory}: not a bare repository; the local forge needs one (`git clone --bare`), "
                 "or set forge.kind"
             )
         if not os.access(self._directory, os.W_OK | os.X_OK):
-            raise ConfigurationError(f"{self._directory}: may not be written to by this user: check its owner")
+            raise ConfigurationError(f"{self._directory}: this user may not write to it: check its owner")
 
     def rights(self, *, base: str, head: str) -> Rights:
-        """All that there are: write access to the directory is enough for everything."""
+        """See `Forge`: write access to the directory allows everything."""
         del base, head
         return Rights()
 
@@ -289,10 +282,9 @@ class Local:
             is_draft=draft,
             opened_at_s=self._clock.now_s(),
         )
+        number = wanted.number
         return self._read(
-            claim_number(
-                self._folder, wanted.number, lambda number: render_pull_request(replace(wanted, number=number))
-            )
+            claim_number(self._folder, number, lambda free: render_pull_request(replace(wanted, number=free)))
         )
 
     def update(
@@ -308,25 +300,23 @@ class Local:
     ) -> PullRequest:
         """See `Forge`; reviews cannot be requested."""
         del reviewers
-        gone = set(map(one_line, unlabel))
-        path = self._path(number)
-        current = self._read(path)
+        current = self._read(self._path(number))
         if not current.is_open:
             logger.info("pull request %d is %s, left as it is", number, current.state.value)
             return current
+        gone = set(map(one_line, unlabel))
+        kept = [label for label in current.labels if label not in gone]
         updated = replace(
             current,
             title=current.title if title is None else one_line(title),
             body=current.body if body is None else body,
             state=PullRequestState.CLOSED if close else current.state,
-            labels=tuple(
-                dict.fromkeys((*(each for each in current.labels if each not in gone), *map(one_line, labels)))
-            ),
+            labels=tuple(dict.fromkeys((*kept, *map(one_line, labels)))),
         )
         return current if updated == current else self._rewrite(updated)
 
     def amend_merged(self, number: int, *, body: str) -> None:
-        """See `Forge`; the time of the file's last change stays, for it is when it was merged."""
+        """See `Forge`; the modification time is kept, as it is the time of the merge."""
         path = self._path(number)
         current = self._read(path)
         if current.state is PullRequestState.MERGED and current.body != body and current.closed_at_s is not None:
@@ -348,7 +338,7 @@ class Local:
         return f"refs/heads/{pull_request.head_branch}"
 
     def merge(self, number: int, *, head_commit: str, method: str = "") -> MergeAnswer:
-        """See `Forge`; files know nothing of commits, so git does it, with a merge commit."""
+        """See `Forge`; git does it, with a merge commit."""
         del head_commit, method
         current = self._read(self._path(number))
         if current.is_draft:
@@ -362,7 +352,7 @@ class Local:
         del number
 
     def own_comments(self, number: int) -> tuple[Comment, ...]:
-        """All there are: who may write to the directory is one."""
+        """All comments: everybody with write access is us."""
         folder = self._comments(number)
         return tuple(
             Comment(key=str(key), body=(folder / f"{key}.md").read_text(encoding="utf-8", errors="replace"))
@@ -371,23 +361,23 @@ class Local:
 
     def write_comment(self, number: int, body: str) -> None:
         """Add one."""
-        claim_number(self._comments(number), 1, lambda _number: _bytes(body))
+        claim_number(self._comments(number), 1, lambda _number: body.encode("utf-8", "replace"))
 
     def edit_comment(self, number: int, key: str, body: str) -> None:
-        """Replace its text, if it is still there."""
+        """See `Forge`."""
         path = self._comments(number) / f"{int(key)}.md"
         if path.exists():
-            replace_file(path, _bytes(body))
+            replace_file(path, body.encode("utf-8", "replace"))
 
     def delete_comment(self, number: int, key: str) -> None:
-        """Delete it, if it is still there."""
+        """See `Forge`."""
         (self._comments(number) / f"{int(key)}.md").unlink(missing_ok=True)
 
     def set_status(self, commit: str, status: CommitStatus) -> None:
         """Write it, unless the file has it already."""
         check_commit(commit)
         path = self._directory / STATUSES / commit
-        content = _bytes(f"{status.context}: {status.verdict}\n{one_line(status.words)}\n")
+        content = f"{status.context}: {status.verdict}\n{one_line(status.words)}\n".encode("utf-8", "replace")
         if not path.exists() or path.read_bytes() != content:
             replace_file(path, content)
 
@@ -415,13 +405,13 @@ class Local:
 
 
 def _numbers(folder: Path) -> list[int]:
-    """Of the files `N.md` in a folder, which need not be there."""
+    """The numbers of the files `N.md` in a folder, which need not exist."""
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return sorted(int(match[1]) for name in names if (match := FILE_NAME.fullmatch(name)))
 
 
 def _read_file(path: Path) -> tuple[bytes, float]:
-    """Content and time of last change of a regular file; no symbolic link is followed."""
+    """Content and modification time of a regular file; symbolic links are not followed."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""Pull requests, reviews and rights, and what every forge can do with them."""
+"""Pull requests, reviews and rights, and the protocol of a forge."""
 
 import re
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")  # managed users of an enterprise have an underscore
 NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-GROUP_OR_PROJECT = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}")  # on GitLab a part `-` begins what is no name
+GROUP_OR_PROJECT = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}")  # on GitLab a part `-` ends the names
 MAX_GROUPS = 20
 SCP_LIKE = re.compile(r"(?:[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^:]+)")
 
 SCHEMES = frozenset({"https", "http", "ssh"})
 NEUTRAL_IDENTITY = Identity(name="Reconciler", email="reconciler@noreply.invalid")
-"""The author of commits where no other is known. `.invalid` can never be an account."""
+"""The author of commits if no other is known. `.invalid` can never be an account."""
 
 
 class MergeState(StrEnum):
@@ -33,7 +33,7 @@ class MergeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeAnswer:
-    """What became of an order to merge; `words` say what it waits for."""
+    """The answer to a request to merge; `words` say what it waits for."""
 
     state: MergeState
     words: str = ""
@@ -53,7 +53,7 @@ class Comment:
 
 
 class Verdict(StrEnum):
-    """What a commit status says. NEUTRAL neither lets pass nor stops; a forge without it shows a success."""
+    """The result of a commit status. NEUTRAL neither passes nor fails; a forge without it shows a success."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -62,7 +62,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitStatus:
-    """One line on a commit, below the name `context`; a later one of that name replaces it."""
+    """One line on a commit, under the name `context`; a later one of that name replaces it."""
 
     verdict: Verdict
     words: str
@@ -70,14 +70,14 @@ class CommitStatus:
 
 
 def check_commit(commit: str) -> None:
-    """ValueError for what is no commit: it becomes part of a path."""
+    """ValueError for anything but a commit, as it becomes part of a path."""
     if not COMMIT.fullmatch(commit):
         raise ValueError(f"expected a commit, found {commit[:80]!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cures:
-    """What a person does on this forge about what is missing, each as the rest of a sentence.
+    """What to do on this forge about missing rights, each as the rest of a sentence.
 
     `TOKEN` is replaced by the words for our credential.
     """
@@ -93,11 +93,10 @@ class Cures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """What may be done with pull requests, as far as the forge shows it: None is unknown.
+    """Our rights on pull requests as the forge shows them; None is unknown.
 
-    `refusals` are rules on our head branches, in the forge's words, that would refuse what we push; `drops_approvals`
-    says that a push to a pull request takes back the approvals that it has. Our credential ends at `expires_at_s` (Unix
-    seconds).
+    `refusals` are rules on our head branches, in the forge's words, that would reject our pushes; `drops_approvals`
+    says that a push to a pull request revokes its approvals. Our credential expires at `expires_at_s` (Unix seconds).
     """
 
     may_open: bool | None = True
@@ -113,7 +112,7 @@ class Rights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSchedule:
-    """A cron expression at which the pipeline of a branch is started; `name` is a person's words for it."""
+    """A cron expression that starts the pipeline of a branch; `name` is its description."""
 
     name: str
     cron: str
@@ -123,7 +122,7 @@ class PipelineSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeToken:
-    """A credential for an API, and in words where it was read from; its text shows in no repr."""
+    """A credential for an API, and in words its source; the repr does not show its text."""
 
     text: str
     source: str = "the forge's token"
@@ -153,7 +152,7 @@ class RepositoryAddress:
 
 
 def parse_remote(url: str) -> RepositoryAddress | None:
-    """The address in an https, ssh or scp-like URL; None when it is none (a path, or more or less than OWNER/NAME)."""
+    """The address in an https, ssh or scp-like URL; None for anything else, such as a path without OWNER/NAME."""
     host, path = host_and_path(url)
     parts = path.strip("/").removesuffix(".git").split("/")
     if len(parts) != 2 or not HOST.fullmatch(host):
@@ -165,9 +164,9 @@ def parse_remote(url: str) -> RepositoryAddress | None:
 
 
 def parse_nested_remote(url: str, *, below: str = "") -> RepositoryAddress | None:
-    """The same where groups hold groups, as on GitLab; `below` is the path of a forge that is not at its host's root.
+    """The same with nested groups, as on GitLab; `below` is the path of a forge that is not at its host's root.
 
-    Only http URLs have it: git over ssh knows no such path.
+    Only http URLs have that path, git over ssh does not.
     """
     host, path = host_and_path(url)
     if below and url.startswith(("https://", "http://")):
@@ -182,12 +181,12 @@ def parse_nested_remote(url: str, *, below: str = "") -> RepositoryAddress | Non
 
 
 def host_and_path(url: str) -> tuple[str, str]:
-    """The host in lower case and the path of a remote's URL; empty for what is none."""
+    """The host in lower case and the path of a remote's URL; empty for anything else."""
     if "://" in url:
         try:
             parts = urlsplit(url)
             host = parts.hostname or ""
-            _ = parts.port  # urllib checks the port only when it is asked for
+            _ = parts.port  # urllib checks the port only when it is read
         except ValueError:
             return "", ""
         plain = parts.scheme in SCHEMES and not parts.query and not parts.fragment
@@ -208,10 +207,10 @@ class PullRequestState(StrEnum):
 class PullRequest:
     """One pull request as the forge shows it.
 
-    `head_commit` is empty where the forge does not say, `closed_at_s` (Unix seconds) is None while it is open, and
-    `opened_at_s` where the forge does not say. `is_from_fork`: `head_branch` is not one of this repository, and its
-    name can be anything. `is_scheduled`: its author had the forge merge it once the rules of its base are met.
-    `merged_as` are the commits that its merge made on the base, as far as the forge shows them.
+    `head_commit` is empty and `opened_at_s` None if the forge does not show them; `closed_at_s` (Unix seconds) is None
+    while it is open. `is_from_fork`: `head_branch` is not in this repository, and may have any name. `is_scheduled`:
+    its author asked the forge to merge it once the rules of its base are met. `merged_as` are the commits of its merge
+    on the base, as far as the forge shows them.
     """
 
     number: int
@@ -240,7 +239,7 @@ class PullRequest:
 def ours_among(
     shown: Iterable[PullRequest], *, head_prefix: str, base: str, closed_since_s: float
 ) -> tuple[PullRequest, ...]:
-    """What `Forge.list_pull_requests` asks for among those shown; of two with one number the later word counts."""
+    """Those that `Forge.list_pull_requests` returns; of two with one number the later one counts."""
     found = {
         each.number: each for each in shown if each.base_branch == base and each.head_branch.startswith(head_prefix)
     }
@@ -259,31 +258,25 @@ class Forge(Protocol):
     body_limit: int
     """Characters that fit into a body."""
     draws_mermaid: bool
-    """Whether it draws a chart that a body holds as text; else people see characters."""
+    """Whether it draws charts that a body has as text; else people see characters."""
 
     def check_access(self) -> None:
         """Raise what is wrong with the credential or the repository, before anything is pushed."""
-        ...
 
     def rights(self, *, base: str, head: str) -> Rights:
-        """What may be done with a pull request from a branch like `head` to `base`; nothing is changed by asking."""
-        ...
+        """Our rights on a pull request from a branch like `head` to `base`; asking changes nothing."""
 
     def schedules(self) -> tuple[PipelineSchedule, ...] | None:
-        """When it starts pipelines by itself; None where files of the repository say it, or it is not shown."""
-        ...
+        """When it starts pipelines by itself; None if files of the repository define that, or it is not shown."""
 
     def commit_address(self, commit: str) -> str:
-        """Where people see a commit; empty where they cannot."""
-        ...
+        """The page of a commit; empty without one."""
 
     def files_address(self, commit: str) -> str:
-        """Where people see the files of a commit, to be followed by a path and `#L12`; empty where they cannot."""
-        ...
+        """The page of a commit's files, to be followed by a path and `#L12`; empty without one."""
 
     def author(self) -> Identity:
         """The identity behind the credential; a neutral one when the forge shows none."""
-        ...
 
     def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
         """Those from branches of this repository under `head_prefix`, by number.
@@ -291,7 +284,6 @@ class Forge(Protocol):
         All open ones, and the ones closed or merged at or after `closed_since_s` (Unix seconds). A fork's branch of
         the same name is not ours.
         """
-        ...
 
     def create(
         self,
@@ -306,9 +298,8 @@ class Forge(Protocol):
     ) -> PullRequest | None:
         """Open a pull request, or return the one that is open for `head` already, unchanged.
 
-        None: `head` holds nothing that `base` lacks. Labels and reviewers that are refused are warnings.
+        None: `head` has nothing that `base` lacks. Labels and reviewers that are refused are warnings.
         """
-        ...
 
     def update(
         self,
@@ -321,60 +312,48 @@ class Forge(Protocol):
         unlabel: tuple[str, ...] = (),
         reviewers: tuple[str, ...] = (),
     ) -> PullRequest:
-        """Bring an open pull request in line, and return its new state.
+        """Update an open pull request, and return its new state.
 
-        Only what differs from the forge's own present values is sent; without a difference nothing is. `labels` are
-        added and those of `unlabel` taken away, no other; `reviewers` are asked again. One that a person closed or
-        merged in the meantime is left alone: a `withdrawn` in its marker would undo the person's word.
+        Only differences from the forge's present values are sent. `labels` are added and those in `unlabel` removed;
+        `reviewers` are asked again. One that a person closed or merged in the meantime is not changed: a `withdrawn` in
+        its marker would undo that decision.
         """
-        ...
 
     def amend_merged(self, number: int, *, body: str) -> None:
-        """Replace the text of a merged one, to report what became of it; nothing where it is not merged."""
-        ...
+        """Replace the text of a merged one, to report its outcome; does nothing if it is not merged."""
 
     def note_merge(self, number: int) -> None:
-        """Learn that git merged an open one; nothing where the forge sees that by itself."""
-        ...
+        """Record that git merged an open one; does nothing if the forge notices that by itself."""
 
     def list_open(self, *, base: str) -> tuple[PullRequest, ...]:
         """All open ones to `base`, by any author and from any repository, by number; merge queues are not read."""
-        ...
 
     def head_ref(self, pull_request: PullRequest) -> str:
         """The ref under which git finds its head in this repository, that of a fork's too."""
-        ...
 
     def merge(self, number: int, *, head_commit: str, method: str = "") -> MergeAnswer:
-        """Merge an open one whose newest commit is `head_commit`, as the rules of its base allow and never around them.
+        """Merge an open one whose newest commit is `head_commit`, within the rules of its base.
 
-        `method` is merge, squash or rebase; empty is the first of these that the repository allows. What only waits for
-        rules of the base is scheduled where the forge can do that. Nothing is merged with a check that failed or has
-        not finished, with a review that asks for changes, or as a draft. Asking again for what is merged or scheduled
+        `method` is merge, squash or rebase; empty is the first of these that the repository allows. If only rules of
+        the base are not met, the merge is scheduled if the forge can do that. Nothing is merged with a check that
+        failed or has not finished, with a review that requests changes, or as a draft. Repeating a merge or schedule
         changes nothing. Raises RivalRunError when the newest commit is another.
         """
-        ...
 
     def unschedule(self, number: int) -> None:
-        """Take back that the forge is to merge it; nothing where it is not scheduled, or a person scheduled it."""
-        ...
+        """Cancel a scheduled merge; does nothing without one of ours."""
 
     def own_comments(self, number: int) -> tuple[Comment, ...]:
-        """The comments under a pull request that were written with our credential, the oldest first."""
-        ...
+        """The comments on a pull request that were written with our credential, the oldest first."""
 
     def write_comment(self, number: int, body: str) -> None:
-        """Add a comment. Where the answer is lost it may be there all the same, or twice."""
-        ...
+        """Add a comment. If the answer is lost, it may have been added, or twice."""
 
     def edit_comment(self, number: int, key: str, body: str) -> None:
-        """Replace the text of a comment; nothing where it is gone."""
-        ...
+        """Replace the text of a comment, if it still exists."""
 
     def delete_comment(self, number: int, key: str) -> None:
-        """Delete a comment; nothing where it is gone."""
-        ...
+        """Delete a comment, if it still exists."""
 
     def set_status(self, commit: str, status: CommitStatus) -> None:
-        """Show a status on a commit, a fork's too; nothing is sent where it is shown already."""
-        ...
+        """Show a status on a commit, also of a fork, unless it is shown already."""

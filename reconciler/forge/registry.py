@@ -1,4 +1,4 @@
-"""The forges: what must be known of each before its module is loaded, which one a remote belongs to, and opening it."""
+"""The known forges, the forge of a remote, and opening it."""
 
 import math
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from reconciler.http.redaction import Redactor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeKind:
-    """What configuration needs to know of a forge: its module is loaded only when it is opened.
+    """The configuration of a forge, whose module is loaded only when it is opened.
 
-    `variable` holds the forge's own token, which is never sent to another. `hosts` is a pattern of the hosts that are
-    certainly this forge, `api_hosts` are APIs on another host than the repository. In a CI job of the forge `job_host`
-    and `job_api` are the variables with its host and its API's URL.
+    `variable` has the forge's own token, which is never sent to another. `hosts` is a pattern of hosts that are surely
+    this forge, `api_hosts` are APIs on another host than the repository. In a CI job of the forge `job_host` and
+    `job_api` are the variables with its host and its API's URL.
     """
 
     variable: str = ""
@@ -38,21 +38,20 @@ FORGES: Mapping[str, ForgeKind] = {
     ),
     "local": ForgeKind(),
 }
-"""By the name that `forge.kind` gives; `reconciler/forge/NAME.py` has the function `open_forge`."""
+"""By `forge.kind`; `reconciler/forge/NAME.py` has the function `open_forge`."""
 TOKEN_VARIABLES = tuple(kind.variable for kind in FORGES.values() if kind.variable)
 
 
 def forge_for(remote: str, settings: ForgeSettings, token: ForgeToken | None, *, run_ends_s: float = math.inf) -> Forge:
-    """The forge that holds the pull requests of `remote` (a URL or a directory).
+    """The forge of `remote` (a URL or a directory), by `forge.kind`, else by the remote, see `kind_of`.
 
-    `forge.kind` decides, else the remote, see `kind_of`. No request is sent here, and none after `run_ends_s`, in
-    monotonic seconds.
-    Raises ConfigurationError that names the setting.
+    No request is sent here, and none after `run_ends_s`, in monotonic seconds. Raises ConfigurationError that names the
+    setting.
     """
     kind, known = settings.kind or kind_of(remote), ", ".join(sorted(FORGES))
     if not kind:
         host = host_and_path(remote)[0] or Redactor().show(remote)
-        raise ConfigurationError(f"{host}: no forge is known by this host: set forge.kind ({known})")
+        raise ConfigurationError(f"{host}: the forge of this host is unknown: set forge.kind ({known})")
     if kind not in FORGES:
         raise ConfigurationError(f"forge.kind: expected one of {known}, found {kind!r}")
     module = import_module(f"reconciler.forge.{kind}")
@@ -60,7 +59,7 @@ def forge_for(remote: str, settings: ForgeSettings, token: ForgeToken | None, *,
 
 
 def kind_of(remote: str) -> str:
-    """The forge that a remote shows by itself: a directory is local, github.com GitHub, gitlab.* GitLab; else empty."""
+    """The forge of a remote: local for a directory, GitHub for github.com, GitLab for gitlab.*; else empty."""
     if directory_of(remote) is not None:
         return "local"
     host, _ = host_and_path(remote)
@@ -68,7 +67,7 @@ def kind_of(remote: str) -> str:
 
 
 def directory_of(remote: str) -> Path | None:
-    """The directory that a remote is; None for any other."""
+    """The directory of a local remote; None for any other."""
     if remote.startswith("file://"):
         return Path(unquote(urlsplit(remote).path))
     if "://" in remote:

@@ -147,7 +147,7 @@ def _open_url(url: str) -> Remote:
     if (parts.username or "").startswith("-"):
         raise ConfigurationError(f"repository {shown}: no valid user name")
     if sends_in_the_clear(url):
-        raise ConfigurationError(f"repository {shown}: http:// sends tokens in the clear; use https://")
+        raise ConfigurationError(f"repository {shown}: http:// sends tokens unencrypted; use https://")
     origin = "" if parts.scheme == "ssh" else f"{parts.scheme}://{parts.netloc}"
     return Remote(url=url, protocol=parts.scheme, origin=origin)
 

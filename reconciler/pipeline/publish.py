@@ -307,7 +307,7 @@ def tell_outcomes(doors: Doors, forge_view: ForgeView, outcomes: Iterable[Merged
     for outcome in outcomes:
         pull_request = forge_view.pull_requests.get(outcome.number)
         marker = None if pull_request is None else read_marker(pull_request.body)
-        if doors.forge is None or pull_request is None or marker is None or marker.state is MarkerState.TOLD:
+        if doors.forge is None or pull_request is None or marker is None or marker.state is MarkerState.REPORTED:
             continue
         body = with_outcome(
             pull_request.body, doors.renderer.render("pull_request/outcome.md.j2", outcome_view(outcome))

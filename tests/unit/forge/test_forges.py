@@ -182,7 +182,7 @@ def test_a_merged_one_is_told_what_became_of_it_and_stays_merged_when_it_was(sta
     assert stage.trace() == before
     marker = read_marker(told)
     assert marker is not None
-    assert (marker.decision, marker.state) == (DECISION, MarkerState.TOLD)
+    assert (marker.decision, marker.state) == (DECISION, MarkerState.REPORTED)
 
 
 @pytest.mark.parametrize("text", ["---", "---\n---", "\n\nstate: merged\n", "", " \n", "\u2028---\u2028"])

@@ -163,7 +163,7 @@ def test_a_label_that_may_not_be_removed_is_told_and_those_before_it_are_gone(
     assert forge.update(number, unlabel=("saving", "move")).labels == ("move",)
     assert listed(forge)[0].labels == ("move",)
     (warning,) = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
-    assert warning.startswith(f"pull request {number} keeps a label that fits no more")
+    assert warning.startswith(f"pull request {number} keeps an outdated label")
 
 
 def test_a_branch_without_commits_of_its_own_is_nothing_to_propose(github: Any) -> None:

@@ -49,7 +49,7 @@ def test_what_is_clean_is_merged_at_the_commit_that_was_looked_at(proposed: Any,
     [
         ("draft", "it is a draft"),
         ("dirty", "conflicts with its base"),
-        ("behind", "takes only what is up to date"),
+        ("behind", "accepts only branches that are up to date"),
         ("unstable", "a check failed or has not finished"),
         ("something new", "has not found out yet"),
     ],

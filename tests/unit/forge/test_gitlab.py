@@ -236,7 +236,7 @@ def test_who_is_not_found_and_teams_are_warnings(gitlab: GitLabStage, caplog: py
     create(gitlab.open(), reviewers=("alice", "nobody", "team:inference"))
     assert stored(gitlab).reviewers == ["alice"]
     first, second = warnings_of(caplog)
-    assert first.startswith("nobody: GitLab knows no such user")
+    assert first.startswith("nobody: there is no such user on GitLab")
     assert second.startswith("team:inference: GitLab asks people for reviews, not groups")
 
 
@@ -264,14 +264,14 @@ def test_labels_that_are_not_taken_are_a_warning(gitlab: GitLabStage, caplog: py
     gitlab.server.creates_labels = False
     gitlab.push(HEAD)
     assert create(gitlab.open(), labels=("reconciler",)).labels == ()
-    assert warnings_of(caplog) == ["pull request 1 stays without reconciler: GitLab did not take it"]
+    assert warnings_of(caplog) == ["pull request 1 stays without reconciler: GitLab ignored it"]
 
 
 def test_a_label_with_a_comma_is_never_two_labels(gitlab: GitLabStage, caplog: pytest.LogCaptureFixture) -> None:
     gitlab.push(HEAD)
     create(gitlab.open(), labels=("reconciler", "a,b"))
     assert stored(gitlab).labels == ["reconciler"]
-    assert warnings_of(caplog) == ["pull request 1 stays without a,b: GitLab's labels hold no comma"]
+    assert warnings_of(caplog) == ["pull request 1 stays without a,b: labels on GitLab have no comma"]
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 422, 500])

@@ -69,7 +69,7 @@ def test_what_is_mergeable_is_merged_at_the_commit_that_was_looked_at(proposed: 
     ("status", "words"),
     [
         ("conflict", "conflicts with its base"),
-        ("need_rebase", "takes only what is up to date"),
+        ("need_rebase", "accepts only branches that are up to date"),
         ("requested_changes", "a review asks for changes"),
         ("checking", "has not found out yet"),
     ],

@@ -216,8 +216,8 @@ def test_gitlab_opens_by_its_host_by_kind_and_by_url() -> None:
             TOKEN,
             "ends with /api/v4, found https://gitl",
         ),
-        ("https://gitlab.com/a/b", ForgeSettings(url="http://gitlab.com/api/v4"), TOKEN, "send the token in the clear"),
-        ("http://gitlab.com/a/b", ForgeSettings(), TOKEN, "send the token in the clear"),
+        ("https://gitlab.com/a/b", ForgeSettings(url="http://gitlab.com/api/v4"), TOKEN, "send the token unencrypted"),
+        ("http://gitlab.com/a/b", ForgeSettings(), TOKEN, "send the token unencrypted"),
         (
             "https://git.com/a/b",
             ForgeSettings(kind="cvs"),

@@ -31,7 +31,7 @@ def test_rules_of_the_base_and_of_our_branches_are_told_apart(github: GitHubStag
     server, forge = github.server, github.open()
     server.repositories[FULL_NAME].rules = {"main": ["pull_request"], "reconciler/": ["creation"]}
     rights = forge.rights(base="main", head="reconciler/x")
-    assert (rights.drops_approvals, rights.refusals) == (True, ("nobody may create such branches",))
+    assert (rights.drops_approvals, rights.refusals) == (True, ("such branches may not be created",))
 
 
 def test_a_server_without_rules_has_none(github: GitHubStage) -> None:

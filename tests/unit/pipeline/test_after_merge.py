@@ -110,7 +110,7 @@ def test_a_kept_promise_is_told_once_at_the_end_of_the_text(merged: Desk) -> Non
     assert "110 req/s measured, up to 132 forecast" in after.body
     marker = read_marker(after.body)
     assert marker is not None
-    assert marker.state is MarkerState.TOLD
+    assert marker.state is MarkerState.REPORTED
     assert told(merged.run(serving(asked, 110.0))) == []
     assert merged.pull_requests()[0] == after
 
