@@ -158,9 +158,7 @@ def test_a_file_that_two_clusters_reach_holds(fleet: Any) -> None:
     fleet.shared_paths = frozenset({"apps/llm/llama.yaml"})
     fleet.add()
     fleet.offer(25.0)
-    assert_held(
-        fleet, HoldKind.NOT_WRITABLE, "apps/llm/llama.yaml is used by two clusters: a change would reach both"
-    )
+    assert_held(fleet, HoldKind.NOT_WRITABLE, "apps/llm/llama.yaml is used by two clusters: a change would reach both")
 
 
 @pytest.mark.parametrize("where", ["annotations", "target_annotations"])

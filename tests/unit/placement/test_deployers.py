@@ -23,9 +23,7 @@ def test_a_second_one_of_a_name_is_told(build: Build) -> None:
     }
     (finding,) = build(files).findings
     assert finding.place.path == "west/apps.yaml"
-    assert finding.message == (
-        "Kustomization default/apps exists already with another path: this one is not followed"
-    )
+    assert finding.message == ("Kustomization default/apps exists already with another path: this one is not followed")
 
 
 def test_what_a_patch_is_made_of_deploys_nothing(build: Build) -> None:
