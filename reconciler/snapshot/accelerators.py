@@ -1,4 +1,4 @@
-"""Accelerators: the catalog of a cluster, what a variant runs on, and what else it may run on."""
+"""Accelerators: the catalog of a cluster, and the present and possible accelerators of a variant."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,17 +23,15 @@ from reconciler.domain.workloads import NodeTerm, Workload
 from reconciler.resources.llmaz.models import order_flavors, recognise_flavor
 from reconciler.resources.variants import Flavor, FlavorChoice, ListedCost, VariantResource
 
-# ---- the catalog of a cluster: what is configured, what upstream's ConfigMap lists, and common product names
-
-_COUNTED = re.compile(r"(\d+)x(.+)")
+# ---- the catalog of a cluster, from the configuration, upstream's ConfigMap, and common product names
 
 
 def build_catalog(
     configured: Iterable[Accelerator], listed: Iterable[ListedCost], pools: Iterable[PoolSettings] = ()
 ) -> Catalog:
-    """Configured facts first; a ConfigMap fills what they leave open (price, product label).
+    """Configured facts first; a ConfigMap adds missing ones (price, product label).
 
-    The price of a pool's devices takes precedence: it is the price in this cluster.
+    The price of a pool takes precedence: it is the price in this cluster.
     """
     known = {accelerator.name: accelerator for accelerator in configured}
     for cost in listed:
@@ -63,9 +61,8 @@ def _names_of(known: Mapping[str, Accelerator]) -> dict[str, str]:
     """Every spelling, the weakest first, so that a configured name beats a common product name."""
     names = {spelling: name for spelling, name in PRODUCTS.items() if name in known}
     for accelerator in known.values():
-        products = [value for key, value in accelerator.node_selector.items() if key in PRODUCT_KEYS]
-        if accelerator.devices == 1:
-            names.update((value.lower(), accelerator.name) for value in products)
+        selector = accelerator.node_selector.items() if accelerator.devices == 1 else ()
+        names.update((value.lower(), accelerator.name) for key, value in selector if key in PRODUCT_KEYS)
     for accelerator in known.values():
         spellings = (*accelerator.aliases, accelerator.label_value, accelerator.name)
         names.update((spelling.lower(), accelerator.name) for spelling in spellings if spelling)
@@ -73,27 +70,27 @@ def _names_of(known: Mapping[str, Accelerator]) -> dict[str, str]:
 
 
 def _named(name: str) -> Accelerator:
-    counted = _COUNTED.fullmatch(name)
+    counted = re.fullmatch(r"(\d+)x(.+)", name)
     if counted is None:
         return Accelerator(name=name, device=name)
     return Accelerator(name=name, device=counted[2], devices=int(counted[1]))
 
 
 def find_or_name(catalog: Catalog, spelling: str) -> Accelerator:
-    """The accelerator of that name; one that is not in the catalog is a name without price or nodes."""
+    """The accelerator of that name; one that is not in the catalog has no price or nodes."""
     return catalog.find(spelling) or _named(PRODUCTS.get(spelling.lower(), spelling))
 
 
-# ---- what a workload runs on
+# ---- the present accelerator of a workload
 
 
 def recognise(
     catalog: Catalog, workload: Workload | None, label: str, profiled: Iterable[str]
 ) -> tuple[Accelerator | None, str]:
-    """The accelerator a workload runs on, and what says so.
+    """The accelerator of a workload, and its source.
 
     The first of: node selector, required affinity on a product label, the resource's accelerator label. A single device
-    (H100) stands for a group of it (2xH100) that the label or a profile names and the container's device count fits.
+    (H100) means a group of it (2xH100) that the label or a profile names and the container's device count fits.
     """
     if workload is not None:
         carried = [
@@ -130,7 +127,7 @@ def _of_device(
     return found
 
 
-# ---- which accelerators a variant may run on, what a replica takes and costs there, and whether Git can say so
+# ---- the accelerators that a variant may run on, their number and cost per replica, and whether they can be written
 
 _LISTING = (Form.PROFILE, Form.FLAVORS)
 """The forms that list accelerators themselves."""
@@ -138,7 +135,7 @@ _LISTING = (Form.PROFILE, Form.FLAVORS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """What a variant runs on now; `accelerator` None is unknown."""
+    """The present state of a variant; `accelerator` is None if unknown."""
 
     accelerator: Accelerator | None
     resource: VariantResource
@@ -146,58 +143,54 @@ class Running:
 
 
 def profiles_for(resource: VariantResource, model: ModelSettings | None) -> tuple[PerformanceProfile, ...]:
-    """The resource's own profiles, else those the configuration gives for its model."""
+    """The resource's own profiles, else those configured for its model."""
     return resource.profiles or (model.profiles if model is not None else ())
 
 
 def options_for(
     catalog: Catalog, running: Running, profiles: Iterable[PerformanceProfile], allowed: Sourced[str]
 ) -> tuple[Option, ...]:
-    """The options a variant has under its `accelerator` setting, in the order of its profiles.
+    """The options of a variant under its `accelerator` setting, in the order of its profiles.
 
-    `choose` and `in-order` admit every profile of a resource that lists accelerators itself; a resource that only names
-    a target keeps its accelerator, unless the setting names another. The current accelerator is an option even where it
-    may not stay, as the capacity of its replicas must be known. Of two profiles for one accelerator the first counts.
+    `choose` and `in-order` allow every profile of a resource that lists accelerators itself; a resource that only names
+    a target keeps its accelerator, unless the setting names another. The current accelerator is an option even if it
+    must change, as the capacity of its replicas must be known. Of two profiles for one accelerator the first counts.
     """
     options: dict[str, Option] = {}
     flavors = running.resource.flavors
-    listed = (
-        _on_accelerators(catalog, running, profiles)
-        if flavors is None
-        else _on_flavors(catalog, running, profiles, flavors)
-    )
+    if flavors is not None:
+        listed = _on_flavors(catalog, running, profiles, flavors)
+    else:
+        listed = _on_accelerators(catalog, running, profiles)
     for option in listed:
         options.setdefault(option.accelerator, option)
     words = KEEP, CHOOSE, IN_ORDER
     wanted = allowed.value if allowed.value in words else find_or_name(catalog, allowed.value).name
-    ruled = (_ruled(running, option, wanted, allowed) for option in options.values())
-    return tuple(option for option in ruled if option is not None)
+    current = running.accelerator.name if running.accelerator is not None else None
+    kept = []
+    for option in options.values():
+        is_current = option.accelerator == current
+        if wanted in (CHOOSE, IN_ORDER, option.accelerator):
+            is_kept = is_current or wanted == option.accelerator or running.resource.form in _LISTING
+            kept += [option] if is_kept else []
+        elif is_current:
+            only = f"only {wanted} is allowed ({allowed.source})"
+            hold = Hold(kind=HoldKind.ACCELERATOR_UNAVAILABLE, words=only, place=allowed.source.place)
+            kept.append(option if wanted == KEEP else replace(option, unwritable=hold))
+    return tuple(kept)
 
 
 def accelerators_now(variant: Variant, catalog: Catalog) -> int:
-    """How many accelerators one replica takes of those that the variant runs on."""
-    for option in variant.options:
-        if option.accelerator == variant.current.accelerator:
-            return option.accelerators_per_replica
-    return devices_of(find_or_name(catalog, variant.current.accelerator), variant.workload)
+    """How many of the present accelerators one replica takes."""
+    name = variant.current.accelerator
+    counts = [option.accelerators_per_replica for option in variant.options if option.accelerator == name]
+    return counts[0] if counts else devices_of(find_or_name(catalog, name), variant.workload)
 
 
 def devices_of(accelerator: Accelerator, workload: Workload | None) -> int:
-    """How many accelerators one replica takes, by its containers; 1 where they do not say."""
+    """How many accelerators one replica takes, by its containers; 1 if they do not say."""
     asked = workload.devices.get(accelerator.resource, 0) if workload is not None else 0
     return max(asked // accelerator.devices, 1)
-
-
-def _ruled(running: Running, option: Option, wanted: str, allowed: Sourced[str]) -> Option | None:
-    """The option as the setting admits it; None when it does not."""
-    is_current = running.accelerator is not None and option.accelerator == running.accelerator.name
-    if wanted in (CHOOSE, IN_ORDER):
-        return option if is_current or running.resource.form in _LISTING else None
-    if wanted in (KEEP, option.accelerator):
-        return option if is_current or wanted != KEEP else None
-    words = f"only {wanted} is allowed ({allowed.source})"
-    unwritable = Hold(kind=HoldKind.ACCELERATOR_UNAVAILABLE, words=words, place=allowed.source.place)
-    return replace(option, unwritable=unwritable) if is_current else None
 
 
 def _on_accelerators(catalog: Catalog, running: Running, profiles: Iterable[PerformanceProfile]) -> Iterator[Option]:
@@ -211,7 +204,7 @@ def _on_accelerators(catalog: Catalog, running: Running, profiles: Iterable[Perf
 def _on_flavors(
     catalog: Catalog, running: Running, profiles: Iterable[PerformanceProfile], choice: FlavorChoice
 ) -> Iterator[Option]:
-    """The flavors that a profile was measured for: of their accelerator, with as many of it where the profile says."""
+    """The flavors that a profile was measured for: with its accelerator, and its number of them if it has one."""
     profiles = list(profiles)
     for ranked in choice.ranked:
         flavor = ranked.flavor
@@ -241,14 +234,12 @@ def _option(profile: PerformanceProfile, accelerator: Accelerator, count: int, u
 
 
 def _hold_on(running: Running, accelerator: Accelerator) -> Hold | None:
-    """Why Git cannot be edited from the current accelerator to this one; None when it can or need not."""
+    """Why Git cannot be edited from the current accelerator to this one; None if it can or need not."""
     current, workload = running.accelerator, running.workload
-    if current is None or accelerator.name == current.name:
-        return None
-    if accelerator.resource != current.resource:
-        return _of_another_vendor(accelerator, current)
+    if current is None or accelerator.name == current.name or accelerator.resource != current.resource:
+        return _hold_on_vendor(accelerator, current)
     if not accelerator.node_selector:
-        return _not_writable(f"which nodes hold {accelerator.name} is not known: set accelerators[].nodeSelector")
+        return _not_writable(f"the nodes of {accelerator.name} are not known: set accelerators[].nodeSelector")
     if workload is None:
         return _immovable(running)
     for key in current.node_selector:
@@ -264,12 +255,12 @@ def _hold_on(running: Running, accelerator: Accelerator) -> Hold | None:
         return _not_writable(reasons[0], workload.place)
     if not workload.pods:
         kind = workload.key.kind
-        return _not_writable(f"where a {kind} is placed is not ours to write: change its accelerator by hand")
+        return _not_writable(f"the placement of a {kind} cannot be written: change its accelerator by hand")
     return _immovable(running)
 
 
 def _kept_by_affinity(workload: Workload, current: Accelerator, accelerator: Accelerator) -> Iterator[str]:
-    """Required affinity on labels of accelerators would keep pods off the nodes of another."""
+    """Required affinity on labels of accelerators that excludes the nodes of another one."""
     labels = accelerator.node_selector
     keys = {*current.node_selector, *labels}
 
@@ -293,7 +284,7 @@ def _fails(label: str | None, operator: str, values: Sequence[str]) -> bool:
 
 
 def _kept_by_machine(workload: Workload, accelerator: Accelerator) -> Iterator[str]:
-    """Pods stay on machines of one kind, whose devices are those that they have."""
+    """Selectors that keep pods on machines of one kind, with its devices."""
     for pod in workload.pods:
         for key in MACHINE_KEYS:
             if key not in accelerator.node_selector and (key in pod.node_selector or key in pod.affinity):
@@ -304,14 +295,12 @@ def _kept_by_machine(workload: Workload, accelerator: Accelerator) -> Iterator[s
 
 
 def _hold_on_flavor(running: Running, accelerator: Accelerator, flavor: Flavor, choice: FlavorChoice) -> Hold | None:
-    """Why llmaz cannot be moved to this flavor; None when it can or need not."""
+    """Why llmaz cannot be moved to this flavor; None if it can or need not."""
     current = running.accelerator
-    if current is None or accelerator.name == current.name:
-        return None
-    if accelerator.resource != current.resource:
-        return _of_another_vendor(accelerator, current)
+    if current is None or accelerator.name == current.name or accelerator.resource != current.resource:
+        return _hold_on_vendor(accelerator, current)
     if choice.is_placed is False:
-        return _not_writable("its pods do not go to inftyai-scheduler: a flavor's nodes mean nothing to any other")
+        return _not_writable("its pods do not use inftyai-scheduler: other schedulers ignore a flavor's nodes")
     if not flavor.node_selector:
         words = f"flavor {flavor.name} has no nodeSelector: its pods could run anywhere ({flavor.place})"
         return _not_writable(words, flavor.place)
@@ -319,7 +308,7 @@ def _hold_on_flavor(running: Running, accelerator: Accelerator, flavor: Flavor, 
 
 
 def _unlike_parallel(running: Running, accelerator: Accelerator, count: int) -> Hold | None:
-    """Why an engine would not use the devices of another accelerator: its arguments say how many it spreads over."""
+    """Why an engine would not use the devices of another accelerator: its arguments have a fixed number of them."""
     workload, devices = running.workload, count * accelerator.devices
     launch = workload.launch if workload is not None else None
     is_current = running.accelerator is None or accelerator.name == running.accelerator.name
@@ -338,14 +327,16 @@ def _unlike_parallel(running: Running, accelerator: Accelerator, count: int) -> 
 
 
 def _immovable(running: Running) -> Hold | None:
-    """Why no accelerator can be written where this is declared, whichever it is."""
+    """Why no accelerator can be written for this declaration."""
     labels = running.resource.labels_at
     if labels is not None and not labels.is_writable:
         return _not_writable(f"its label {ACCELERATOR_LABEL} cannot be written: {labels.reason}")
     return running.workload.immovable if running.workload is not None else None
 
 
-def _of_another_vendor(accelerator: Accelerator, current: Accelerator) -> Hold:
+def _hold_on_vendor(accelerator: Accelerator, current: Accelerator | None) -> Hold | None:
+    if current is None or accelerator.name == current.name:
+        return None
     return _not_writable(
         f"{accelerator.name} is requested as {accelerator.resource}, the containers request {current.resource}: "
         "another vendor needs another image"

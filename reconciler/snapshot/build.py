@@ -1,4 +1,4 @@
-"""From a recording to the typed snapshot that everything is decided from: a pure function."""
+"""The typed snapshot of a recording, from which everything is decided: a pure function."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ from reconciler.snapshot.variants import build_catalogs, join_variants, settle_m
 
 
 def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: str) -> Snapshot:
-    """Join what Git declares (`declaration` is read from the recording's manifests) with what Prometheus answered."""
+    """Join the `declaration` (read from the recording's manifests) with Prometheus' answers."""
     settings = recording.settings
     catalogs = build_catalogs(settings, declaration)
     variants = join_variants(settings, declaration, catalogs, recording.proposals)
@@ -35,9 +35,7 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         settings=settings,
         variants=variants,
         broken=tuple(
-            broken
-            for broken in declaration.broken
-            if broken.key.kind in KINDS and KINDS[broken.key.kind].declares_variants
+            each for each in declaration.broken if each.key.kind in KINDS and KINDS[each.key.kind].declares_variants
         ),
         observed=observed,
         saturation=saturation_rules(declaration, models),

@@ -1,4 +1,4 @@
-"""Reads what one commit declares: each file once, every cluster as it is built."""
+"""Reads the declarations of one commit: each file once, every cluster as built."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, fi
 from reconciler.domain.recording import ManifestFile, WithheldFile
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Document, Value, parse_readable
+from reconciler.manifests.documents import Document, Value, parse_readable, text_at, value_at
 from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.placement.deployers import Deployer
 from reconciler.placement.fleet import ELSEWHERE, Fleet, build_fleet
@@ -29,12 +29,12 @@ from reconciler.resources.registry import KIND_WORDS, KINDS
 from reconciler.snapshot.places import place_numbers
 
 UNBUILT = "build"
-"""The rule about a kustomization, or what deploys it, that cannot be built."""
+"""The rule about a kustomization, or its deployer, that cannot be built."""
 _OBJECT_DEPTH = 1
-"""An obstacle to a whole object is at most this deep: nowhere in particular, or at `spec`."""
+"""An obstacle to a whole object is at most this deep: without a field, or at `spec`."""
 _DEPLOYING_GROUPS = ("argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io")
 _SOURCE_GROUPS = (SOURCE_GROUP, GENERATOR_GROUP)
-# Patterns come from a repository: one that takes long to match matches nothing.
+# Patterns come from a repository: slow ones match nothing.
 _LONGEST_GLOB, _MOST_STARS = 256, 3
 _NAMES_SECRET = re.compile(rb"\bkind[\"']?[ \t]*:[ \t]*[\"']?Secret\b")
 _WORDS = KIND_WORDS | {
@@ -47,9 +47,9 @@ _WORDS = KIND_WORDS | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Files that are read only where something names them: templates of charts, and vendored files.
+    """Files that are read only if something names them: templates of charts, and vendored files.
 
-    What is vendored is read where a deployer points to it, too.
+    Vendored files are also read if a deployer points to them.
     """
 
     templates: frozenset[str] = frozenset()
@@ -62,7 +62,7 @@ Fetch = Callable[[Sequence[str]], Iterable[ManifestFile]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReading:
-    """One file: the documents that matter, the comments that mark numbers, and the first of its errors."""
+    """One file: relevant documents, marker comments, and its first error."""
 
     path: str
     body: bytes = field(repr=False)
@@ -73,57 +73,45 @@ class FileReading:
 
     @property
     def is_relevant(self) -> bool:
-        """Whether anything in it is read, or was meant to be."""
+        """Whether anything in it is read, or should be."""
         is_named = any(_matters(document) for document in self.documents)
         return is_named or bool(self.markers or self.findings) or is_kustomization(self.path)
 
     @property
-    def is_kindless(self) -> bool:
-        """Whether it holds no objects, but perhaps values of a chart, or patches."""
-        return b"kind" not in self.body
-
-    @property
     def is_deployer(self) -> bool:
-        """Whether it says what Flux or Argo CD deploys, which may name files of any shape."""
-        versions = (each.value.get("apiVersion") for each in self.documents if isinstance(each.value, dict))
-        return any(isinstance(version, str) and version.startswith(_DEPLOYING_GROUPS) for version in versions)
+        """Whether it configures deployments of Flux or Argo CD, which may name files of any kind."""
+        return any(text_at(each.value, "apiVersion").startswith(_DEPLOYING_GROUPS) for each in self.documents)
 
     @property
     def holds_secret(self) -> bool:
-        """Whether a document of it is a Secret, or may be one where a part cannot be read."""
-        is_named = self.error is not None and _NAMES_SECRET.search(self.body) is not None
-        return is_named or any(_is_secret(document) for document in self.documents)
+        """Whether a document of it is a Secret, or may be one if a part cannot be read."""
+        if self.error is not None and _NAMES_SECRET.search(self.body) is not None:
+            return True
+        values = [document.value for document in self.documents]
+        lists = (value_at(value, ("items",)) for value in values)
+        items = (item for each in lists if isinstance(each, list) for item in each)
+        return any(text_at(each, "kind") == "Secret" for each in (*values, *items))
 
 
 def _matters(document: Document) -> bool:
     value = document.value
     if not isinstance(value, dict):
         return False
-    kind, version = value.get("kind"), value.get("apiVersion")
-    is_list = isinstance(kind, str) and kind.endswith("List")
+    kind, version = value.get("kind"), text_at(value, "apiVersion")
     return (
         names_kind(kind)
-        or is_list
+        or text_at(value, "kind").endswith("List")
         or kind == BUDGET
         or scales_another(value)
-        or (isinstance(version, str) and version.startswith(_DEPLOYING_GROUPS))
-        or (isinstance(version, str) and version.startswith(_SOURCE_GROUPS) and kind in SOURCE_KINDS)
+        or version.startswith(_DEPLOYING_GROUPS)
+        or (version.startswith(_SOURCE_GROUPS) and kind in SOURCE_KINDS)
     )
-
-
-def _is_secret(document: Document) -> bool:
-    value = document.value
-    if not isinstance(value, dict):
-        return False
-    items = value.get("items")
-    objects = [value, *(items if isinstance(items, list) else ())]
-    return any(isinstance(each, dict) and each.get("kind") == "Secret" for each in objects)
 
 
 def _read_manifest(path: str, body: bytes, *, is_whole: bool = False) -> FileReading:
     """Read one file: the documents that may hold objects of known kinds, or all of them."""
     kinds = None if is_whole or is_kustomization(path) else _WORDS
-    # Kustomize is as lenient with its own files, and with no other.
+    # Kustomize is as lenient with its own files, but not with others.
     documents, errors = parse_readable(path, body, kinds=kinds, last_key_counts=is_kustomization(path))
     markers, findings = read_markers(path, body)
     return FileReading(
@@ -141,9 +129,9 @@ def _read_manifest(path: str, body: bytes, *, is_whole: bool = False) -> FileRea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The files of a commit that decide something, those withheld for a Secret, and what every cluster gets.
+    """The relevant files of a commit, those withheld for a Secret, and the builds of all clusters.
 
-    `unreadable` is what is wrong with withheld files that may hold a Secret; `paths` are all but the skipped ones.
+    `unreadable` are findings about withheld files that may hold a Secret; `paths` are all but the skipped ones.
     """
 
     readings: Mapping[str, FileReading]
@@ -154,7 +142,7 @@ class Commit:
 
     @property
     def manifests(self) -> tuple[ManifestFile, ...]:
-        """What a recording must hold to read the same again."""
+        """The files that a recording needs to read the same again."""
         return tuple(ManifestFile(path=path, body=reading.body) for path, reading in sorted(self.readings.items()))
 
 
@@ -174,9 +162,9 @@ def read_commit(
 ) -> Commit:
     """Read a commit's files and build its clusters.
 
-    `paths` are all its paths, `remote` is where it comes from, `skipped` are missing among the files unless something
-    names them. `fetch` gives files again that are read in full: what kustomizations name as patches and the like, and
-    files without objects that are named by what deploys charts or directories.
+    `paths` are all its paths, `remote` is its origin, `skipped` are missing among the files unless something names
+    them. `fetch` gives files again that are read in full: those that kustomizations name as patches and the like, and
+    files without objects that deployers of charts or directories name.
     """
     readings: dict[str, FileReading] = {}
     kindless: list[str] = []
@@ -184,14 +172,14 @@ def read_commit(
         reading = _read_manifest(file.path, file.body)
         if reading.is_relevant:
             readings[file.path] = reading
-        elif reading.is_kindless:
+        elif b"kind" not in reading.body:  # no objects, but perhaps values of a chart, or patches
             kindless.append(file.path)
     paths = frozenset(paths)
     if skipped is not None:
         paths -= _add_reached(readings, paths, skipped, fetch)
     named = find_used(_repository(readings, paths, remote)).rules
     deployers = [reading for reading in readings.values() if reading.is_deployer]
-    # Looked up for each file of values in the repository, so all deployers are searched as one text.
+    # All deployers are searched as one text, as this is done for each file of values.
     text = b"\n".join(each.body for each in deployers)
     globs = {glob for each in deployers for document in each.documents for glob in _globs_in(document.value)}
     named = named.union(path for path in kindless if _may_be_named(path, text, globs))
@@ -202,7 +190,7 @@ def read_commit(
     found = tuple(WithheldFile(path=path, objects=_keys_in(readings.pop(path), clusters)) for path in secret)
     markers = (marker for reading in readings.values() for marker in reading.markers)
     fleet = build_fleet(_repository(readings, paths, remote), clusters, markers)
-    # kept are files that a cluster's build reads, and those in a directory that describes a cluster
+    # files that a cluster's build reads, and those in a cluster's paths
     built = {path for build in fleet.clusters.values() for path in build.paths}
     kept = {
         path: _doubted(reading, fleet)
@@ -216,7 +204,7 @@ def read_commit(
 def _add_reached(
     readings: dict[str, FileReading], paths: frozenset[str], skipped: Skipped, fetch: Fetch
 ) -> frozenset[str]:
-    """Read the skipped files that something named by a file names; the others are returned."""
+    """Read the skipped files that other files name, directly or not; return the rest."""
     left = skipped.templates | skipped.vendored
     while left:
         used = find_used(_repository(readings, paths, ""))
@@ -240,7 +228,7 @@ def _add_reached(
 
 
 def _repository(readings: Mapping[str, FileReading], paths: Iterable[str], remote: str) -> ManifestRepository:
-    """The files as a repository; the readable part of a broken file counts, unless it is a kustomization."""
+    """The files as a repository, with the readable part of a broken file, unless it is a kustomization."""
     others: dict[str, Sequence[Document]] = dict.fromkeys(paths, ())
     unreadable = {path: each.error for path, each in readings.items() if each.error and is_kustomization(path)}
     return ManifestRepository(
@@ -258,10 +246,8 @@ def _may_be_named(path: str, text: bytes, globs: Iterable[str]) -> bool:
     """
     *_, directory, name = ("", *path.split("/"))
     words = {name.encode(), directory.encode()} if name == "values.yaml" else {name.encode()}
-    if not text:
-        return False
     is_named = name.startswith(".argocd-source") or any(word in text for word in words if word)
-    return is_named or any(path_matches(glob, path) for glob in globs)
+    return bool(text) and (is_named or any(path_matches(glob, path) for glob in globs))
 
 
 def _globs_in(value: Value) -> Iterator[str]:
@@ -274,7 +260,7 @@ def _globs_in(value: Value) -> Iterator[str]:
 
 
 def _keys_in(reading: FileReading, clusters: Clusters) -> tuple[ResourceKey, ...]:
-    """The objects of a file as they are written, as far as something can be decided about them."""
+    """The objects of a file as written, of kinds that matter."""
     holding = [name for name, holds in clusters.items() if holds(reading.path)]
     pieces = (piece for name in holding for piece in read_file(name, reading.path, reading.documents).pieces)
     return tuple(sorted({key for piece in pieces if isinstance(key := getattr(piece, "key", None), ResourceKey)}))
@@ -290,7 +276,7 @@ def read_declaration(
     paths: Iterable[str] = (),
     remote: str = "",
 ) -> Declaration:
-    """What recorded files declare; `paths` names the others that the commit has, `remote` where it comes from."""
+    """The declaration of recorded files; `paths` are the other files of the commit, `remote` is its origin."""
     return fold(read_recorded(manifests, withheld, settings, paths, remote), settings)
 
 
@@ -301,7 +287,7 @@ def read_recorded(
     paths: Iterable[str],
     remote: str = "",
 ) -> Commit:
-    """The commit that was recorded, as far as it was; `paths` names the files that it has besides."""
+    """The recorded part of a commit; `paths` are its other files."""
     bodies = {manifest.path: manifest for manifest in manifests}
 
     def fetch(named: Sequence[str]) -> Iterator[ManifestFile]:
@@ -311,16 +297,13 @@ def read_recorded(
 
 
 def fold(commit: Commit, settings: Settings) -> Declaration:
-    """One declaration of all files; the objects of withheld ones are known by name only."""
+    """One declaration of all files; of withheld ones only the names of objects are known."""
     whole = _with_roots(merge(declare(commit.fleet, commit.readings)), commit.fleet)
     whole = _doubt_duplicates(whole, commit.fleet, settings)
     chosen = {cluster.name for cluster in settings.clusters}
+    reason = "{} also holds a Secret, which is never recorded: move the Secret to a file of its own"
     unread = [
-        BrokenResource(
-            key=key,
-            place=Place(path=each.path),
-            reason=f"{each.path} also holds a Secret, which is never recorded: move the Secret to a file of its own",
-        )
+        BrokenResource(key=key, place=Place(path=each.path), reason=reason.format(each.path))
         for each in commit.withheld
         for key in each.objects
     ]
@@ -339,7 +322,7 @@ def fold(commit: Commit, settings: Settings) -> Declaration:
 
 
 def concerns(commit: Commit, path: str, settings: Settings) -> bool:
-    """Whether a file belongs to one of the chosen clusters, or to none; files of other clusters are left to them."""
+    """Whether a file belongs to one of the chosen clusters, or to no other one."""
 
     def is_of(clusters: Iterable[ClusterSettings]) -> bool:
         builds = ((cluster, commit.fleet.clusters.get(cluster.name)) for cluster in clusters)
@@ -349,7 +332,7 @@ def concerns(commit: Commit, path: str, settings: Settings) -> bool:
 
 
 def _with_roots(declaration: Declaration, fleet: Fleet) -> Declaration:
-    """What is built more than once from one place is reported with what builds it."""
+    """Report objects that are built several times from one place with their roots."""
     renamed: dict[str, str] = {}
     for broken in declaration.broken:
         found = fleet.objects.get(replace(broken.key, part=""), ())
@@ -358,20 +341,16 @@ def _with_roots(declaration: Declaration, fleet: Fleet) -> Declaration:
             named = name_first(roots[:MOST_NAMED], len(roots))
             words = f"{broken.key.kind} {broken.key.label} is built by {named}"
             renamed[broken.reason] = f"{words}: keep one, or name the cluster of each in clusters[].paths"
-    return replace(
-        declaration,
-        broken=tuple(replace(each, reason=renamed.get(each.reason, each.reason)) for each in declaration.broken),
-        findings=tuple(
-            sorted({replace(each, message=renamed.get(each.message, each.message)) for each in declaration.findings})
-        ),
-    )
+    broken = (replace(each, reason=renamed.get(each.reason, each.reason)) for each in declaration.broken)
+    findings = {replace(each, message=renamed.get(each.message, each.message)) for each in declaration.findings}
+    return replace(declaration, broken=tuple(broken), findings=tuple(sorted(findings)))
 
 
-# ---- what clusters get: objects as they are built where Kustomize, Flux or Argo CD are in between
+# ---- the objects of clusters as built by Kustomize, Flux or Argo CD
 
 
 def declare(fleet: Fleet, readings: Container[str]) -> Iterator[FileDeclaration]:
-    """What every file declares in every cluster: unchanged where it is applied unchanged, else as it is built."""
+    """The declarations of every file in every cluster: unchanged if it is applied unchanged, else as built."""
     for cluster, build in fleet.clusters.items():
         if cluster == ELSEWHERE:
             continue
@@ -387,14 +366,17 @@ def declare(fleet: Fleet, readings: Container[str]) -> Iterator[FileDeclaration]
         for path in sorted(build.unbuilt):
             documents = fleet.repository.files.get(path, ())
             if any(isinstance(each.value, dict) and names_kind(each.value.get("kind")) for each in documents):
-                message = "no kustomization lists it, so it is not applied, and not read"
-                place = Place(path=path)
-                finding = Finding(place=place, severity=Severity.WARNING, message=message, rule="unbuilt-file")
+                finding = Finding(
+                    place=Place(path=path),
+                    severity=Severity.WARNING,
+                    message="no kustomization lists it, so it is not applied, and not read",
+                    rule="unbuilt-file",
+                )
                 yield FileDeclaration(cluster=cluster, path=path, pieces=(finding,))
 
 
 def count_objects(fleet: Fleet, readings: Container[str], clusters: Container[str]) -> int:
-    """How many objects of kinds that are read some clusters get, sound or broken."""
+    """The number of valid and broken objects of known kinds in some clusters."""
     count = 0
     for cluster, build in fleet.clusters.items():
         if cluster in clusters:
@@ -426,16 +408,16 @@ def _as_built(cluster: str, built: BuiltObject) -> KubernetesObject:
     )
 
 
-# ---- errors that are warnings: in files that perhaps nothing applies as they are, or not to one and the same cluster
+# ---- errors that are warnings: in files that may not be applied unchanged, or not to the same cluster
 
 
 def _line_of(kinds: Iterable[str]) -> re.Pattern[bytes]:
-    """A line that begins an object of one of some kinds."""
+    """The line with the kind of an object."""
     return re.compile(rf"""^[ \t"-]*kind"? *: *["']?({"|".join(sorted(kinds))})\b""".encode(), re.MULTILINE)
 
 
 _NAME = "metadata.name"
-"""The field at which an object that is there more than once is reported."""
+"""The field at which duplicate objects are reported."""
 _EVERYTHING = ClusterSettings(name="").include
 _READ = _line_of(KINDS)
 _OURS = _line_of(name for name, kind in KINDS.items() if kind.declares_variants and not kind.word)
@@ -446,9 +428,9 @@ def _as_warning(finding: Finding) -> Finding:
 
 
 def _doubted(reading: FileReading, fleet: Fleet) -> FileReading:
-    """The reading, with warnings for errors if the file perhaps is no manifest.
+    """The reading, with warnings for errors if the file may not be a manifest.
 
-    What a kustomization or a deployer builds is one, and so is a template with a kind of ours.
+    Files that a kustomization or a deployer builds are, and so are templates with a kind of ours.
     """
     is_built = any(reading.path in build.paths and reading.path not in build.plain for build in fleet.clusters.values())
     if reading.error is None or is_built or (_OURS if b"{{" in reading.body else _READ).search(reading.body):
@@ -457,54 +439,44 @@ def _doubted(reading: FileReading, fleet: Fleet) -> FileReading:
 
 
 def _doubt_duplicates(declaration: Declaration, fleet: Fleet, settings: Settings) -> Declaration:
-    """Duplicates in different directories may be for two clusters, as long as no cluster has paths of its own."""
+    """Duplicates in different directories may be for two clusters, if no cluster has paths of its own."""
     if any(each.include != _EVERYTHING for each in (*settings.clusters, *settings.other_clusters)):
         return declaration
-    doubtful = {replace(each.place, field=_NAME) for each in declaration.broken if _lies_apart(each.key, fleet)}
-    found = (_as_warning(each) if each.place in doubtful else each for each in declaration.findings)
-    return replace(declaration, findings=tuple(sorted(found)))
+    doubtful = set()
+    for broken in declaration.broken:
+        # a cluster-scoped object of a kind that Kustomize does not know is built in the default namespace
+        own = replace(broken.key, part="")
+        found = fleet.objects.get(own) or fleet.objects.get(replace(own, namespace=DEFAULT_NAMESPACE), ())
+        directories = {directory_of(built.root.path) for built in found if not built.root.deployer}
+        if len(directories) > 1 and all(each.root.path in fleet.clusters[own.cluster].plain for each in found):
+            doubtful.add(replace(broken.place, field=_NAME))
+    findings = (_as_warning(each) if each.place in doubtful else each for each in declaration.findings)
+    return replace(declaration, findings=tuple(sorted(findings)))
 
 
-def _lies_apart(key: ResourceKey, fleet: Fleet) -> bool:
-    """Whether an object is in files of several directories that nothing is known to apply."""
-    # What belongs to a whole cluster is built as if it were in a namespace, for a kind that Kustomize does not know.
-    own = replace(key, part="")
-    found = fleet.objects.get(own) or fleet.objects.get(replace(own, namespace=DEFAULT_NAMESPACE), ())
-    places = {directory_of(built.root.path) for built in found if not built.root.deployer}
-    are_plain = all(built.root.path in fleet.clusters[key.cluster].plain for built in found)
-    return are_plain and len(places) > 1
-
-
-# ---- advice: which paths seem to describe which cluster
+# ---- advice: the likely paths of each cluster
 
 _SHOWN = 3
 _PARTS_OF_SERVER = re.compile(r"[/.:]+")
 
 
 def clusters_example(names: Sequence[str], fleet: Fleet) -> str:
-    """`clusters` of a reconciler.yaml for the first of these clusters, with the paths that they seem to have."""
+    """`clusters` of a reconciler.yaml for the first of these clusters, with their likely paths.
+
+    These are directories deployed to a cluster by Argo CD or Flux, and those with its name, without nested ones.
+    """
     entries = []
+    deployers = [each for build in fleet.clusters.values() for each in build.deployers.values() if each.directory]
+    parents = [path.split("/")[:-1] for path in fleet.repository.paths]
     for name in names[:_SHOWN]:
-        directories = _propose_paths(name, fleet)[:_SHOWN]
+        found = {deployer.directory for deployer in deployers if _is_for(name, deployer)}
+        found |= {"/".join(parts[: parts.index(name) + 1]) for parts in parents if name in parts}
+        outer = [each for each in found if not any(each.startswith(f"{other}/") for other in found)]
+        directories = sorted(outer)[:_SHOWN]
         globs = ", ".join(json.dumps(f"{each}/**", ensure_ascii=False) for each in directories) or "..."
         prometheus = f"{{url: ..., matchLabels: {{cluster: {name}}}}}"
         entries.append(f"{{name: {name}, paths: {{include: [{globs}]}}, prometheus: {prometheus}}}")
     return f"clusters: [{', '.join(entries)}]"
-
-
-def _propose_paths(name: str, fleet: Fleet) -> tuple[str, ...]:
-    """Directories deployed to a cluster by Argo CD or Flux, and those with its name; sorted, none inside another."""
-    found = {
-        deployer.directory
-        for build in fleet.clusters.values()
-        for deployer in build.deployers.values()
-        if deployer.directory and _is_for(name, deployer)
-    }
-    for path in fleet.repository.paths:
-        parts = path.split("/")[:-1]
-        if name in parts:
-            found.add("/".join(parts[: parts.index(name) + 1]))
-    return tuple(sorted(each for each in found if not any(each.startswith(f"{other}/") for other in found)))
 
 
 def _is_for(name: str, deployer: Deployer) -> bool:

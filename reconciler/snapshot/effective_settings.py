@@ -34,7 +34,7 @@ Hit = tuple[SettingScalar, Source]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """Where the settings of one variant are looked up, highest precedence first."""
+    """The sources of one variant's settings, highest precedence first."""
 
     resource: VariantResource
     workload: Workload | None
@@ -43,25 +43,22 @@ class Layers:
 
     def hits(self, setting: SettingDefinition[Value]) -> Iterator[tuple[Value, Source]]:
         """Every layer's value of a setting below the resource's own fields: annotations, overrides, model, defaults."""
-        for kind, stated in self._stated(setting.name):
-            yield setting.convert(stated.value), Source(kind=kind, place=stated.place)
-
-    def _stated(self, name: str) -> Iterator[tuple[SourceKind, Annotation | Setting]]:
-        if name in self.resource.settings:
-            yield SourceKind.ANNOTATION, self.resource.settings[name]
-        if self.workload is not None and name in self.workload.settings:
-            yield SourceKind.ANNOTATION, self.workload.settings[name]
-        for override in reversed(self.settings.overrides):
-            if name in override.settings and override_fits(override, self.resource):
-                yield SourceKind.OVERRIDE, override.settings[name]
-        if self.model is not None and name in self.model.settings:
-            yield SourceKind.MODEL, self.model.settings[name]
-        if name in self.settings.defaults:
-            yield SourceKind.DEFAULT, self.settings.defaults[name]
+        name = setting.name
+        overrides = (each for each in reversed(self.settings.overrides) if name in each.settings)
+        layers: tuple[tuple[SourceKind, Mapping[str, Annotation | Setting]], ...] = (
+            (SourceKind.ANNOTATION, self.resource.settings),
+            (SourceKind.ANNOTATION, self.workload.settings if self.workload is not None else {}),
+            *((SourceKind.OVERRIDE, each.settings) for each in overrides if override_fits(each, self.resource)),
+            (SourceKind.MODEL, self.model.settings if self.model is not None else {}),
+            (SourceKind.DEFAULT, self.settings.defaults),
+        )
+        for kind, values in layers:
+            if name in values:
+                yield setting.convert(values[name].value), Source(kind=kind, place=values[name].place)
 
 
 def override_fits(override: Override, resource: VariantResource) -> bool:
-    """Whether all keys of an override's match fit; `path` is a path glob, the others match as a whole."""
+    """Whether all keys of an override's match fit; `path` is a path glob, the others match whole values."""
     subject = {
         "cluster": resource.key.cluster,
         "namespace": resource.key.namespace,
@@ -78,7 +75,7 @@ def override_fits(override: Override, resource: VariantResource) -> bool:
 
 
 def resolve_settings(layers: Layers) -> VariantSettings:
-    """All variant settings of one variant, each with its source and what it displaced."""
+    """All variant settings of one variant, each with its source and displaced values."""
     own, defaults = dict(_own_values(layers.resource)), dict(_defaults_of(layers))
     values: dict[str, Sourced[SettingScalar | None]] = {}
     for setting in SETTING_DEFINITIONS:
@@ -90,23 +87,20 @@ def resolve_settings(layers: Layers) -> VariantSettings:
         values[setting.name] = Sourced(value=value, source=source, displaced=displaced)
     settings = VariantSettings(values=values)
     found = _minimum_of_budgets(layers.workload, settings[MIN_REPLICAS].value, settings[MAX_REPLICAS].value)
-    if found is None:
-        return settings
-    kept, source = found
-    least = values[MIN_REPLICAS.name]
-    displaced = (
-        Displaced(value=least.value, source=least.source),
-        *(each for each in least.displaced if each.value != kept),
-    )
-    minimum: Sourced[SettingScalar | None] = Sourced(value=kept, source=source, displaced=displaced)
-    return VariantSettings(values={**values, MIN_REPLICAS.name: minimum})
+    if found is not None:
+        kept, source = found
+        least = values[MIN_REPLICAS.name]
+        first = Displaced(value=least.value, source=least.source)
+        displaced = (first, *(each for each in least.displaced if each.value != kept))
+        values[MIN_REPLICAS.name] = Sourced(value=kept, source=source, displaced=displaced)
+    return VariantSettings(values=values)
 
 
 def _minimum_of_budgets(workload: Workload | None, least: int, most: int | None) -> tuple[int, Source] | None:
-    """What PodDisruptionBudgets keep available of what runs, where that is more than `least`.
+    """The replicas that PodDisruptionBudgets keep available, if they are more than `least`.
 
-    Of pods that several budgets select Kubernetes evicts none, so none is removed here. A configured largest number
-    takes precedence over all but an absolute count of available pods.
+    Kubernetes cannot evict pods of several budgets, so none is removed here. A configured maximum takes precedence over
+    all but an absolute count of available pods.
     """
     if workload is None or not workload.budgets:
         return None
@@ -116,7 +110,7 @@ def _minimum_of_budgets(workload: Workload | None, least: int, most: int | None)
     if len(budgets) > 1:
         names = ", ".join(each.name for each in budgets)
         kept = max(kept, replicas)
-        detail = f"{len(budgets)} PodDisruptionBudgets over the same pods ({names}), of which Kubernetes evicts none"
+        detail = f"{len(budgets)} PodDisruptionBudgets over the same pods ({names}), which Kubernetes cannot evict"
     if most is not None and not (strictest.is_count and kept == strictest.amount):
         kept = min(kept, most)
     source = Source(kind=SourceKind.RESOURCE, place=strictest.place, detail=detail)
@@ -124,17 +118,17 @@ def _minimum_of_budgets(workload: Workload | None, least: int, most: int | None)
 
 
 def _own_values(resource: VariantResource) -> Iterator[tuple[str, Hit]]:
-    """The resource's own fields; a default of its CRD does not count as written."""
+    """The resource's own fields, without defaults of its CRD."""
     for setting, value in ((MIN_REPLICAS.name, resource.min_replicas), (MAX_REPLICAS.name, resource.max_replicas)):
         if value is not None:
             yield setting, (value, Source(kind=SourceKind.RESOURCE, place=resource.places.get(f"spec.{setting}")))
-    # an annotated autoscaler has nothing but bounds to move
+    # an annotated autoscaler only has bounds to move
     if resource.form is Form.ANNOTATED:
         yield WHEN_AUTOSCALED.name, (BOUNDS, Source(kind=SourceKind.RESOURCE, place=resource.place))
 
 
 def _defaults_of(layers: Layers) -> Iterator[tuple[str, Hit]]:
-    """Defaults that depend on the variant: its group is the values of `groupBy`, joined by `/`."""
+    """Defaults that depend on the variant: its group are the values of `groupBy`, joined by `/`."""
     resource = layers.resource
     subject = {
         "cluster": resource.key.cluster,
@@ -151,18 +145,18 @@ def _defaults_of(layers: Layers) -> Iterator[tuple[str, Hit]]:
         yield ACCELERATOR.name, (IN_ORDER, Source(kind=SourceKind.BUILT_IN))
 
 
-# ---- service classes: what the resource names, what is configured, what upstream's ConfigMaps list
+# ---- service classes: of the resource, the configuration, and upstream's ConfigMaps
 
 UPSTREAM_CONFIG_MAP = "service-classes-config"
 _CONTROLLER_NAMESPACES = ("inferno-autoscaler-system", "workload-variant-autoscaler-system")
-"""Where upstream's installers put its controller."""
+"""The namespaces of upstream's controller by its installers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedClasses:
-    """The classes that ConfigMaps list by cluster and model, and the place of each key by cluster and its names.
+    """The classes in ConfigMaps by cluster and model, and the place of each key by cluster and its names.
 
-    `controllers` are the namespaces of each cluster in which upstream's controller keeps its configuration.
+    `controllers` are the namespaces of each cluster with the configuration of upstream's controller.
     """
 
     by_model: Mapping[tuple[str, str], Sequence[ListedClass]]
@@ -171,7 +165,7 @@ class ListedClasses:
 
     @classmethod
     def of(cls, declaration: Declaration) -> "ListedClasses":
-        """The index: a fleet's ConfigMap names hundreds, for thousands of variants."""
+        """The index, as a fleet has hundreds of classes for thousands of variants."""
         by_model: dict[tuple[str, str], list[ListedClass]] = {}
         places: dict[tuple[str, str, str, str], Place | None] = {}
         for cluster, listed in declaration.classes.items():
@@ -214,17 +208,17 @@ def _controllers_in(cluster: str, declaration: Declaration) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassLookup:
-    """The class, or why a class that is wanted is `missing`; both None if none is wanted."""
+    """The class, or why it is `missing`; both None if none is wanted."""
 
     service_class: Sourced[ServiceClass] | None = None
     missing: Hold | None = None
 
 
 def find_class(layers: Layers, classes: ListedClasses) -> ClassLookup:
-    """The service class by the order of precedence; `classes` are those that ConfigMaps list.
+    """The service class by the order of precedence; `classes` are those in ConfigMaps.
 
-    The resource's `sloClassRef`, annotations, overrides, models, defaults, and last the only class that upstream's
-    ConfigMap lists for the model.
+    The resource's `sloClassRef`, annotations, overrides, models, defaults, and last the only class for the model in
+    upstream's ConfigMap.
     """
     resource = layers.resource
     reference, referenced_at = resource.slo_class_ref, resource.places.get("spec.sloClassRef")
@@ -243,7 +237,7 @@ def find_class(layers: Layers, classes: ListedClasses) -> ClassLookup:
         if named is not None:
             hits.append((named, source))
         elif not hits:
-            # a typo in the layer that takes precedence must not quietly leave the decision to a lower one
+            # a typo in a layer must not silently leave the decision to a lower one
             words = f'service class "{name}" ({source}) is not defined: add it under serviceClasses'
             return ClassLookup(missing=Hold(kind=HoldKind.SERVICE_CLASS_MISSING, words=words, place=source.place))
     if len(upstream) == 1:
@@ -258,10 +252,10 @@ def find_class(layers: Layers, classes: ListedClasses) -> ClassLookup:
         names = ", ".join(sorted(each.name for each in upstream))
         words = f"missing class: {UPSTREAM_CONFIG_MAP} lists the model in {names}; name one with sloClassRef"
     elif reference is not None:
-        is_there, key_at = classes.place_of(resource.key, reference)
+        exists, key_at = classes.place_of(resource.key, reference)
         where = f" ({key_at})" if key_at is not None else ""
         why = f", which is not in Git, and no class lists {resource.model_id}"
-        if is_there:
+        if exists:
             why = f"{where}, which does not list {resource.model_id}, and no class does"
         words = f"missing class: sloClassRef names ConfigMap {reference.name}, key {reference.key}{why}"
         place = referenced_at
@@ -273,7 +267,7 @@ def find_class(layers: Layers, classes: ListedClasses) -> ClassLookup:
 def _referenced(
     layers: Layers, reference: SloClassRef, classes: ListedClasses, upstream: Iterable[ServiceClass]
 ) -> ServiceClass | None:
-    """What the named key of the named ConfigMap says of the model, else the class of that name."""
+    """The class of the model at the named key of the named ConfigMap, else the class of that name."""
     key = layers.resource.key
     listed = classes.of_model(key, layers.resource.model_id)
     for namespace in classes.namespaces_for(key):
@@ -284,8 +278,6 @@ def _referenced(
 
 
 def _named(layers: Layers, upstream: Iterable[ServiceClass], name: str) -> ServiceClass | None:
-    """The class of a name; a configured one before one that lists the model in upstream's ConfigMap."""
-    for configured in layers.settings.service_classes:
-        if configured.name == name:
-            return configured
-    return next((each for each in upstream if each.name.lower() == name.lower()), None)
+    """The class of a name; a configured one before one for the model in upstream's ConfigMap."""
+    configured = (each for each in layers.settings.service_classes if each.name == name)
+    return next(configured, None) or next((each for each in upstream if each.name.lower() == name.lower()), None)

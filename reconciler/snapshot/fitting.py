@@ -1,8 +1,7 @@
-"""Which variants one performance profile describes, and what is learned of them from what Prometheus answered.
+"""Performance profiles of variants, learned from Prometheus' answers.
 
-A profile belongs to a model and an accelerator: variants of all clusters and namespaces that run the one on the other,
-each replica on as many of them, have replicas of one kind. Nothing is learned from a part of the answers: where a
-Prometheus failed, the missing half may be the one that matters.
+A profile belongs to a model and an accelerator: variants of all clusters and namespaces that run this model on as many
+of these accelerators have the same replicas. If a Prometheus failed, nothing is learned: the missing half may matter.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,16 +28,14 @@ from reconciler.snapshot.accelerators import accelerators_now
 
 MODELS_NAMED = 10
 UNKNOWN_ACCELERATOR = "runs on an unknown accelerator: name it by a node selector, or by the label of its resource"
-NOT_SEEN = (
-    "no series of all that time lead to a replica: are its pods scraped, and is the model's name what they serve?"
-)
+NOT_SEEN = "no series of that time belongs to a replica: are its pods scraped, and do they serve the model's name?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitHistory:
-    """What the Prometheus of each cluster answered: traces by variant, and its own warnings.
+    """The answers of each cluster's Prometheus: traces by variant, and its own warnings.
 
-    `failed` and `unasked` say by cluster why answers are missing, or why it was never asked.
+    `failed` and `unasked` say by cluster why answers are missing, or why it was not queried.
     """
 
     traces: Mapping[ResourceKey, Sequence[Trace]] = field(default_factory=dict)
@@ -57,14 +54,19 @@ class FitHistory:
 
 
 def choose_variants(variants: Sequence[Variant], asked: Sequence[str]) -> tuple[Variant, ...]:
-    """The variants of the models that `asked` names, by id or glob; all without any.
+    """The variants of the models in `asked`, by id or glob; all without any.
 
     Raises ConfigurationError for a name that fits no model, with the nearest ones.
     """
     known = {variant.model.model_id for variant in variants}
     for pattern in asked:
         if not any(_fits(model_id, pattern) for model_id in known):
-            raise ConfigurationError(_no_such_model(pattern, sorted(known)))
+            spellings = {model_id.lower(): model_id for model_id in sorted(known)}
+            wanted = pattern.lower()
+            near = [each for each in spellings if wanted in each] or get_close_matches(wanted, spellings)
+            names = [spellings[each] for each in near]
+            hint = f"did you mean {_shortened(names)}?" if names else f"known: {_shortened(sorted(known))}"
+            raise ConfigurationError(f"{pattern}: no variant serves such a model; {hint}")
     chosen = {model_id for model_id in known if not asked or any(_fits(model_id, pattern) for pattern in asked)}
     return tuple(variant for variant in variants if variant.model.model_id in chosen)
 
@@ -113,15 +115,6 @@ def _fits(model_id: str, pattern: str) -> bool:
     return model_id == pattern or fnmatchcase(model_id, pattern)
 
 
-def _no_such_model(pattern: str, known: Sequence[str]) -> str:
-    wanted = pattern.lower()
-    spellings = {model_id.lower(): model_id for model_id in known}
-    near = [each for each in spellings if wanted in each] or get_close_matches(wanted, spellings)
-    names = [spellings[each] for each in near]
-    hint = f"did you mean {_shortened(names)}?" if names else f"known: {_shortened(known)}"
-    return f"{pattern}: no variant serves such a model; {hint}"
-
-
 def _shortened(names: Sequence[str]) -> str:
     more = len(names) - MODELS_NAMED
     return (", ".join(names[:MODELS_NAMED]) or "none") + (f" and {more} more" if more > 0 else "")
@@ -129,22 +122,27 @@ def _shortened(names: Sequence[str]) -> str:
 
 def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], history: FitHistory, on: str) -> FittedModel:
     accelerator = members[0].current.accelerator
-    options = [
-        option for member in members for option in member.options if option.accelerator == member.current.accelerator
-    ]
+    profiles = [each.profile for member in members for each in member.options if each.accelerator == accelerator]
     subject = FittedModel(
         model_id=members[0].model.model_id,
         accelerator=accelerator,
         variants=tuple(member.key for member in members),
-        given=next((option.profile for option in options if option.profile.learning is None), None),
+        given=next((profile for profile in profiles if profile.learning is None), None),
     )
     failed = sorted({member.key.cluster for member in members} & set(history.failed))
     why = f"the Prometheus of {' and '.join(failed)} failed" if failed else _unseen(members, history)
-    why = _unalike(members, catalogs) or why
+    counts = {member.key: accelerators_now(member, catalogs[member.key.cluster]) for member in members}
+    if len(set(counts.values())) > 1:
+        least, most = (pick(counts, key=lambda key: counts[key]) for pick in (min, max))
+        why = (
+            f"one profile cannot describe replicas on {counts[least]} {accelerator} ({least.label}) and on "
+            f"{counts[most]} ({most.label}): add an accelerator {counts[most]}x{accelerator} and label the resource "
+            "with it"
+        )
     if why:
         return replace(subject, reason=why)
     samples = samples_of([trace for member in members for trace in history.traces.get(member.key, ())])
-    # what the engines were started with, if it is the same for all variants
+    # the arguments of the engines, if they are the same for all variants
     launches = {member.workload.launch if member.workload is not None else None for member in members}
     launch = next(iter(launches)) if len(launches) == 1 else None
     limits = EngineLimits()
@@ -161,19 +159,6 @@ def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], history:
         prefill_error=fit.prefill_error,
         is_full_batch_seen=fit.is_full_batch_seen,
         notes=fit.notes,
-    )
-
-
-def _unalike(members: Sequence[Variant], catalogs: Mapping[str, Catalog]) -> str:
-    """Why one profile cannot describe the variants: a replica on two accelerators differs from one on a single one."""
-    counts = {member.key: accelerators_now(member, catalogs[member.key.cluster]) for member in members}
-    if len(set(counts.values())) < 2:
-        return ""
-    name = members[0].current.accelerator
-    least, most = min(counts, key=lambda key: counts[key]), max(counts, key=lambda key: counts[key])
-    return (
-        f"one profile cannot describe replicas on {counts[least]} {name} ({least.label}) and on {counts[most]} "
-        f"({most.label}): add an accelerator {counts[most]}x{name} and label the resource with it"
     )
 
 

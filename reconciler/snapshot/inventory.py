@@ -1,4 +1,4 @@
-"""The inventory of a run: configured pools, else what nodes offer and pods hold."""
+"""The inventory of a run: configured pools, else devices that nodes offer and pods hold."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,31 +22,26 @@ from reconciler.domain.snapshot import Variant
 from reconciler.manifests.wording import name_first
 from reconciler.metrics.observed import EVERY_NODE_OFFERS, DeviceNames
 from reconciler.metrics.queries import exported_label, exported_resource
+from reconciler.metrics.readings import grouped
 from reconciler.snapshot.accelerators import accelerators_now, find_or_name
 
-WHOLE_DEVICES = (
-    "nvidia.com/gpu",
-    "amd.com/gpu",
-    "intel.com/gpu",
-    "gpu.intel.com/i915",
-    "gpu.intel.com/xe",
-    "habana.ai/gaudi",
-)
+_INTEL = ("intel.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi")
+WHOLE_DEVICES = ("nvidia.com/gpu", "amd.com/gpu", *_INTEL)
 """Resources that count whole devices."""
 SLICES = "nvidia_com_mig_.*"
-"""The resources, spelled as exported, of a node that cuts its devices in several ways."""
+"""The resources, as exported, of a node with several kinds of slices."""
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 MOST_HOLDERS = 3
 ALLOW_LABELS = "let kube-state-metrics export it, as in --metric-labels-allowlist=nodes=[nvidia.com/gpu.product]"
 _PART = re.compile(r"-MIG-|-SHARED$", re.IGNORECASE)
-"""In a product's name: its devices are slices, or one device is counted several times."""
+"""In the name of a product whose devices are slices, or counted several times."""
 _WORD_ENDS = re.compile(r"[^0-9a-z]+")
 _NO_CATALOG = Catalog()
 Planned = Mapping[ResourceKey, Mapping[str, int]]
-"""Variant -> device type -> how many devices a plan counts as the variant's."""
+"""Variant -> device type -> devices that a plan counts as the variant's."""
 
 
-# ---- pools: what is configured, else what nodes offer; what is not certain is unknown and never smaller
+# ---- pools: configured, else offered by nodes; an uncertain number is unknown, never smaller
 
 
 def take_inventory(
@@ -69,9 +64,7 @@ def take_inventory(
         if cluster.name not in seen:
             continue
         count = DeviceCount.of(catalogs[cluster.name], seen[cluster.name], planned)
-        configured: dict[str, list[PoolSettings]] = {}
-        for pool in cluster.pools:
-            configured.setdefault(find_or_name(count.catalog, pool.device).device, []).append(pool)
+        configured = grouped((find_or_name(count.catalog, pool.device).device, pool) for pool in cluster.pools)
         for device in sorted({*wanted.get(cluster.name, ()), *configured, *count.tallies}):
             members, measured = configured.get(device, ()), count.measured(device)
             pools[cluster.name, device] = _pool(cluster.name, device, members, measured, now_s)
@@ -98,32 +91,28 @@ def _pool(
 
 
 def wanted_devices(variants: Iterable[Variant], catalogs: Mapping[str, Catalog]) -> dict[str, set[str]]:
-    """The device types that variants run on or may run on, by cluster."""
-    wanted: dict[str, set[str]] = {}
-    for variant in variants:
-        cluster = variant.key.cluster
-        for name in accelerators_of(variant):
-            device = find_or_name(catalogs.get(cluster, _NO_CATALOG), name).device
-            wanted.setdefault(cluster, set()).add(device)
-    return wanted
+    """The device types of present and possible accelerators of variants, by cluster."""
+    names = ((variant.key.cluster, name) for variant in variants for name in accelerators_of(variant))
+    devices = ((each, find_or_name(catalogs.get(each, _NO_CATALOG), name).device) for each, name in names)
+    return {cluster: set(found) for cluster, found in grouped(devices).items()}
 
 
 def accelerators_of(variant: Variant) -> tuple[str, ...]:
-    """What a variant runs on, then what else it may run on."""
+    """The present accelerator of a variant, then the other possible ones."""
     names = (variant.current.accelerator, *(option.accelerator for option in variant.options))
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def is_counted_by_pods(variant: Variant) -> bool:
-    """Whether pods beyond what Git says count as held by others, where the holders of devices are known.
+    """Whether pods beyond the count in Git are held by others, if the holders of devices are known.
 
-    That is so for variants that stay as they are, that an autoscaler moves, or that run on an unknown accelerator.
+    This holds for variants that may not change, have an autoscaler, or run on an unknown accelerator.
     """
     return bool(variant.holds) or variant.is_autoscaled or not variant.current.accelerator
 
 
 def _planned(variant: Variant, catalog: Catalog) -> dict[str, int]:
-    """What a plan counts for a variant whose live replicas may differ from those in Git, by device type."""
+    """The devices that a plan counts for a variant whose live replicas may differ from Git, by type."""
     name = variant.current.accelerator
     if not name:
         return {}
@@ -131,15 +120,15 @@ def _planned(variant: Variant, catalog: Catalog) -> dict[str, int]:
 
 
 def devices_now(variant: Variant, catalog: Catalog) -> int:
-    """How many devices one replica takes of the accelerator that the variant runs on."""
+    """How many devices of the present accelerator one replica takes."""
     return accelerators_now(variant, catalog) * find_or_name(catalog, variant.current.accelerator).devices
 
 
-# ---- the type of a node's devices: its labels are recognised as a manifest's node selector is
+# ---- the type of a node's devices, by its labels, as with a manifest's node selector
 
 
 def device_names(settings: Settings) -> DeviceNames:
-    """What to ask of nodes so that every configured accelerator can be recognised."""
+    """The names to query of nodes to recognize every configured accelerator."""
     own = sorted({accelerator.resource for accelerator in settings.accelerators} - set(WHOLE_DEVICES))
     keys = sorted({key for accelerator in settings.accelerators for key in accelerator.node_selector})
     return DeviceNames(
@@ -149,14 +138,20 @@ def device_names(settings: Settings) -> DeviceNames:
 
 
 def _device_offered(catalog: Catalog, labels: Mapping[str, str], resource: str) -> tuple[str, bool] | None:
-    """The type of what a node offers under `resource`, and whether that is a known name; None without a label for it.
+    """The type of a node's devices under `resource`, and whether it is a known name; None without a label.
 
-    Labels and resource are spelled as exported. An accelerator or a common product name is known, other labels are not.
+    Labels and resource are as exported. An accelerator or a common product name is known, other labels are not.
     """
     product = next((labels[key] for key in map(exported_label, PRODUCT_KEYS) if key in labels), "")
     common = PRODUCTS.get(product.lower(), "")
     names = (product, common, labels.get(exported_label(INSTANCE_TYPE), ""))
-    accelerator = _by_selector(catalog, labels) or _by_name(catalog, names, labels)
+    # the accelerator with most labels in its node selector, all of them the node's; else by the name of the product,
+    # unless it also needs labels that the node does not have
+    fitting = [each for each in catalog.accelerators.values() if each.node_selector and _fits(each, labels)]
+    accelerator = max(fitting, key=lambda each: len(each.node_selector), default=None)
+    if accelerator is None:
+        named = (each for each in map(catalog.find, names) if each is not None)
+        accelerator = next((each for each in named if _fits(each, labels, but=PRODUCT_KEYS)), None)
     device = accelerator.device if accelerator is not None else common or product
     if not device:
         return None
@@ -167,34 +162,17 @@ def _device_offered(catalog: Catalog, labels: Mapping[str, str], resource: str) 
     return f"{device} as {resource}", True
 
 
-def _by_selector(catalog: Catalog, labels: Mapping[str, str]) -> Accelerator | None:
-    """The accelerator whose node selector the node fits; the one with most labels, then the first."""
-    fitting = [
-        accelerator
-        for accelerator in catalog.accelerators.values()
-        if accelerator.node_selector
-        and all(labels.get(exported_label(key)) == value for key, value in accelerator.node_selector.items())
-    ]
-    return max(fitting, key=lambda accelerator: len(accelerator.node_selector), default=None)
+def _fits(accelerator: Accelerator, labels: Mapping[str, str], *, but: Sequence[str] = ()) -> bool:
+    selector = accelerator.node_selector.items()
+    return all(key in but or labels.get(exported_label(key)) == value for key, value in selector)
 
 
-def _by_name(catalog: Catalog, names: Iterable[str], labels: Mapping[str, str]) -> Accelerator | None:
-    """The accelerator that a node's product names, unless it also needs labels that this node does not have."""
-    for accelerator in map(catalog.find, names):
-        if accelerator is not None and all(
-            key in PRODUCT_KEYS or labels.get(exported_label(key)) == value
-            for key, value in accelerator.node_selector.items()
-        ):
-            return accelerator
-    return None
-
-
-# ---- one cluster's devices by type: what nodes offer, what others hold, and every doubt about it
+# ---- one cluster's devices by type: offered by nodes, held by others, and every doubt about them
 
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What the nodes of one type offer, and who holds it."""
+    """The devices of one type, and their holders."""
 
     devices: int = 0
     allocatable: int = 0
@@ -209,7 +187,7 @@ class Tally:
     held: dict[str, int] = field(default_factory=dict)
 
     def words(self) -> str:
-        """The number of nodes, and what is wrong with some of them."""
+        """The number of nodes, and their problems."""
         odd = ((self.silent, "silent for ten minutes"), (self.closed, "cordoned or not ready"))
         notes = [f"{count} of them {what}" for count, what in odd if count]
         return ", ".join([_nodes(self.nodes), *notes]) if self.nodes else "no node offers any"
@@ -222,7 +200,7 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True)
 class DeviceCount:
-    """One cluster's nodes by device type, and what makes a number uncertain."""
+    """One cluster's nodes by device type, and reasons for uncertain numbers."""
 
     catalog: Catalog
     seen: DevicesSeen
@@ -235,14 +213,13 @@ class DeviceCount:
 
     @classmethod
     def of(cls, catalog: Catalog, seen: DevicesSeen, planned: Planned) -> "DeviceCount":
-        """Each node and each pod is read once; what is `planned` for variants is counted down."""
+        """Read each node and each pod once; devices `planned` for variants are counted down."""
         left = {variant: dict(devices) for variant, devices in planned.items()}
         count = cls(catalog=catalog, seen=seen, planned=left)
         if isinstance(seen.nodes, NoAnswer):
             return count
-        holdings: dict[tuple[str, str], list[Holding]] = {}
-        for each in () if isinstance(seen.holdings, NoAnswer) else seen.holdings:
-            holdings.setdefault((each.node, each.resource), []).append(each)
+        known = () if isinstance(seen.holdings, NoAnswer) else seen.holdings
+        holdings = grouped(((each.node, each.resource), each) for each in known)
         for node in seen.nodes:
             count.exported.update(node.labels)
             for resource, offered in node.offers.items():
@@ -253,7 +230,7 @@ class DeviceCount:
         return count
 
     def measured(self, device: str) -> Measured:
-        """What is known of a device type; a type that no node offers has none."""
+        """The numbers of a device type."""
         tally = self.tallies.get(device, Tally())
         doubts = "; ".join(self._doubts(device, tally))
         holdings, taken_reason = self.seen.holdings, ""
@@ -289,7 +266,7 @@ class DeviceCount:
         tally.allocatable += offered
         owned = [(self._is_ours(each, device), each) for each in holdings]
         if node.closed and not isinstance(self.seen.holdings, NoAnswer):
-            # our pods there stay or need the same room elsewhere; no others come
+            # our pods there stay or need the same room elsewhere, and no others come
             tally.devices += min(offered, sum(each.devices or 0 for is_ours, each in owned if is_ours))
             return
         tally.devices += offered
@@ -302,7 +279,7 @@ class DeviceCount:
             tally.held[namespace] = tally.held.get(namespace, 0) + devices
 
     def _is_ours(self, holding: Holding, device: str) -> bool:
-        """Whether a plan counts it: for a variant whose live replicas it does not decide, only as many as in Git."""
+        """Whether a plan counts it; for a variant that it does not scale, only as many as in Git."""
         if holding.variant is None or holding.variant not in self.planned:
             return holding.variant is not None
         left = self.planned[holding.variant].get(device, 0)
@@ -310,7 +287,7 @@ class DeviceCount:
         return left > 0
 
     def _doubts(self, device: str, tally: Tally) -> Iterator[str]:
-        """Why there may be more of a type than was counted; a node of an unknown product may be any that has none."""
+        """Why there may be more devices of a type than were counted, such as nodes of unknown products."""
         if isinstance(self.seen.nodes, NoAnswer):
             yield self.seen.nodes.reason
             return

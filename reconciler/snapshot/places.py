@@ -1,4 +1,4 @@
-"""Where every number of a declaration is written, and what keeps it from being ours to change."""
+"""The place of every number of a declaration, and why it cannot be changed."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,7 +8,7 @@ from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import StatusShape
-from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS, SettingDefinition
+from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS
 from reconciler.domain.workloads import DocumentRef, FieldPath, ReplicaOwner, Workload, WrittenField
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import helm_place, is_switched_off
@@ -32,18 +32,14 @@ _REPLICAS = ("spec", "replicas")
 _LABELS = ("metadata", "labels")
 _FLUX = "kustomize.toolkit.fluxcd.io/"
 _COUNT, _LEAST, _MOST = "replicas", "min-replicas", "max-replicas"
-"""How marker comments name a number."""
+"""The names of numbers in marker comments."""
 _WORDS = {"minReplicas": _LEAST, "maxReplicas": _MOST}
-_SETTINGS: Mapping[str, SettingDefinition[str]] = {
-    _COUNT: HELM_REPLICAS,
-    _LEAST: HELM_MIN_REPLICAS,
-    _MOST: HELM_MAX_REPLICAS,
-}
-"""The settings that say where a number is in the values of a chart."""
+_SETTINGS = {_COUNT: HELM_REPLICAS, _LEAST: HELM_MIN_REPLICAS, _MOST: HELM_MAX_REPLICAS}
+"""The settings with the path of a number in the values of a chart."""
 
 
 def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) -> Declaration:
-    """The declaration with every number where it is decided, and the targets that charts make, where that is known."""
+    """The declaration with the effective place of every number, and known targets of charts."""
     builds = _Builds.of(fleet, settings)
     models = {model.model_id: model for model in settings.models}
     known = {workload.key for workload in declaration.workloads} | {broken.key for broken in declaration.broken}
@@ -75,23 +71,19 @@ def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) ->
 
 
 def _overlapping(workloads: Iterable[Workload]) -> Iterator[Finding]:
-    """Budgets over pods that have another: Kubernetes refuses to evict those at all."""
+    """Several budgets over the same pods: Kubernetes refuses to evict those."""
     for workload in workloads:
         names = ", ".join(f"{each.name} ({each.place})" for each in workload.budgets)
+        message = (
+            f"{len(workload.budgets)} PodDisruptionBudgets select the pods of {workload.key.kind} "
+            f"{workload.key.label}: {names}; Kubernetes cannot evict these pods, so none is removed: keep one"
+        )
         for budget in workload.budgets[1:]:
-            yield Finding(
-                place=budget.place,
-                severity=Severity.WARNING,
-                message=(
-                    f"{len(workload.budgets)} PodDisruptionBudgets select the pods of {workload.key.kind} "
-                    f"{workload.key.label}: {names}; Kubernetes evicts none of those, and none is taken away: keep one"
-                ),
-                rule="overlapping-budgets",
-            )
+            yield Finding(place=budget.place, severity=Severity.WARNING, message=message, rule="overlapping-budgets")
 
 
 def _unseen(fleet: Fleet, variant: VariantResource) -> BrokenResource | None:
-    """A scale target that is not declared, where something that is not read may declare it."""
+    """A scale target that is not declared, but may be in a part that is not read."""
     target = replace(variant.scale_target, part="")
     hidden = fleet.hidden_from(target, variant.key)
     if hidden is None:
@@ -101,7 +93,7 @@ def _unseen(fleet: Fleet, variant: VariantResource) -> BrokenResource | None:
 
 
 def _moved(written: WrittenField, origin: ValueOrigin) -> WrittenField:
-    """The field that decides a number: its own, unless something else sets it."""
+    """The effective field of a number: its own, unless another one sets it."""
     own = written.document
     if origin.address == (own.path, own.document, (*own.prefix, *written.field), None):
         return written
@@ -114,12 +106,12 @@ def _describe(origin: ValueOrigin) -> str:
     return f"{origin.kind}: {origin} = {origin.value}"
 
 
-# ---- scale targets that manifests hold
+# ---- scale targets in manifests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Builds:
-    """The builds of a commit, and which objects each manifest is built into."""
+    """The builds of a commit, and the objects of each manifest."""
 
     fleet: Fleet
     settings: Settings
@@ -129,22 +121,16 @@ class _Builds:
 
     @classmethod
     def of(cls, fleet: Fleet, settings: Settings) -> "_Builds":
-        refs = []
-        for build in fleet.clusters.values():
-            for built in build.objects:
-                document = built.source.document
-                ref = DocumentRef(path=document.path, document=document.index, prefix=built.source.field)
-                refs.append((ref, built.key))
-        return cls(
-            fleet=fleet,
-            settings=settings,
-            sharing=Counter(ref for ref, _ in refs),
-            keys=dict(refs),
-            entries=EntryPlaces(fleet),
-        )
+        objects = [(built.source, built.key) for build in fleet.clusters.values() for built in build.objects]
+        refs = [
+            (DocumentRef(path=source.document.path, document=source.document.index, prefix=source.field), key)
+            for source, key in objects
+        ]
+        sharing = Counter(ref for ref, _ in refs)
+        return cls(fleet=fleet, settings=settings, sharing=sharing, keys=dict(refs), entries=EntryPlaces(fleet))
 
     def place(self, workload: Workload) -> Workload:
-        """A scale target with the fields that decide its replicas, or why there are none."""
+        """A scale target with the fields of its replicas, or why there are none."""
         key = replace(workload.key, part="")
         built = self.fleet.find(key)
         if built is None:
@@ -156,10 +142,10 @@ class _Builds:
             considered += [_describe(origin) for origin in found.considered]
             placed = self._placed(written, found, built)
             if placed is None:
-                written_at = found.obstacle.place if isinstance(found, NoPlace) else found.place
+                where = found.obstacle.place if isinstance(found, NoPlace) else found.place
                 is_ignored = isinstance(found, NoPlace) and found.is_ignored
                 kind = HoldKind.IGNORED if is_ignored else HoldKind.NOT_WRITABLE
-                hold = Hold(kind=kind, words=str(found), place=written_at)
+                hold = Hold(kind=kind, words=str(found), place=where)
                 return replace(workload, unwritable=hold, considered=tuple(considered))
             fields.append(placed)
         single = fields[0] if len(fields) == 1 else None
@@ -167,11 +153,10 @@ class _Builds:
             workload = replace(workload, replicas=single.written, replicas_place=single.place)
         budgets = find_budgets(self.fleet, built, workload.template_labels)
         moves = {path: place for path in _moved_paths(workload, built) if (place := self.entries.find(built, path))}
-        needed = (place for path, place in moves.items() if path[-1] in ("nodeSelector", "inferenceFlavors"))
         fixed = (
             Hold(kind=HoldKind.NOT_WRITABLE, words=place.reason)
-            for place in needed
-            if place.reason and not place.is_writable
+            for path, place in moves.items()
+            if path[-1] in ("nodeSelector", "inferenceFlavors") and place.reason and not place.is_writable
         )
         immovable = workload.immovable or why_not_rolled(built, workload.replicas, budgets) or next(fixed, None)
         return replace(
@@ -186,7 +171,7 @@ class _Builds:
         )
 
     def place_labels(self, variant: VariantResource) -> VariantResource:
-        """A resource with the place of its labels, where it is not its own manifest alone."""
+        """A resource with the place of its labels, if that is not only its own manifest."""
         built = self.fleet.find(variant.key)
         labels_at = None if built is None else self.entries.find(built, _LABELS)
         has_status = self.settings.delivers_status and variant.status_shape is not StatusShape.NONE
@@ -195,7 +180,7 @@ class _Builds:
         return replace(variant, is_shared=is_shared, labels_at=labels_at, delivery=delivery)
 
     def place_bounds(self, owner: ReplicaOwner) -> ReplicaOwner:
-        """An autoscaler with the fields that decide its bounds; without them where they are not ours to write."""
+        """An autoscaler with the fields of its bounds, or without them if they cannot be written."""
         key = self.keys.get(owner.fields[0].document) if owner.fields else None
         built = self.fleet.find(key) if key is not None else None
         if built is None:
@@ -212,7 +197,7 @@ class _Builds:
     def _placed(
         self, written: WrittenField, found: EffectivePlace | NoPlace, built: BuiltObject
     ) -> WrittenField | None:
-        """The field to edit; for a manifest that several objects share, a new entry of the overlay's own."""
+        """The field to edit; for a shared manifest a new entry of the overlay."""
         if isinstance(found, EffectivePlace):
             return _moved(written, found.origin)
         if marked_place(self.fleet, built.key, _word(written), written.field) is not None:
@@ -221,21 +206,16 @@ class _Builds:
         is_unwritten = not chain and built.obstacle_at(written.field) is None
         if is_unwritten and self.sharing[written.document] <= 1:
             return written
-        # another object would change with the number, or another cluster reads the file that it is in
-        is_reached = is_unwritten or (
-            bool(chain)
-            and (
-                len(self.fleet.readers_of(chain[0], written.field)) > 1
-                or chain[0].place.path in self.fleet.shared_paths
-            )
-        )
-        insertion = overlay_insertion(self.fleet, built) if is_reached and written.field == _REPLICAS else None
-        if insertion is None:
+        # an edit of the number would change another object, or another cluster reads its file
+        is_shared = bool(chain) and len(self.fleet.readers_of(chain[0], written.field)) > 1
+        is_shared = is_shared or (bool(chain) and chain[0].place.path in self.fleet.shared_paths)
+        if not (is_unwritten or is_shared) or written.field != _REPLICAS:
             return None
-        return replace(insertion, written=written.written, value=written.value)
+        insertion = overlay_insertion(self.fleet, built)
+        return None if insertion is None else replace(insertion, written=written.written, value=written.value)
 
     def _owned(self, built: BuiltObject) -> Hold | None:
-        """Which owner would overwrite what we write; autoscalers are reported by their own resources."""
+        """The owner that would overwrite our value; autoscalers are reported by their own resources."""
         annotations = built.value_at("metadata", "annotations")
         has_flux = isinstance(annotations, dict) and any(name.startswith(_FLUX) for name in annotations)
         is_deployed = self.fleet.deployer_of(built) is not None or has_sets(self.fleet, built.key.cluster)
@@ -246,7 +226,7 @@ class _Builds:
 
 
 def _moved_paths(workload: Workload, built: BuiltObject) -> Iterator[FieldPath]:
-    """The mappings (and the list of flavors) that a change of accelerator may write."""
+    """The mappings (and the list of flavors) to write for a change of accelerator."""
     yield _LABELS
     yield from ((*pod.path, "nodeSelector") for pod in workload.pods)
     if workload.device_resources is not None:
@@ -260,27 +240,26 @@ def _word(written: WrittenField) -> str:
     return _WORDS.get(str(written.field[-1]), _COUNT)
 
 
-# ---- scale targets that only a chart makes, by the numbers in its values that a setting or a marker names
+# ---- scale targets of charts, by the numbers in the values that a setting or a marker names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chart:
-    """The numbers that make one variant's target."""
+    """The numbers of one variant's target."""
 
     fleet: Fleet
     variant: VariantResource
     layers: Layers
 
     def objects(self) -> Iterator[Workload | ReplicaOwner | BrokenResource]:
-        """The target by its number of replicas, or, with its autoscaler, by the bounds that the chart gives that."""
+        """The target by its number of replicas, or with its autoscaler by the bounds."""
         is_scaled = self._is_scaled()
         found = {word: self._find(word) for word in ((_LEAST, _MOST) if is_scaled else (_COUNT,))}
         places = [each for each in found.values() if isinstance(each, EffectivePlace)]
         obstacle = next((each.obstacle for each in found.values() if isinstance(each, NoPlace)), None)
         if obstacle is None and len(found) > len(places) > 0:
             setting = next(_SETTINGS[word].name for word, place in found.items() if place is None)
-            reason = f"only one bound of its autoscaler is given: set {setting} as well, or mark it"
-            obstacle = Obstacle(reason=reason)
+            obstacle = Obstacle(reason=f"only one bound of its autoscaler is given: also set {setting}, or mark it")
         key = self.variant.scale_target
         if obstacle is not None:
             yield BrokenResource(key=key, place=obstacle.place or self.variant.place, reason=obstacle.reason)
@@ -291,7 +270,7 @@ class _Chart:
                 yield ReplicaOwner(
                     cluster=key.cluster,
                     namespace=key.namespace,
-                    owner="the autoscaler that its chart makes",
+                    owner="the autoscaler of its chart",
                     target_kind=key.kind,
                     target_name=key.name,
                     place=workload.place,
@@ -300,18 +279,18 @@ class _Chart:
                 )
 
     def _setting(self, word: str) -> str:
-        """The configured path in the values that holds a number, empty if there is none."""
+        """The configured path of a number in the values, empty without one."""
         return next((value for value, _ in self.layers.hits(_SETTINGS[word])), "")
 
     def _find(self, word: str) -> EffectivePlace | NoPlace | None:
-        """The place of a number; None when neither a setting nor a marker names one."""
+        """The place of a number; None without a setting or a marker."""
         key, setting = self.variant.scale_target, self._setting(word)
         if setting:
             return helm_place(self.fleet, key, setting, word=word)
         return marked_place(self.fleet, key, word)
 
     def _is_scaled(self) -> bool:
-        """Whether a bound of an autoscaler is named that the values do not switch off."""
+        """Whether a bound of an autoscaler is named and not disabled in the values."""
         key = self.variant.scale_target
         if any(marked_place(self.fleet, key, word) is not None for word in (_LEAST, _MOST)):
             return True
@@ -319,14 +298,10 @@ class _Chart:
         return bool(settings) and not any(is_switched_off(self.fleet, key, setting) for setting in settings)
 
     def _workload(self, places: list[EffectivePlace]) -> Workload:
-        """The target as far as its numbers say; the first one is the number of replicas."""
+        """The target from its numbers; the first one is the number of replicas."""
+        own = WrittenField(document=self.variant.document, field=_REPLICAS, place=self.variant.place)
         fields = tuple(
-            _moved(
-                WrittenField(
-                    document=self.variant.document, field=_REPLICAS, place=place.place, is_ceiling=position > 0
-                ),
-                place.origin,
-            )
+            _moved(replace(own, place=place.place, is_ceiling=position > 0), place.origin)
             for position, place in enumerate(places)
         )
         return Workload(
@@ -337,5 +312,5 @@ class _Chart:
             replicas_place=fields[0].place,
             replica_fields=fields,
             considered=tuple(_describe(origin) for place in places for origin in place.considered),
-            immovable=Hold(kind=HoldKind.NOT_WRITABLE, words="a chart makes it: change its accelerator there"),
+            immovable=Hold(kind=HoldKind.NOT_WRITABLE, words="a chart generates it: change its accelerator there"),
         )

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.metric_targets import TrackedBackend, TrackedTarget
-from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.snapshot import Form, Option, StatusShape, Variant
@@ -53,7 +52,7 @@ def build_catalogs(settings: Settings, declaration: Declaration) -> dict[str, Ca
 
 
 def declared_variants(settings: Settings, declaration: Declaration) -> tuple[Variant, ...]:
-    """Return every variant as the settings and manifests alone give it."""
+    """Every variant from settings and manifests alone."""
     return join_variants(settings, declaration, build_catalogs(settings, declaration))
 
 
@@ -76,7 +75,7 @@ def resources_of(settings: Settings, declaration: Declaration) -> tuple[VariantR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Index:
-    """What a resource is joined with, by key: one pass over the declaration, no scans after it."""
+    """Everything that resources are joined with, by key: one pass over the declaration."""
 
     settings: Settings
     declaration: Declaration
@@ -87,7 +86,7 @@ class _Index:
     owners: Mapping[tuple[str, str, str, str], ReplicaOwner]
     claims: Counter[ResourceKey]
     ignored: Mapping[tuple[str, str], Place]
-    broken: Mapping[ResourceKey, Hold]
+    broken: Mapping[ResourceKey, BrokenResource]
     priorities: Priorities
 
     @classmethod
@@ -99,7 +98,7 @@ class _Index:
         resources = (*declaration.variants, *(each for each in others if each.key.cluster in chosen))
         workloads = {workload.key: workload for workload in declaration.workloads}
         owners: dict[tuple[str, str, str, str], ReplicaOwner] = {}
-        # of an HPA and a ScaledObject on one target the latter counts: KEDA makes an HPA of its own from it
+        # of an HPA and a ScaledObject on one target the latter counts: KEDA generates an HPA from it
         for owner in sorted(declaration.owners, key=lambda each: not each.makes_autoscaler):
             owners.setdefault((owner.cluster, owner.namespace, owner.target_kind, owner.target_name), owner)
         return cls(
@@ -112,21 +111,13 @@ class _Index:
             owners=owners,
             claims=Counter(resource.scale_target for resource in resources),
             ignored={(each.cluster, each.name): each.place for each in declaration.ignored_namespaces},
-            broken={
-                each.key: Hold(
-                    kind=HoldKind.SCALE_TARGET_UNREADABLE, words=f"{each.reason} ({each.place})", place=each.place
-                )
-                for each in reversed(declaration.broken)
-            },
+            broken={each.key: each for each in reversed(declaration.broken)},
             priorities=Priorities.of(declaration.inference),
         )
 
     def owner_of(self, target: ResourceKey) -> ReplicaOwner | None:
-        for namespace in (target.namespace, ""):
-            owner = self.owners.get((target.cluster, namespace, target.kind, target.name))
-            if owner is not None:
-                return owner
-        return None
+        keys = ((target.cluster, namespace, target.kind, target.name) for namespace in (target.namespace, ""))
+        return next((self.owners[key] for key in keys if key in self.owners), None)
 
 
 def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant:
@@ -138,24 +129,29 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     owner = index.owner_of(target)
     is_autoscaled = owner is not None and bool(owner.fields) and settings[WHEN_AUTOSCALED].value == BOUNDS
     if workload is not None and owner is not None and is_autoscaled:
-        # the fast loop stays, and we move the bounds that it moves within
+        # the autoscaler stays, and we move its bounds
+        place, fields = owner.fields[0].place, owner.fields
         workload = replace(
-            workload,
-            replicas=owner.least,
-            replicas_place=owner.fields[0].place,
-            replica_fields=owner.fields,
-            bounds_of=owner.owner,
+            workload, replicas=owner.least, replicas_place=place, replica_fields=fields, bounds_of=owner.owner
         )
         owner = None
     profiles = profiles_for(resource, model)
-    accelerator, source = _recognise(resource, catalog, workload, profiles)
+    first = resource.flavors.ranked[0].flavor if resource.flavors is not None and resource.flavors.ranked else None
+    if first is not None:  # the flavor that llmaz prefers
+        accelerator, source = recognise_flavor(first, catalog)
+        source = f"flavor {first.name}, {source}" if source else ""
+    else:
+        label, profiled = resource.labels.get(ACCELERATOR_LABEL, ""), (profile.accelerator for profile in profiles)
+        accelerator, source = recognise(catalog, workload, label, profiled)
     if accelerator is None and len(resource.profiles) == 1:
         accelerator, source = find_or_name(catalog, resource.profiles[0].accelerator), "the only profile"
     lookup = find_class(layers, index.classes)
     running = Running(accelerator=accelerator, resource=resource, workload=workload)
     options = options_for(catalog, running, profiles, settings[ACCELERATOR])
-    # what shares one load: what a policy scales as one shares its metric targets, what has a share only that
+    # variants of one policy share its load, and a variant with a share has its own
     alone = resource.tracked_by or (resource.key if resource.share is not None else None)
+    configured = model.served_names if model is not None else ()
+    declared = resource.served_names or (workload.served_names if workload is not None else ())
     return Variant(
         key=resource.key,
         model=ModelKey(
@@ -177,7 +173,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         settings=settings,
         service_class=lookup.service_class,
         options=options,
-        served_names=_served_names(model, workload, resource),
+        served_names=configured or declared or (resource.model_id,),
         relative_cost=resource.variant_cost,
         share=resource.share,
         current_cost_per_hour=_current_cost(accelerator, options, workload),
@@ -195,35 +191,15 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     )
 
 
-def _recognise(
-    resource: VariantResource, catalog: Catalog, workload: Workload | None, profiles: Iterable[PerformanceProfile]
-) -> tuple[Accelerator | None, str]:
-    """The accelerator that it runs on, and what says so: of flavors the first, which is the one llmaz prefers."""
-    first = resource.flavors.ranked[0].flavor if resource.flavors is not None and resource.flavors.ranked else None
-    if first is not None:
-        accelerator, source = recognise_flavor(first, catalog)
-        return accelerator, f"flavor {first.name}, {source}" if source else ""
-    label = resource.labels.get(ACCELERATOR_LABEL, "")
-    return recognise(catalog, workload, label, (profile.accelerator for profile in profiles))
-
-
-def _served_names(model: ModelSettings | None, workload: Workload | None, resource: VariantResource) -> tuple[str, ...]:
-    configured = model.served_names if model is not None else ()
-    declared = resource.served_names or (workload.served_names if workload is not None else ())
-    return configured or declared or (resource.model_id,)
-
-
 def _current_cost(
     accelerator: Accelerator | None, options: Iterable[Option], workload: Workload | None
 ) -> float | None:
-    """What one replica costs an hour now, by the profile's accelerators per replica where there is a profile."""
+    """The present cost of one replica per hour, by the accelerators per replica of the profile if there is one."""
     if accelerator is None:
         return None
-    for option in options:
-        if option.accelerator == accelerator.name:
-            return option.cost_per_hour
+    costs = [option.cost_per_hour for option in options if option.accelerator == accelerator.name]
     price = accelerator.cost_per_hour
-    return None if price is None else price * devices_of(accelerator, workload)
+    return costs[0] if costs else None if price is None else price * devices_of(accelerator, workload)
 
 
 def _holds(
@@ -234,7 +210,7 @@ def _holds(
     owner: ReplicaOwner | None,
     lookup: ClassLookup,
 ) -> Iterator[Hold]:
-    """Why this variant must stay as it is, the most important reason first; empty when it may change."""
+    """Why this variant may not change, the most important reason first."""
     namespace = index.ignored.get((resource.key.cluster, resource.key.namespace))
     if namespace is not None:
         words = f"ignored: its namespace is annotated reconciler.io/ignore ({namespace})"
@@ -245,9 +221,13 @@ def _holds(
     if workload is not None:
         yield from _holds_of_target(workload, index)
     else:
-        target = resource.scale_target
+        target, broken = resource.scale_target, index.broken.get(resource.scale_target)
         words = f"scale target {target.kind} {target.label} is not in Git"
-        yield index.broken.get(target) or Hold(kind=HoldKind.SCALE_TARGET_MISSING, words=words)
+        if broken is None:
+            yield Hold(kind=HoldKind.SCALE_TARGET_MISSING, words=words)
+        else:
+            words = f"{broken.reason} ({broken.place})"
+            yield Hold(kind=HoldKind.SCALE_TARGET_UNREADABLE, words=words, place=broken.place)
     if owner is not None:
         words = f"replicas are owned by {owner.owner} ({owner.place})"
         yield Hold(kind=HoldKind.OWNED_BY_ANOTHER, words=words, place=owner.place)
@@ -259,7 +239,7 @@ def _holds(
 
 
 def _holds_of_target(workload: Workload, index: _Index) -> Iterator[Hold]:
-    """Why the number of replicas of the scale target is not ours to write."""
+    """Why the replicas of the scale target cannot be written."""
     target, place = workload.key, workload.place
     if index.claims[target] > 1:
         words = f"{index.claims[target]} resources claim {target.kind} {target.label}: one number needs one writer"
@@ -272,7 +252,7 @@ def _holds_of_target(workload: Workload, index: _Index) -> Iterator[Hold]:
     if workload.replicas is None:
         words = (
             f"{target.kind} {target.label} has no spec.replicas ({place}): "
-            "write the live count there, and no autoscaler beside it"
+            "write the live count there, and use no autoscaler with it"
         )
         yield Hold(kind=HoldKind.REPLICAS_UNWRITTEN, words=words, place=place)
     for written in workload.written_at:
@@ -303,15 +283,10 @@ def _kthena_variants(declaration: Declaration, targets: Iterable[TrackedTarget])
             if workload.key in tracked or model.has_policy or backend.has_policy:
                 continue
             # its bounds in Git are where we write its count, so they are not bounds for us
-            yield VariantResource(
-                key=workload.key,
+            yield replace(
+                _of_workload(workload, Form.BACKEND, model.model_id),
                 document=model.source.ref,
                 place=backend.place,
-                form=Form.BACKEND,
-                status_shape=StatusShape.NONE,
-                model_id=model.model_id,
-                target_kind=workload.key.kind,
-                target_name=workload.key.name,
                 target=workload.key,
                 variant_cost=float(backend.cost) or None,
                 served_names=tuple(dict.fromkeys((*workload.served_names, *model.served_names))),
@@ -324,35 +299,43 @@ def _kthena_variants(declaration: Declaration, targets: Iterable[TrackedTarget])
 def _tracked(
     target: TrackedTarget, scaled: TrackedBackend, workload: Workload, models: Mapping[ResourceKey, ModelResource]
 ) -> VariantResource:
-    """Bounds and cost are the policy's; the model is what its pods serve, or what the workload is called."""
+    """Bounds and cost are the policy's; the model is that of its pods, else it has the name of the workload."""
     model = models.get(workload.key)
     # the engine's name of the model first, then every other name under which it is requested
-    names = dict.fromkeys((*workload.served_names, *(model.served_names if model is not None else ())))
+    names = (*workload.served_names, *(model.served_names if model is not None else ()))
     served = workload.served_names[0] if workload.served_names else workload.key.name
-    return VariantResource(
-        key=workload.key,
-        document=workload.document,
-        place=workload.place,
-        form=Form.TRACKED,
-        status_shape=StatusShape.NONE,
-        model_id=model.model_id if model is not None else served,
-        target_kind=workload.key.kind,
-        target_name=workload.key.name,
+    resource = _of_workload(workload, Form.TRACKED, model.model_id if model is not None else served)
+    return replace(
+        resource,
         target=workload.key,
         variant_cost=float(scaled.backend.cost) or None,
-        served_names=tuple(names),
+        served_names=tuple(dict.fromkeys(names)),
         min_replicas=scaled.backend.min_replicas,
         max_replicas=scaled.backend.max_replicas,
-        labels=workload.labels,
-        settings=workload.settings,
         tracked_by=target.key,
     )
 
 
-def settle_minimums(targets: Iterable[TrackedTarget], proposals: Iterable[Proposal]) -> tuple[TrackedTarget, ...]:
-    """The targets with minimums that a person wrote: where ours is in Git now, the one that ours replaced.
+def _of_workload(workload: Workload, form: Form, model_id: str) -> VariantResource:
+    """A variant that its scale target declares."""
+    return VariantResource(
+        key=workload.key,
+        document=workload.document,
+        place=workload.place,
+        form=form,
+        status_shape=StatusShape.NONE,
+        model_id=model_id,
+        target_kind=workload.key.kind,
+        target_name=workload.key.name,
+        labels=workload.labels,
+        settings=workload.settings,
+    )
 
-    What all backends must have together is added to the cheapest one.
+
+def settle_minimums(targets: Iterable[TrackedTarget], proposals: Iterable[Proposal]) -> tuple[TrackedTarget, ...]:
+    """The targets with minimums that a person wrote: for one that we wrote, the minimum before ours.
+
+    The rest of a minimum for all backends together is added to the cheapest one.
     """
     merged = [each for each in proposals if each.state is ProposalState.MERGED]
     newest_first = sorted(merged, key=lambda each: (-(each.closed_at_s or 0.0), -each.number))
@@ -378,7 +361,7 @@ def settle_minimums(targets: Iterable[TrackedTarget], proposals: Iterable[Propos
 
 
 def _minimum_before(scaled: TrackedBackend, merges: Iterable[Mapping[str, ProposedChange]]) -> int:
-    """The minimum before our merges, going back as long as each wrote the number that the next one found."""
+    """The minimum before our merges, back to the first whose number was changed by a person."""
     number = scaled.backend.min_replicas
     for changes in merges:
         change = changes.get(str(scaled.scale_target))
@@ -389,27 +372,17 @@ def _minimum_before(scaled: TrackedBackend, merges: Iterable[Mapping[str, Propos
     return number
 
 
-# ---- llmaz: each Playground and Service serves an OpenModel, on the flavors that it may run on
+# ---- llmaz: each Playground and Service serves an OpenModel, on its flavors
 
 
 def _llmaz_variant(served: ServedModel) -> VariantResource:
     """Its bounds are those of its elasticConfig."""
-    serving, workload = served.serving, served.workload
-    elastic = serving.elastic
+    serving, elastic = served.serving, served.serving.elastic
     bounds = () if elastic is None else ("spec.minReplicas", "spec.maxReplicas")
-    return VariantResource(
-        key=workload.key,
-        document=workload.document,
-        place=workload.place,
-        form=Form.FLAVORS,
-        status_shape=StatusShape.NONE,
-        model_id=served.model_name,
-        target_kind=workload.key.kind,
-        target_name=workload.key.name,
+    return replace(
+        _of_workload(served.workload, Form.FLAVORS, served.model_name),
         min_replicas=elastic.min_replicas if elastic is not None else None,
         max_replicas=elastic.max_replicas if elastic is not None else None,
-        labels=workload.labels,
-        settings=workload.settings,
         places=dict.fromkeys(bounds, serving.place_of("elasticConfig")),
         unsupported=served.hold,
         flavors=FlavorChoice(
@@ -421,16 +394,16 @@ def _llmaz_variant(served: ServedModel) -> VariantResource:
     )
 
 
-# ---- whether relative costs (`variantCost`, Kthena's `cost`) rank the variants of a model as their prices do. They
-# decide only while a price is missing: where the two orders differ, a missing price reverses the plan
+# ---- whether relative costs (`variantCost`, Kthena's `cost`) rank the variants of a model like their prices. They are
+# used only if a price is missing: if the two orders differ, a missing price reverses the plan
 
 
 def find_contradicted_costs(
     variants: Iterable[Variant], *, currency: str, places: Mapping[ResourceKey, Place]
 ) -> Iterator[Finding]:
-    """A warning for each variant that is ranked above a dearer one of its model, naming the dearest.
+    """A warning for each variant that is ranked above a more expensive one of its model, with the most expensive.
 
-    `places` says where a relative cost is written, if that is known. O(n log n).
+    `places` are those of relative costs, if known. O(n log n).
     """
     models: dict[ModelKey, list[tuple[float, ResourceKey, float, Variant]]] = {}
     for variant in variants:
@@ -439,9 +412,8 @@ def find_contradicted_costs(
             models.setdefault(variant.model, []).append((relative, variant.key, per_hour, variant))
     for _, known in sorted(models.items()):
         dearest: tuple[float, ResourceKey, float, Variant] | None = None
-        ordered = sorted(known, key=lambda each: each[:2])
-        # equal relative costs give no order, so each is compared with the lower ones alone
-        for _, step in groupby(ordered, key=lambda each: each[0]):
+        # equal relative costs give no order, so each is compared only with lower ones
+        for _, step in groupby(sorted(known, key=lambda each: each[:2]), key=lambda each: each[0]):
             members = list(step)
             for relative, key, per_hour, variant in members:
                 if dearest is not None and per_hour < dearest[2]:

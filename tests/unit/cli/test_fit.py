@@ -178,7 +178,7 @@ def test_every_model_is_learned_or_has_a_reason(fit: Command) -> None:
 def test_text_shows_the_table_the_reasons_and_what_to_do(fit: Command) -> None:
     text = fit("--since", "36h").out
     assert "2 profiles learned, 1 not." in text
-    assert "Not learned\n   no series of all that time lead to a replica" in text
+    assert "Not learned\n   no series of that time belongs to a replica" in text
     assert "given: alpha 20.58 ms, beta 0.41 ms" in text
     assert text.endswith(f"Keep them with --write {FILE}, and add extends: [{FILE}] to reconciler.yaml.\n")
 

@@ -98,7 +98,7 @@ def test_an_accelerator_whose_nodes_are_not_known_is_not_chosen(fleet: Any, make
     fleet.add(profiles=(make.profile("H100"), make.profile("L4")))
     fleet.offer(25.0)
     assert fleet.desired() == {"llama": "3 x H100"}
-    assert options_notes(fleet) == ["not L4: which nodes hold L4 is not known: set accelerators[].nodeSelector"]
+    assert options_notes(fleet) == ["not L4: the nodes of L4 are not known: set accelerators[].nodeSelector"]
 
 
 def test_where_nothing_that_meets_the_slo_can_be_written_the_variant_is_held(fleet: Any, make: Any) -> None:
@@ -109,7 +109,7 @@ def test_where_nothing_that_meets_the_slo_can_be_written_the_variant_is_held(fle
     assert decision.outcome is Outcome.HELD
     assert decision.hold.words == (
         "no accelerator can be chosen: H100: even a lone request takes ITL 50 ms, the target is 20 ms; "
-        "L4: which nodes hold L4 is not known: set accelerators[].nodeSelector"
+        "L4: the nodes of L4 are not known: set accelerators[].nodeSelector"
     )
 
 
@@ -199,7 +199,7 @@ def test_whatever_kind_has_pod_templates_may_move(three: Any) -> None:
 
 
 def test_pods_that_nobody_wrote_stay_where_they_are(three: Any) -> None:
-    assert "where a Deployment is placed is not ours to write" in held_options(three, pods=())[0]
+    assert "the placement of a Deployment cannot be written" in held_options(three, pods=())[0]
 
 
 def test_a_worker_that_takes_no_node_selector_stays_where_it_is(three: Any) -> None:

@@ -98,7 +98,7 @@ def test_a_scale_target_without_replicas_holds(fleet: Any) -> None:
         fleet,
         HoldKind.REPLICAS_UNWRITTEN,
         "Deployment llm/llama has no spec.replicas (apps/llm/llama.yaml:20): "
-        "write the live count there, and no autoscaler beside it",
+        "write the live count there, and use no autoscaler with it",
     )
 
 

@@ -40,7 +40,7 @@ def test_the_lower_bound_follows_the_load_and_the_upper_one_only_rises(wanted: i
 
 
 def test_without_a_word_the_autoscaler_of_a_chart_owns_the_replicas() -> None:
-    reason = "replicas are owned by the autoscaler that its chart makes (release.yaml:9)"
+    reason = "replicas are owned by the autoscaler of its chart (release.yaml:9)"
     assert written(RELEASE, {**BOTH, "replicas": "count"}, when="hold") == ("", [reason])
 
 
@@ -60,7 +60,7 @@ def test_a_switch_of_which_only_a_secret_knows_switches_nothing_off() -> None:
 @pytest.mark.parametrize(("told", "missing"), [("minReplicas", "maxReplicas"), ("maxReplicas", "minReplicas")])
 def test_one_bound_alone_is_held(told: str, missing: str) -> None:
     _, (reason,) = written(RELEASE, {told: BOTH[told]})
-    assert reason.startswith(f"only one bound of its autoscaler is given: set helmValues.{missing} as well")
+    assert reason.startswith(f"only one bound of its autoscaler is given: also set helmValues.{missing}")
 
 
 def test_a_bound_that_no_values_hold_is_held() -> None:

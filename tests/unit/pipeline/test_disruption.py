@@ -105,13 +105,13 @@ def test_of_pods_that_two_budgets_select_none_is_taken(desk: Desk) -> None:
     prepared = desk.plan(IDLE)
     (variant,) = (each for each in prepared.snapshot.variants if each.key.namespace == "chat")
     source = variant.settings[MIN_REPLICAS].source
-    assert "2 PodDisruptionBudgets over the same pods (all, llama), of which Kubernetes evicts none" in str(source)
+    assert "2 PodDisruptionBudgets over the same pods (all, llama), which Kubernetes cannot evict" in str(source)
     assert replicas_of_chat(desk) == 2
     (finding,) = prepared.plan.findings
     assert (finding.rule, str(finding.place)) == ("overlapping-budgets", f"{PATH}:5")
     assert finding.message == (
         "2 PodDisruptionBudgets select the pods of Deployment chat/llama: all (clusters/prod/chat/all.yaml:5), "
-        f"llama ({PATH}:5); Kubernetes evicts none of those, and none is taken away: keep one"
+        f"llama ({PATH}:5); Kubernetes cannot evict these pods, so none is removed: keep one"
     )
 
 
