@@ -1,4 +1,4 @@
-"""A private clone of one branch: what `run` reads, commits to and pushes from."""
+"""A private clone of one branch, from which `run` reads, commits and pushes."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -23,9 +23,9 @@ from reconciler.git.repository import (
 )
 
 FETCHED_AT_ONCE = 200
-"""Branches of one request: their names are arguments, of which a system takes only so many."""
+"""Branches of one request, as the number of arguments is limited."""
 DEPTHS = (50, 1000, 2_147_483_647)
-"""How many commits are fetched of a history, until it goes back far enough; the last is git's word for all."""
+"""How many commits of a history are fetched until it is long enough; the last is git's value for all."""
 FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--force")
 
 
@@ -34,18 +34,14 @@ class Clone(Repository):
     """A repository that may also be written: commits here, branches on the remote, each push with a lease."""
 
     def write_commit(
-        self, *, parent: str, files: Mapping[str, bytes], message: str, author: Identity, date_s: int
+        self, *, parent: str, files: Mapping[str, bytes], message: str, author: Identity, date_s: int, merged: str = ""
     ) -> str:
         """Commit `files` (path -> whole content) on top of `parent` and return the new commit's id.
 
-        Other files and all modes stay as in `parent`. The same arguments give the same id. Only objects are written:
-        no work tree, hook or filter takes part. Raises InputError for a path that is a link or leaves the tree.
+        Other files and all modes stay as in `parent`; `merged` is a second parent. The same arguments give the same id.
+        Only objects are written: no work tree, hook or filter is used. InputError for a path that is a link or leaves
+        the tree.
         """
-        return self._write(parent, files, message, author, date_s)
-
-    def _write(
-        self, parent: str, files: Mapping[str, bytes], message: str, author: Identity, date_s: int, merged: str = ""
-    ) -> str:
         stream = write_import(
             parent=parent,
             entries=self._files_of(parent),
@@ -69,7 +65,7 @@ class Clone(Repository):
     def fetch_branches(self, names: Collection[str], depth: int = 2) -> dict[str, CommitRecord]:
         """Fetch branches with `depth` commits each and return their newest, a few hundred in one request.
 
-        RivalRunError when one is gone by now.
+        RivalRunError when one was deleted meanwhile.
         """
         ordered, found = sorted(names), dict[str, CommitRecord]()
         for start in range(0, len(ordered), FETCHED_AT_ONCE):
@@ -79,17 +75,17 @@ class Clone(Repository):
         return found
 
     def fetch_head(self, ref: str) -> Repository:
-        """What somebody wants to merge (a branch, or where a forge keeps a head), as data: nothing is checked out.
+        """The head of a proposed merge (a branch, or a forge's ref of a head), as data: nothing is checked out.
 
-        With as much history as it takes to find where it left the base, and all of it where it never did. RivalRunError
-        when it is gone by now.
+        With enough history to find its common ancestor with the base, or all of it without one. RivalRunError when it
+        was deleted meanwhile.
         """
         ref, base = check_head_ref(ref), branch_ref(self.branch)
         for depth in DEPTHS:
             try:
                 (commit,) = _fetch_refs(self.git, [ref], (f"--depth={depth}",), history_of=(base,))
             finally:
-                if self.git.directory is not None:  # what a stopped fetch leaves behind would fill the disk
+                if self.git.directory is not None:  # files of interrupted fetches would fill the disk
                     for path in (self.git.directory / "objects" / "pack").glob("tmp_*"):
                         path.unlink(missing_ok=True)
             head = Repository(git=self.git, commit=commit, branch="")
@@ -98,15 +94,14 @@ class Clone(Repository):
         return head
 
     def read_commit(self, oid: str) -> CommitRecord:
-        """One commit that is here already."""
+        """One commit that was fetched already."""
         content = self.git.run("cat-file", "commit", check_object_id(oid), action=f"read commit {oid}")
         return parse_commit(oid, content)
 
     def fetch_history(self, since_s: float, *, most: int = DEPTHS[-1]) -> None:
-        """Fetch the base's commits since then: a fresh clone has its newest alone, and knows nothing of its past.
+        """Fetch the base's commits since then, at most `most`: a fresh clone has only the newest.
 
-        Of a base that is committed to all day no more than `most` come. By depth, for git loses its way in merges that
-        `--shallow-since` cut and a later fetch deepens.
+        This is done by depth, as git fails with merges that `--shallow-since` cut and a later fetch deepens.
         """
         since = min(since_s, self.committed_s()) - CLOCKS_DIFFER_S
         ref, action = branch_ref(self.branch), f"fetch the history of {self.branch}"
@@ -121,7 +116,7 @@ class Clone(Repository):
             self.git.run(*arguments, action=action)
 
     def descends_from(self, oid: str) -> bool:
-        """Whether the base holds the commit `oid`, as far back as its history was fetched."""
+        """Whether the fetched history of the base has the commit `oid`."""
         arguments = ("merge-base", "--is-ancestor", check_object_id(oid), self.commit)
         return self.git.attempt(*arguments, action="look into the history").status == 0
 
@@ -130,11 +125,11 @@ class Clone(Repository):
         return merges_cleanly(self, self._files_of(parent), self._files_of(head), self._files_of(onto))
 
     def merged(self, head: str, *, parent: str) -> Mapping[str, bytes] | None:
-        """What a merge of `head`, a single commit on `parent`, makes of files; None for a conflict or a removal."""
+        """The files changed by a merge of `head`, a single commit on `parent`; None for a conflict or a removal."""
         return merged_files(self, self._files_of(parent), self._files_of(head), self._files_of(self.commit))
 
     def merge(self, branch: str, head: str, *, parent: str, message: str, author: Identity, date_s: int) -> "Clone":
-        """Push a merge of `head`, a single commit on `parent` and the newest of `branch`; the clone as it then is.
+        """Push a merge of `head`, a single commit on `parent` and the newest of `branch`; return the new clone.
 
         Raises RivalRunError when the branch or the base points elsewhere by now, or both have a conflict.
         """
@@ -144,7 +139,9 @@ class Clone(Repository):
         files = self.merged(head, parent=parent)
         if files is None:
             raise RivalRunError(f"merge {branch}: it conflicts with {self.branch}")
-        commit = self._write(self.commit, files, message, author, date_s, merged=head)
+        commit = self.write_commit(
+            parent=self.commit, files=files, message=message, author=author, date_s=date_s, merged=head
+        )
         self.push(self.branch, commit, expected=self.commit)
         return replace(self, commit=commit)
 
@@ -156,7 +153,7 @@ class Clone(Repository):
         self._push(branch, f"{check_object_id(commit)}:{branch_ref(branch)}", expected, wanted=commit)
 
     def check_push(self, branch: str) -> None:
-        """Go through a push of a new `branch` up to where something would be sent; errors as of `push`."""
+        """Try a push of a new `branch` without sending anything; errors as of `push`."""
         self._push(branch, f"{self.commit}:{branch_ref(branch)}", None, wanted=None, options=("--dry-run",))
 
     def delete_branch(self, branch: str, *, expected: str) -> None:
@@ -168,30 +165,19 @@ class Clone(Repository):
     ) -> None:
         action = f"push {branch}"
         lease = f"--force-with-lease={branch_ref(branch)}:{check_object_id(expected) if expected is not None else ''}"
-        arguments = (
-            "push",
-            *options,
-            "--porcelain",
-            "--no-verify",
-            "--no-signed",
-            lease,
-            "--",
-            _url_of(self.git),
-            refspec,
-        )
-        completed = self.git.attempt(*arguments, action=action)
+        url, fixed = _url_of(self.git), ("--porcelain", "--no-verify", "--no-signed")
+        completed = self.git.attempt("push", *options, *fixed, lease, "--", url, refspec, action=action)
         if completed.status == 0:
             return
         if not any(line.startswith(b"!") for line in completed.stdout.splitlines()):
             raise explain_failure(action, completed.status, completed.stderr, self.git.redactor)
-        # The remote answered and refused. Its present state says why better than any text.
+        # The remote refused. Its present state is a better explanation than any text.
         found = _list_remote(self.git, branch_ref(branch)).get(branch_ref(branch))
         if found == wanted:
             return
         if found != expected:
-            raise RivalRunError(
-                f"{action}: another run or person moved it to {found or 'nothing'} meanwhile; left alone"
-            )
+            moved = f"another run or person moved it to {found or 'nothing'} meanwhile"
+            raise RivalRunError(f"{action}: {moved}; left alone")
         reason = shorten(completed.stdout + completed.stderr, self.git.redactor)
         raise TransientError(f"{action}: the remote refused it (branch protection or a hook?): {reason}")
 
@@ -228,20 +214,18 @@ def clone_base(
 
 
 def _find_base(git: GitCommand, base: str | None) -> tuple[str, str]:
-    """Branch and object id; always asked first, since a clone of a HEAD that points nowhere is silently empty."""
+    """Branch and object id; always queried first, as a clone of a HEAD that points nowhere is silently empty."""
     if base is not None:
         refs = _list_remote(git, branch_ref(base))
         if branch_ref(base) not in refs:
             raise ConfigurationError(f"{git.remote}: no branch {base!r}; check --base or git.baseBranch")
         return base, refs[branch_ref(base)]
-    output = git.run(
-        "ls-remote", "--symref", *_upload_pack(git), "--", _url_of(git), "HEAD", action=f"ask {git.remote}"
-    )
-    lines = [line.split("\t") for line in output.decode("utf-8", "replace").splitlines()]
-    targets = [
-        left.removeprefix("ref: refs/heads/") for left, name in lines if left.startswith("ref: ") and name == "HEAD"
-    ]
-    oids = [left for left, name in lines if name == "HEAD" and is_object_id(left)]
+    arguments = ("ls-remote", "--symref", *_upload_pack(git), "--", _url_of(git), "HEAD")
+    output = git.run(*arguments, action=f"ask {git.remote}").decode("utf-8", "replace")
+    pairs = (line.split("\t") for line in output.splitlines())
+    found = [left for left, name in pairs if name == "HEAD"]
+    targets = [left.removeprefix("ref: refs/heads/") for left in found if left.startswith("ref: ")]
+    oids = list(filter(is_object_id, found))
     if not oids or not targets:
         raise ConfigurationError(
             f"{git.remote}: its HEAD names no branch that exists (an empty repository, or a default branch that was "
@@ -260,7 +244,7 @@ def _list_remote(git: GitCommand, *patterns: str) -> dict[str, str]:
 def _fetch_refs(
     git: GitCommand, refs: Sequence[str], options: Sequence[str], history_of: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The commits of some refs, fetched in one request; `history_of` is fetched for its history alone."""
+    """The commits of some refs, fetched in one request; `history_of` are fetched only for their history."""
     pairs = (f"{ref}:{ref}" for ref in dict.fromkeys((*refs, *history_of)))
     named = refs[0].removeprefix("refs/heads/") if len(refs) == 1 else f"{len(refs)} branches"
     action = f"fetch {named} of {git.remote}"

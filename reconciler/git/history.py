@@ -13,12 +13,12 @@ from reconciler.git.repository import EntryKind, Repository, TreeEntry, check_ob
 COMMIT, ENTRY = b"\x01", b":"
 RENAMED = (b"R", b"C")
 CLOCKS_DIFFER_S = 86400.0
-"""Commits bear the times of many machines."""
+"""The clocks of committers differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastChange:
-    """A file that a commit changed: what it was called before, and what was in it (empty: it was not there)."""
+    """A file that a commit changed: its name before, and its content before (empty if it is new)."""
 
     path: str
     path_before: str
@@ -27,7 +27,7 @@ class PastChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastCommit:
-    """A commit on the way of first parents: when it came (Unix seconds), and what it changed."""
+    """A first-parent commit: its time (Unix seconds) and its changes."""
 
     at_s: float
     changes: tuple[PastChange, ...]
@@ -35,16 +35,16 @@ class PastCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Commits, the newest first; `since_s` is the time from which nothing is missing."""
+    """Commits, the newest first, complete since `since_s`."""
 
     commits: tuple[PastCommit, ...]
     since_s: float
 
 
 def read_history(repository: Repository, since_s: float) -> History:
-    """What changed since then, as far as it is here: a merge counts as one change, at its own time.
+    """The fetched changes since then; a merge counts as one change, at its own time.
 
-    No commit is newer than the one after it: clocks differ.
+    No commit is newer than the one after it, even if clocks differ.
     """
     arguments = ("log", "--first-parent", "-m", "--raw", "-z", "--no-abbrev", "-M", "--format=%x01%ct %P")
     begin_s = max(since_s - CLOCKS_DIFFER_S, 0.0)
@@ -55,7 +55,7 @@ def read_history(repository: Repository, since_s: float) -> History:
     commits = [PastCommit(at_s=at_s, changes=tuple(changes)) for at_s, (_, changes) in zip(times, found, strict=True)]
     has_parent = not found or len(found[-1][0]) > 1
     if not has_parent and repository.is_shallow():
-        # What the last one changed is not known: its parent is not here.
+        # The changes of the last one are not known, as its parent was not fetched.
         return History(commits=tuple(commits[:-1]), since_s=max(begin_s, commits[-1].at_s))
     return History(commits=tuple(commits), since_s=begin_s)
 
@@ -88,7 +88,7 @@ def _object_id(oid: bytes) -> str:
 
 
 def commit_at(repository: Repository, at_s: float) -> str | None:
-    """Return the commit of the base that was its newest at a time (Unix seconds); None where it is not here."""
+    """The newest commit of the base at a time (Unix seconds); None if it was not fetched."""
     arguments = ("rev-list", "--first-parent", "--max-count=1", f"--before=@{max(at_s, EARLIEST_S):.0f}")
     output = repository.git.run(*arguments, "--end-of-options", repository.commit, action="read the history")
     return _object_id(output.strip()) or None
@@ -96,14 +96,14 @@ def commit_at(repository: Repository, at_s: float) -> str | None:
 
 MOST_COMMITS = 20_000
 EARLIEST_S = 100_000_000.0
-"""Smaller numbers git takes for something else than seconds."""
+"""Git does not read smaller numbers as seconds."""
 FIELDS = ("%H", "%ct", "%P", "%B")
 MAX_MESSAGE_LENGTH = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedCommit:
-    """A commit that the base holds; `at_s` is Unix seconds, the message hostile text."""
+    """A commit of the base; `at_s` is Unix seconds, the message hostile text."""
 
     oid: str
     at_s: float
@@ -112,41 +112,37 @@ class LoggedCommit:
 
 
 def read_log(repository: Repository, since_s: float) -> tuple[LoggedCommit, ...]:
-    """The commits since then, merged ones too: children before their parents."""
+    """The commits since then, including merged ones, children before their parents."""
     arguments = ("log", "--topo-order", "-z", f"--max-count={MOST_COMMITS}", f"--format={'%x00'.join(FIELDS)}")
     since = f"--since=@{max(since_s, EARLIEST_S):.0f}"
     output = repository.git.run(*arguments, since, "--end-of-options", repository.commit, action="read the log")
     fields = iter(output.decode("utf-8", "replace").split("\0"))
-    return tuple(
-        LoggedCommit(
-            oid=check_object_id(oid),
-            at_s=float(time),
-            parents=tuple(parents.split()),
-            message=message[:MAX_MESSAGE_LENGTH],
-        )
-        for oid, time, parents, message in zip(fields, fields, fields, fields, strict=False)
-    )
+    found = []
+    for oid, time, parents, message in zip(fields, fields, fields, fields, strict=False):
+        commit, text = check_object_id(oid), message[:MAX_MESSAGE_LENGTH]
+        found.append(LoggedCommit(oid=commit, at_s=float(time), parents=tuple(parents.split()), message=text))
+    return tuple(found)
 
 
 Tree = Mapping[str, TreeEntry]
 MERGED_BYTES = 1024 * 1024
-"""Larger files are taken as the head has them."""
+"""Larger files are not merged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """A head as merging it would leave it; what is in `conflicts` is as the head has it."""
+    """The result of merging a head; files with `conflicts` are those of the head."""
 
     repository: Repository
     conflicts: tuple[str, ...]
     touched: tuple[TreeEntry, ...]
-    """What it adds and changes."""
+    """Files that it adds or changes."""
 
 
 def merge_into(base: Repository, head: Repository) -> Merged:
-    """What merging `head` into `base` would leave: what it did not touch is the base's, what both changed is merged.
+    """The result of merging `head` into `base`, without writing it.
 
-    Raises ConfigurationError where they have no common ancestor: what the head changed cannot be known.
+    Raises ConfigurationError without a common ancestor, as the changes of the head are then unknown.
     """
     ancestor = head.common_ancestor(base.commit)
     if ancestor is None:
@@ -158,7 +154,7 @@ def merge_into(base: Repository, head: Repository) -> Merged:
         {entry.path: entry for entry in repository.list_files(commit)}
         for repository, commit in ((head, ancestor), (head, head.commit), (base, base.commit))
     )
-    touched = sorted(path for path in before.keys() | ours.keys() if not _same(before.get(path), ours.get(path)))
+    touched = _changed(before, ours)
     merged, contents, conflicts = dict(theirs), dict[str, bytes](), []
     for path in touched:
         old, new, other = before.get(path), ours.get(path), theirs.get(path)
@@ -168,7 +164,9 @@ def merge_into(base: Repository, head: Repository) -> Merged:
             merged[path] = new
         if _same(other, old) or _same(other, new):
             continue
-        content = _merge_entries(head, old, new, other)
+        content, three = None, (old, new, other)
+        if all(each is not None and each.size_bytes <= MERGED_BYTES for each in three):
+            content = _merge_entries(head, *three)
         if content is None or new is None:
             conflicts.append(path)
         else:
@@ -187,20 +185,20 @@ def merge_into(base: Repository, head: Repository) -> Merged:
 
 
 def _merge_entries(
-    repository: Repository, old: TreeEntry | None, new: TreeEntry | None, other: TreeEntry | None
+    repository: Repository, parent: TreeEntry | None, head: TreeEntry | None, onto: TreeEntry | None
 ) -> bytes | None:
-    if old is None or new is None or other is None:
+    if parent is None or head is None or onto is None or {parent.kind, head.kind, onto.kind} != {EntryKind.FILE}:
         return None
-    if {old.kind, new.kind, other.kind} != {EntryKind.FILE}:
-        return None
-    if max(each.size_bytes for each in (old, new, other)) > MERGED_BYTES:
-        return None
-    return merge_contents(repository, old.oid, new.oid, other.oid)
+    return merge_contents(repository, parent.oid, head.oid, onto.oid)
+
+
+def _changed(before: Tree, after: Tree) -> list[str]:
+    return sorted(path for path in before.keys() | after.keys() if not _same(before.get(path), after.get(path)))
 
 
 def merges_cleanly(repository: Repository, parent: Tree, head: Tree, onto: Tree) -> bool:
-    """Three-way merge of `head` and `onto` over `parent` without a conflict; a file changed and deleted is one."""
-    changed = sorted(path for path in parent.keys() | head.keys() if not _same(parent.get(path), head.get(path)))
+    """Whether `head` and `onto` merge over `parent` without a conflict, such as a changed and deleted file."""
+    changed = _changed(parent, head)
     added = [path for path in changed if path in head and path not in onto]
     if _files_meet_folders(added, onto):
         return False
@@ -208,8 +206,8 @@ def merges_cleanly(repository: Repository, parent: Tree, head: Tree, onto: Tree)
 
 
 def merged_files(repository: Repository, parent: Tree, head: Tree, onto: Tree) -> dict[str, bytes] | None:
-    """The files of `onto` that a merge of `head` changes; None where it has a conflict, or removes one."""
-    changed = sorted(path for path in parent.keys() | head.keys() if not _same(parent.get(path), head.get(path)))
+    """The files of `onto` that a merge of `head` changes; None if it has a conflict, or removes a file."""
+    changed = _changed(parent, head)
     if any(path not in head for path in changed) or not merges_cleanly(repository, parent, head, onto):
         return None
     news = [path for path in changed if not _same(onto.get(path), head.get(path))]
@@ -226,20 +224,15 @@ def _path_merges(
 ) -> bool:
     if _same(onto, parent) or _same(onto, head):
         return True
-    if parent is None or head is None or onto is None:
-        return False
-    if {parent.kind, head.kind, onto.kind} != {EntryKind.FILE}:
-        return False
-    if parent.oid in {head.oid, onto.oid} or head.oid == onto.oid:
-        return True
-    return merge_contents(repository, parent.oid, head.oid, onto.oid) is not None
+    files = [each.oid for each in (parent, head, onto) if each is not None and each.kind is EntryKind.FILE]
+    return len(files) == 3 and (len(set(files)) < 3 or merge_contents(repository, *files) is not None)
 
 
 def merge_contents(repository: Repository, parent: str, head: str, onto: str) -> bytes | None:
-    """What both made of one file, by the object ids of its three states; None where that conflicts."""
+    """The merge of one file, by the object ids of its three states; None for a conflict."""
     contents = dict(repository.read_files([parent, head, onto]))
     with tempfile.TemporaryDirectory(prefix="reconciler-merge-") as folder:
-        # Names of ours: a path of the tree never meets the file system.
+        # With names of ours: paths of the tree are never used in the file system.
         files = {name: Path(folder, name) for name in ("head", "parent", "onto")}
         for name, oid in (("head", head), ("parent", parent), ("onto", onto)):
             files[name].write_bytes(contents[oid])

@@ -1,4 +1,4 @@
-"""One commit of a repository, read from the object store, and commits written as bytes."""
+"""One commit of a repository, read from the object store, and new commits as bytes."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,10 +20,9 @@ OBJECT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def is_branch_name(name: str) -> bool:
-    """Whether `name` is inside our own pattern.
+    """Whether `name` fits our own pattern.
 
-    git's own check is wider than it looks: `check-ref-format` lets `refs/heads/-x` through, and the `--branch` form
-    reads `@{-1}` as a name.
+    git's own check is too wide: `check-ref-format` allows `refs/heads/-x`, and with `--branch` also `@{-1}`.
     """
     return (
         len(name) <= MAX_NAME_LENGTH
@@ -36,7 +35,7 @@ def is_branch_name(name: str) -> bool:
 
 
 def check_branch_name(name: str) -> str:
-    """Return `name`, or raise ConfigurationError when git could read it as something else than a branch."""
+    """Return `name`, or raise ConfigurationError if git could read it as something else."""
     if not is_branch_name(name):
         raise ConfigurationError(
             f"branch {name[:MAX_NAME_LENGTH]!r}: expected at most {MAX_NAME_LENGTH} letters, digits and `._/-`, "
@@ -51,10 +50,8 @@ def branch_ref(name: str) -> str:
 
 
 def check_head_ref(name: str) -> str:
-    """The full name of a branch, or of where a forge keeps the head of a pull request; ConfigurationError else."""
-    if PULL_REQUEST_REF.fullmatch(name):
-        return name
-    return branch_ref(name.removeprefix("refs/heads/"))
+    """The full name of a branch, or of a forge's ref of a pull request's head; else ConfigurationError."""
+    return name if PULL_REQUEST_REF.fullmatch(name) else branch_ref(name.removeprefix("refs/heads/"))
 
 
 def is_object_id(text: str) -> bool:
@@ -71,13 +68,13 @@ def check_object_id(text: str) -> ObjectId:
 
 REGULAR_MODES = frozenset({"100644", "100755", "100664"})
 MOST_LISTED_BYTES = 64 * 1024 * 1024
-"""Half a million files. A tree may hold itself many times over in each level, and never end."""
+"""Half a million files. A tree may contain itself many times, and be endless."""
 VERIFY = ("rev-parse", "--verify", "--quiet", "--end-of-options")
 BRANCH_REF = re.compile(r"refs/(?:heads|remotes/[^/]+)/(?P<name>.+)")
 
 
 class EntryKind(StrEnum):
-    """What a path leads to. Only a FILE is ever read; the others are reported."""
+    """The kind of a path. Only a FILE is read; the others are reported."""
 
     FILE = "file"
     SYMLINK = "symbolic link"
@@ -89,9 +86,9 @@ class EntryKind(StrEnum):
 class TreeEntry:
     """One entry of a tree.
 
-    `path` is relative to the repository's root and hostile: it may hold `..`, quotes or line breaks; of an
-    UNREADABLE_NAME it is escaped and only good for showing. `size_bytes` is 0 for a submodule, and for a
-    file whose object is missing.
+    `path` is relative to the repository's root and hostile: it may contain `..`, quotes or line breaks; an
+    UNREADABLE_NAME is escaped, only for messages. `size_bytes` is 0 for a submodule, and for a file whose object is
+    missing.
     """
 
     path: str
@@ -145,7 +142,7 @@ class Repository:
     _contents: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def list_files(self, commit: str | None = None) -> tuple[TreeEntry, ...]:
-        """Everything in the tree of `commit` (the repository's own by default), links and submodules by their kind."""
+        """All entries in the tree of `commit` (the repository's own by default), also links and submodules."""
         commit = check_object_id(commit or self.commit)
         if commit not in self._trees:
             arguments = ("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit)
@@ -154,7 +151,7 @@ class Repository:
         return self._trees[commit]
 
     def read_files(self, oids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Object id and exact bytes of each blob, in the order asked, from one process."""
+        """Object id and exact bytes of each blob, in the given order, from one process."""
         wanted = list(oids)
         asked = "".join(f"{check_object_id(oid)}\n" for oid in wanted if oid not in self._contents)
         arguments = ("cat-file", "--batch", "--buffer")
@@ -163,7 +160,7 @@ class Repository:
         return ((oid, self._contents[oid]) if oid in self._contents else next(stored) for oid in wanted)
 
     def find_lines(self, pattern: str, paths: Iterable[str]) -> frozenset[str]:
-        """Those of some files in which a line fits an extended regular expression; git looks, nothing is held here."""
+        """The files with a line that matches an extended regular expression, found by git."""
         specs = list(paths)  # the environment has git take them literally
         if not specs:
             return frozenset()
@@ -173,20 +170,20 @@ class Repository:
         return frozenset(name.removeprefix(prefix).decode() for name in found.stdout.split(b"\0") if name)
 
     def read_file_at(self, commit: str, path: str) -> bytes | None:
-        """The bytes of a file at `commit`; None without such a file (a symbolic link is none and is not followed)."""
+        """The bytes of a file at `commit`; None without such a file, also for a symbolic link."""
         entry = self._files_of(commit).get(path)
         if entry is None or entry.kind is not EntryKind.FILE:
             return None
         return next(content for _, content in self.read_files([entry.oid]))
 
     def common_ancestor(self, other: str) -> str | None:
-        """The newest commit that this one and `other` both come from, as far as history is here."""
+        """The newest common ancestor of this commit and `other` in the fetched history."""
         arguments = ("merge-base", "--end-of-options", check_object_id(other), self.commit)
         found = self.git.attempt(*arguments, action="look for a common ancestor")
         return _read_id(found.stdout) if found.status == 0 else None
 
     def with_tree(self, entries: Iterable[TreeEntry], contents: Mapping[str, bytes]) -> "Repository":
-        """The same commit as if it held `entries`; `contents` are those of files that no object holds, by object id."""
+        """The same commit with other `entries`; `contents` are those of files without objects, by object id."""
         return replace(self, _trees={**self._trees, self.commit: tuple(entries)}, _contents=dict(contents))
 
     def files_below(self, folder: str) -> tuple[str, ...]:
@@ -194,13 +191,13 @@ class Repository:
         return tuple(path for path in self._files_of(self.commit) if path.startswith(folder))
 
     def committed_s(self) -> float:
-        """When the repository's own commit was made, in Unix seconds, by the clock of its author's machine."""
+        """The time of the repository's own commit, in Unix seconds, by the clock of its author's machine."""
         arguments = ("rev-list", "--max-count=1", "--timestamp", "--end-of-options", self.commit)
         printed = self.git.run(*arguments, action=f"read the time of {self.commit}")
         return float(printed.split(b" ", 1)[0])
 
     def is_shallow(self) -> bool:
-        """Whether its history ends at commits whose parents are not here."""
+        """Whether its history ends at commits whose parents were not fetched."""
         answer = self.git.run("rev-parse", "--is-shallow-repository", action="look at the history")
         return answer.strip() == b"true"
 
@@ -209,7 +206,7 @@ class Repository:
 
 
 def open_directory(path: str | Path, *, base: str | None = None, timeout_s: float = TIMEOUT_S) -> Repository:
-    """A clone or bare directory at HEAD or at `base` (branch, tag, remote branch or object id), read where it lies.
+    """A clone or bare directory at HEAD or at `base` (branch, tag, remote branch or object id), read in place.
 
     Nothing is fetched or written, and uncommitted files are not seen. Raises ConfigurationError without a repository
     or commit.
@@ -236,7 +233,7 @@ def open_directory(path: str | Path, *, base: str | None = None, timeout_s: floa
 
 
 def origin_url(path: str | Path) -> str | None:
-    """Where the directory's remote `origin` is (a relative path is made absolute); None without one."""
+    """The address of the directory's remote `origin` (a relative path is made absolute); None without one."""
     directory = git_directory(path)
     git = GitCommand(directory=directory)
     answer = git.attempt("config", "--local", "--null", "--get", "remote.origin.url", action=f"read origin of {path}")
@@ -255,7 +252,7 @@ def is_bare(path: str | Path) -> bool:
 
 
 def work_tree(path: str | Path) -> Path | None:
-    """The top of the work tree that a directory lies in; None for a bare repository."""
+    """The top of a directory's work tree; None for a bare repository."""
     return _rev_parse(path, "--show-toplevel", TIMEOUT_S)
 
 
@@ -275,7 +272,7 @@ def git_directory(path: str | Path, *, timeout_s: float = TIMEOUT_S) -> Path:
 
 
 def _rev_parse(path: str | Path, option: str, timeout_s: float) -> Path | None:
-    """The path that `git rev-parse` prints for an option; None where it fails."""
+    """The path that `git rev-parse` prints for an option; None if it fails."""
     command = ("-C", str(resolve_directory(path)), "rev-parse", option)
     answer = GitCommand(timeout_s=timeout_s).attempt(*command, action=f"open {path}")
     return Path(answer.stdout.rstrip(b"\n").decode("utf-8", "surrogateescape")) if answer.status == 0 else None
@@ -293,7 +290,7 @@ DRAFT_REF = "refs/reconciler/draft"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRecord:
-    """One commit as its object says; names and message come from outside and are hostile text."""
+    """One commit of an object; names and message are hostile text."""
 
     oid: str
     tree: str
@@ -306,7 +303,7 @@ class CommitRecord:
 
 
 def parse_commit(oid: str, content: bytes) -> CommitRecord:
-    """The commit behind an object's content."""
+    """The commit in an object's content."""
     head, _, message = content.decode("utf-8", "replace").partition("\n\n")
     # A continuation line (of a signature) begins with a space and is not read.
     fields = [line.partition(" ") for line in head.split("\n") if not line.startswith(" ")]
@@ -395,7 +392,7 @@ def _parse_person(text: str) -> Identity:
 def create_bare(
     directory: Path, *, branch: str, files: Mapping[str, bytes], message: str, author: Identity, date_s: int
 ) -> str:
-    """Make `directory` a bare repository whose `branch` holds `files` (path -> content), and return that commit's id.
+    """Make `directory` a bare repository with `files` (path -> content) on `branch`, and return that commit's id.
 
     The same arguments but for the directory give the same id. Raises ConfigurationError unless `directory` is new or
     empty, InputError for a path that leaves the tree.

@@ -45,11 +45,11 @@ DEFLATED = frozenset({"gzip", "x-gzip", "deflate"})
 HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "reconciler"}
 
 
-# Connections that end when their time is over: a time-out of the library alone begins anew with every byte.
+# Connections with a total time limit: the library's own time-out starts again with every byte.
 
 
 class Watchdog:
-    """Shuts down every connection that its block uses once `limit_s` have passed: greeting, headers and body alike."""
+    """Shuts down every connection of its block after `limit_s`, during greeting, headers or body."""
 
     def __init__(self, limit_s: float) -> None:
         self.has_expired = False
@@ -94,7 +94,7 @@ class Watchdog:
 
 
 _WATCHDOG: ContextVar[Watchdog | None] = ContextVar("watchdog", default=None)
-"""That of the exchange which this thread is in: the libraries hand nothing of ours down to their connections."""
+"""The watchdog of this thread's exchange, as the libraries pass nothing of ours to their connections."""
 
 
 def _watch(connected: socket.socket | None) -> None:
@@ -156,7 +156,7 @@ class WatchedAdapter(HTTPAdapter):
 class _Session(requests.Session):
     """A session that leaves redirects to us: requests would parse them and read their whole body, without limits.
 
-    It asks the environment about proxies and authorities once for each origin: that takes as long as a small answer.
+    It reads proxies and authorities from the environment once for each origin, as this takes as long as a small answer.
     """
 
     def __init__(self) -> None:
@@ -178,15 +178,15 @@ class _Session(requests.Session):
 
 
 class NoAuth(requests.auth.AuthBase):
-    """An authentication that adds nothing: with none at all, requests would look into .netrc and the URL."""
+    """An authentication that adds nothing: without one, requests would use .netrc and the URL."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """`request` as it is."""
+        """`request` unchanged."""
         return request
 
 
 def open_session(connections: int) -> requests.Session:
-    """A session with up to so many open connections, which keeps nothing of what a server says."""
+    """A session with up to so many open connections, without cookies."""
     session = _Session()
     session.auth = NoAuth()
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
@@ -206,7 +206,7 @@ def exchange(
     left_s: float,
     now_s: float,
 ) -> Response | Failure:
-    """What came back within `left_s` seconds, whatever its status; `now_s` is Unix time."""
+    """The answer within `left_s` seconds, with any status; `now_s` is Unix time."""
     with Watchdog(left_s) as watchdog, redacting_logs(credentials.redactor):
         try:
             reply = session.request(
@@ -234,7 +234,7 @@ def _receive(reply: requests.Response, place: FailurePlace, limits: Limits, now_
     is_success = reply.status_code in SUCCESS
     cap = limits.body_bytes if is_success else limits.error_bytes
     encoding = reply.headers.get("Content-Encoding", "").strip().lower()
-    # what is there of the body: a full chunk would be waited for, however slowly it drips
+    # what has arrived of the body: reading a full chunk would wait for a slow server
     chunks = iter(lambda: reply.raw.read1(CHUNK_BYTES, decode_content=False) or b"", b"")
     content, is_whole = _read_capped(chunks, encoding, cap)
     if is_success and not is_whole:
@@ -254,7 +254,7 @@ def _read_capped(chunks: Iterable[bytes], encoding: str, cap: int) -> tuple[byte
     Raises DecodeError for an unknown or broken `encoding` and IncompleteRead for compression that breaks off.
     """
     inflate = _inflater(encoding)
-    content = io.BytesIO()  # unlike a bytearray it hands out its bytes without a second copy of them
+    content = io.BytesIO()  # unlike a bytearray it returns its bytes without a copy
     arrived = 0
     for chunk in chunks:
         arrived += len(chunk)
@@ -262,15 +262,13 @@ def _read_capped(chunks: Iterable[bytes], encoding: str, cap: int) -> tuple[byte
         if arrived > cap or content.tell() > cap:
             content.truncate(cap)
             return content.getvalue(), False
-    if arrived:  # what has no body may name its compression all the same
+    if arrived:  # an answer without a body may still name a compression
         content.writelines(inflate(b"", 0))
     return content.getvalue(), True
 
 
 def _inflater(encoding: str) -> Callable[[bytes, int], Iterable[bytes]]:
-    """Turns a chunk into pieces of at most so many bytes together; called with nothing at the end, it checks that all
-    has come.
-    """
+    """Turns a chunk into pieces of a limited total size; called with nothing at the end, it checks for completeness."""
     if encoding in ("", "identity"):
         return lambda chunk, room: (chunk[:room],)
     if encoding not in DEFLATED:
@@ -280,7 +278,7 @@ def _inflater(encoding: str) -> Callable[[bytes, int], Iterable[bytes]]:
     def inflate(chunk: bytes, room: int) -> Iterator[bytes]:
         if not chunk and not decoder.eof:
             raise IncompleteRead(0, 1)
-        while chunk and room > 0:  # in pieces: one chunk may hold the whole of a large body, which is held already
+        while chunk and room > 0:  # in pieces, as one chunk may contain a whole large body
             try:
                 piece = decoder.decompress(chunk, min(room, MIB))
             except zlib.error as error:
@@ -288,20 +286,20 @@ def _inflater(encoding: str) -> Callable[[bytes, int], Iterable[bytes]]:
             room -= len(piece)
             chunk = decoder.unconsumed_tail
             yield piece
-        if decoder.unused_data:  # zlib would keep it, however much there is
+        if decoder.unused_data:  # zlib would keep all of it
             raise DecodeError("more after the end of the compression")
 
     return inflate
 
 
 Judge = Callable[[Response, FailurePlace], Failure | None]
-"""Says what is wrong with an answer; None: it can be used."""
+"""Returns the failure of an answer; None for a usable one."""
 
 
 class Door:
-    """Asks one server; may be used by several threads.
+    """Sends requests to one server; may be used by several threads.
 
-    `judge` knows what the server's answers mean, `advice` what to do about a failure where the usual words do not fit.
+    `judge` finds failures in the server's answers, `advice` replaces the usual advice about failures.
     """
 
     def __init__(self, limits: Limits, judge: Judge, *, advice: Advice, clock: Clock) -> None:
@@ -316,11 +314,11 @@ class Door:
 
     @property
     def requests_sent(self) -> int:
-        """How many requests went out so far, retries and redirects included."""
+        """The number of requests so far, including retries and redirects."""
         return self._requests_sent
 
     def close(self) -> None:
-        """Let go of the connections: a server takes only so many, and the collector may never see this door."""
+        """Close the connections, whose number is limited on servers."""
         self._session.close()
 
     def ask(
@@ -330,10 +328,10 @@ class Door:
         *,
         given_up: Callable[[], Failure | None] = lambda: None,
     ) -> Response | Failure:
-        """The answer, or why there is none after all attempts.
+        """The answer, or the failure after all attempts.
 
-        `credentials` are read anew for each attempt, and their errors are raised. `given_up` says why no attempt is
-        worth making any more.
+        `credentials` are read again for each attempt, and their errors are raised. `given_up` returns a failure when
+        further attempts are useless.
         """
         deadline_s = min(self._clock.monotonic() + self._limits.total_s, self._limits.run_ends_s)
         attempt = 1

@@ -96,18 +96,16 @@ class Traffic:
     def by_host(self) -> Mapping[str, HostTraffic]:
         """What was counted so far."""
         with self._lock:
-            return {
-                host: HostTraffic(requests=number, failures=self._failures[host])
-                for host, number in self._requests.items()
-            }
+            counts = self._requests.items()
+            return {host: HostTraffic(requests=count, failures=self._failures[host]) for host, count in counts}
 
 
 TRAFFIC = Traffic()
-"""Of every door of this process."""
+"""The traffic of all doors of this process."""
 
 
 class FailureKind(StrEnum):
-    """Why a question brought no answer that can be used."""
+    """Why there is no usable answer."""
 
     UNREACHABLE = "unreachable"
     UNTRUSTED = "untrusted"
@@ -117,13 +115,13 @@ class FailureKind(StrEnum):
     TOO_LARGE = "too large"
     REDIRECTED = "redirected"
     REFUSED = "refused"
-    """the server lets us ask nothing at all: a wrong credential or address"""
+    """the server accepts no request: a wrong credential or address"""
     REJECTED = "rejected"
-    """the server answers this question with an error"""
+    """the server answers this request with an error"""
 
 
 Advice = Mapping[FailureKind, str]
-"""What to do about a failure; a door's own words go before these."""
+"""What to do about a failure; a door's own advice takes precedence."""
 
 ADVICE: Advice = {
     FailureKind.UNREACHABLE: "is the address right, and is the server up?",
@@ -136,15 +134,15 @@ ADVICE: Advice = {
 PERMANENT = frozenset(
     {FailureKind.UNTRUSTED, FailureKind.UNSENDABLE, FailureKind.TOO_LARGE, FailureKind.REDIRECTED, FailureKind.REFUSED}
 )
-"""What somebody must change something about."""
+"""Failures that somebody must fix."""
 RECOVERABLE = frozenset({FailureKind.UNREACHABLE, FailureKind.BROKEN})
-"""What may have passed a moment later."""
+"""Failures that may be temporary."""
 SILENCE = "no complete answer in time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The error to raise, and how long to wait at least before another attempt; None: another attempt is of no use."""
+    """The error to raise, and the shortest wait before another attempt; None if a retry is useless."""
 
     kind: FailureKind
     error: ReconcilerError
@@ -153,7 +151,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePlace:
-    """Where failures happen: what was tried and at which address begins every sentence, `advice` ends it."""
+    """The place of failures: every sentence begins with action and address, and ends with `advice`."""
 
     action: str
     address: str
@@ -173,11 +171,11 @@ class FailurePlace:
         return Failure(kind=kind, error=error, wait_s=wait_s)
 
     def silence(self) -> Failure:
-        """A server that is reached and does not answer in time; asking the same again would take as long."""
+        """A server that can be reached but does not answer in time; a retry would take as long."""
         return self.failure(FailureKind.SILENT, SILENCE)
 
     def failure_of(self, error: Exception) -> Failure:
-        """The failure behind an exception of the libraries; its own text is not repeated, it may hold what was sent."""
+        """The failure of an exception of the libraries, without its text, which may have secrets."""
         kind, what = _kind_of(error)
         return self.failure(kind, what, wait_s=0.0 if kind in RECOVERABLE else None)
 
@@ -238,17 +236,16 @@ def basic(username: str, password: str) -> str:
 
 
 def check_sendable(value: str, name: str) -> None:
-    """ConfigurationError for what no header can carry; it names where that comes from, never its text."""
+    """ConfigurationError for an invalid header value, with its source but never its text."""
     if UNSENDABLE.search(value) or value != value.strip():
         raise ConfigurationError(f"{name}: expected one line without spaces around it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One question; `form` is sent as an HTML form, `json` as JSON, `content` as it is (all None: no body).
+    """One request; `form` is sent as an HTML form, `json` as JSON, `content` unchanged (all None: no body).
 
-    `action` says what it is asked for in errors ("list branches"). A redirect on the same origin is followed only where
-    asking twice changes nothing: not for a write.
+    `action` is its purpose in errors ("list branches"). Redirects on the same origin are followed except for writes.
     """
 
     method: str
@@ -266,9 +263,8 @@ class Request:
 class Response:
     """A complete answer.
 
-    The names of `headers` are found in any case. `content` is decompressed; that of an answer which is no success may
-    be cut. `redactor` knows what neither may be quoted with. `retry_after_s` is for how long the server asks to be left
-    alone.
+    The names of `headers` ignore case. `content` is decompressed; that of an error may be cut. `redactor` knows the
+    secrets that may not be quoted. `retry_after_s` is how long the server asks to wait.
     """
 
     status: int
@@ -279,7 +275,7 @@ class Response:
 
     @property
     def is_success(self) -> bool:
-        """Whether the server did what it was asked for."""
+        """Whether the request succeeded."""
         return self.status in SUCCESS
 
     @property
@@ -290,9 +286,9 @@ class Response:
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """For how long a server asks to be left alone; None when it does not say.
+    """How long a server asks to wait; None if it does not say.
 
-    Its header is a number of seconds, or a date on its own clock, which its header Date shows.
+    Its header is a number of seconds, or a date by its own clock, which its header Date shows.
     """
     written = headers.get("Retry-After", "")
     if written.isascii() and written.isdigit() and len(written) <= MAX_DIGITS:

@@ -1,4 +1,4 @@
-"""From the bytes of a file to its documents: plain values and the line of every field, also in older versions."""
+"""The documents of a file: plain values and the line of every field, also in older versions."""
 
 import math
 import re
@@ -71,7 +71,7 @@ def resolve_plain(text: str) -> Scalar:
 
 
 def resolve_tagged(tag: str, text: str) -> Scalar:
-    """Resolve a scalar with an explicit tag; a tag that Kubernetes does not know leaves the text alone.
+    """Resolve a scalar with an explicit tag, as text if Kubernetes does not know the tag.
 
     Raises ValueError when the text does not fit its tag.
     """
@@ -90,13 +90,11 @@ def resolve_tagged(tag: str, text: str) -> Scalar:
 
 @lru_cache(maxsize=16384)
 def resolve_plain_key(text: str) -> str | None:
-    """Resolve an unquoted key to the text that Kubernetes makes of it; None when null cannot be a key."""
+    """Resolve an unquoted key to Kubernetes' text for it; None for null, which cannot be a key."""
     value = resolve_plain(text)
-    if value is None:
-        return None
     if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int) else text
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else None if value is None else text
 
 
 try:
@@ -116,7 +114,7 @@ _Mapping: TypeAlias = tuple[dict[str, Value], dict[str, Lines]]
 
 @dataclass(slots=True)
 class ComposingBudget:
-    """What is left of a file's caps."""
+    """The rest of a file's caps."""
 
     events: int = MAX_EVENTS
     expanded_nodes: int = MAX_EXPANDED_NODES
@@ -126,7 +124,7 @@ class ComposingBudget:
 class ComposedDocument:
     """One document's value and the lines of its fields, from 0 in the composed text.
 
-    `literals` are the lines on which a literal block (|) begins.
+    `literals` are the lines where literal blocks (|) begin.
     """
 
     value: Value
@@ -144,7 +142,7 @@ class _Anchored:
 
 
 class _RefusedError(Exception):
-    """What is wrong and on which line; every mapping and sequence on the way out adds its part of the path."""
+    """An error and its line; every mapping and sequence on the way out adds its part of the path."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -158,7 +156,7 @@ def compose_documents(
 ) -> list[ComposedDocument]:
     """Compose every document of `text`; `first_line` is the number of its first line in the file.
 
-    Raises InputError for malformed YAML, duplicate keys (unless the last one counts), keys that are no text, and
+    Raises InputError for malformed YAML, duplicate keys (unless the last one counts), keys that are not texts, and
     everything beyond the caps.
     """
     try:
@@ -172,18 +170,18 @@ def compose_documents(
     except YAMLError as error:
         line, field = text.count("\n", 0, getattr(error, "position", 0)), ""
         message = f"expected YAML: {getattr(error, 'reason', None) or error}"
-    # At the end of a text without a last line break libyaml is one line further.
+    # At the end of a text without a final line break libyaml is one line ahead.
     raise InputError(path, first_line + min(line, text.count("\n")), field, message)
 
 
 class _Composer:
     """One pass over the events of one text.
 
-    The loops handle scalars in line, since nine nodes of ten are scalars.
+    The loops handle scalars inline, as nine of ten nodes are scalars.
     """
 
     def __init__(self, text: str, first_line: int, budget: ComposingBudget, *, last_key_counts: bool) -> None:
-        # It returns None only after the end of the stream, where nobody asks.
+        # It returns None only after the end of the stream.
         self._next_event = cast(Callable[[], Event], CParser(text).get_event)
         self._first_line = first_line
         self._budget = budget
@@ -201,7 +199,7 @@ class _Composer:
                 self._literals.clear()
                 root = self._next_event()
                 value, lines = self._node(root, 0)
-                # The event of an empty value is at the next token, or behind the last line.
+                # The event of an empty value is at the next token, or after the last line.
                 first_line = _line(event if value is None else root)
                 documents.append(ComposedDocument(value, lines, first_line, frozenset(self._literals)))
         return documents
@@ -239,7 +237,7 @@ class _Composer:
             raise _RefusedError(line, f"expected an anchor &{event.anchor} above the alias *{event.anchor}, got none")
         anchored = self._anchors[event.anchor]
         if anchored is None:
-            raise _RefusedError(line, f"the alias *{event.anchor} stands inside its own anchor")
+            raise _RefusedError(line, f"the alias *{event.anchor} is inside its own anchor")
         self._num_nodes += anchored.num_nodes
         self._budget.expanded_nodes -= anchored.num_nodes
         if self._budget.expanded_nodes < 0:
@@ -251,21 +249,19 @@ class _Composer:
 
     def _collection(self, event: Event, depth: int) -> tuple[Value, Lines]:
         anchor = event.anchor if isinstance(event, MappingStartEvent | SequenceStartEvent) else None
-        if anchor is None:
-            return self._members(event, depth)
-        self._anchors[anchor] = None
-        num_nodes, deepest, self._deepest = self._num_nodes, self._deepest, depth
-        value, lines = self._members(event, depth)
-        height = self._deepest - depth + 1
-        self._anchors[anchor] = _Anchored(value, lines, self._num_nodes - num_nodes, height)
-        self._deepest = max(deepest, self._deepest)
-        return value, lines
-
-    def _members(self, event: Event, depth: int) -> tuple[Value, Lines]:
+        num_nodes, deepest = self._num_nodes, self._deepest
+        if anchor is not None:
+            self._anchors[anchor] = None
+            self._deepest = depth
         self._num_nodes += 1
         self._deepest = max(self._deepest, depth)
-        value, lines = self._mapping(depth) if type(event) is MappingStartEvent else self._sequence(depth)
-        return value, (_line(event), lines)
+        value, members = self._mapping(depth) if type(event) is MappingStartEvent else self._sequence(depth)
+        lines = _line(event), members
+        if anchor is not None:
+            height = self._deepest - depth + 1
+            self._anchors[anchor] = _Anchored(value, lines, self._num_nodes - num_nodes, height)
+            self._deepest = max(deepest, self._deepest)
+        return value, lines
 
     def _mapping(self, depth: int) -> tuple[dict[str, Value], dict[str, Lines]]:
         value: dict[str, Value] = {}
@@ -295,7 +291,7 @@ class _Composer:
                 value[key], lines[key] = self._child(event, depth, key, line)
         if merged is not None:
             del lines["<<"]
-        for mapping, mapping_lines in merged or ():  # what is set already stays; of several sources the first wins
+        for mapping, mapping_lines in merged or ():  # own keys win, then the first of several sources
             for name, member in mapping.items():
                 if name not in value:
                     value[name], lines[name] = member, mapping_lines[name]
@@ -371,7 +367,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _UTF16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 # A marker begins its line even inside a quoted or block scalar: YAML forbids it as content there.
 _START: Final = re.compile(r"^---(?=[ \t\r\n\x85\u2028\u2029]|\Z)", re.MULTILINE)
-# A directive acts on the next document, and `...` ends one without beginning another.
+# A directive affects the next document, and `...` ends one without starting another.
 _ENTANGLED: Final = re.compile(r"^(?:%|\.\.\.(?=\s|\Z))", re.MULTILINE)
 _CONTENT: Final = re.compile(r"^[ \t]*[^\s#]", re.MULTILINE)
 _AMBIGUOUS_BREAK: Final = re.compile(r"\r(?!\n)|[\x85\u2028\u2029]|\A\ufeff")
@@ -386,10 +382,9 @@ _BREAK_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A stretch of a file's text whose documents depend on nothing outside it.
+    """A part of a file's text whose documents depend on nothing outside it.
 
-    `start` and `end` count code points, `first_line` counts from 1. `index` is the position of its first document
-    in the file.
+    `start` and `end` are in code points, `first_line` is from 1. `index` is the number of its first document.
     """
 
     start: int
@@ -407,7 +402,7 @@ class SourceText:
     has_bom: bool
 
     def encode(self, text: str) -> bytes:
-        """Give `text` the form that this file has on disk."""
+        """The bytes of `text` in the form of this file."""
         return (_BOM if self.has_bom else b"") + text.encode()
 
     def line_at(self, index: int) -> int:
@@ -431,7 +426,7 @@ def decode_source(path: str, data: bytes) -> SourceText:
 
 
 def refuse_binary(path: str, data: bytes) -> None:
-    """InputError when bytes are UTF-16 or no text at all."""
+    """InputError when bytes are UTF-16 or not text."""
     if data.startswith(_UTF16_BOMS):
         raise InputError(path, 0, "", "expected UTF-8, got UTF-16: save the file as UTF-8")
     position = data.find(b"\0")
@@ -440,39 +435,28 @@ def refuse_binary(path: str, data: bytes) -> None:
 
 
 def split_sections(source: SourceText) -> tuple[Section, ...]:
-    """Cut a file at its document starts; one section for the whole file when directives or `...` are about.
+    """Cut a file at its document starts; one section for the whole file with directives or `...`.
 
     Sections cover the text without gaps. InputError when there are more documents than the cap.
     """
     text = source.text
-    if _ENTANGLED.search(text):
-        return (Section(0, len(text), 1, 0),)
-    sections = tuple(_cut_at_markers(text))
+    starts = [] if _ENTANGLED.search(text) else [match.start() for match in _START.finditer(text)]
+    sections = [] if starts[:1] == [0] else [Section(0, starts[0] if starts else len(text), 1, 0)]
+    # Comments before the first marker are not a document.
+    index = 1 if sections and _CONTENT.search(text, 0, sections[0].end) else 0
+    line, position = 1, 0
+    for start, end in zip(starts, [*starts[1:], len(text)][: len(starts)], strict=True):
+        line += text.count("\n", position, start)
+        sections.append(Section(start, end, line, index))
+        position, index = start, index + 1
     if len(sections) > MAX_DOCUMENTS:
         message = f"expected at most {MAX_DOCUMENTS} documents, got {len(sections)}: split the file"
         raise InputError(source.path, 0, "", message)
-    return sections
-
-
-def _cut_at_markers(text: str) -> Iterator[Section]:
-    starts = [match.start() for match in _START.finditer(text)]
-    if not starts:
-        yield Section(0, len(text), 1, 0)
-        return
-    index = 0
-    if starts[0] > 0:
-        yield Section(0, starts[0], 1, 0)
-        # Comments before the first marker are no document.
-        index = 1 if _CONTENT.search(text, 0, starts[0]) else 0
-    line, position = 1, 0
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-        line += text.count("\n", position, start)
-        yield Section(start, end, line, index)
-        position, index = start, index + 1
+    return tuple(sections)
 
 
 _DEFINITION: Final = re.compile(r"^kind: CustomResourceDefinition[ \t]*\r?$", re.MULTILINE)
-# Inside double quotes these can spell a letter, or break a word over two lines.
+# In double quotes these can spell a letter, or break a word.
 _ESCAPE: Final = re.compile(r"\\[xuU\r\n]")
 _ESCAPE_BYTES: Final = re.compile(rb"\\[xuU\r\n]")
 
@@ -481,8 +465,8 @@ _ESCAPE_BYTES: Final = re.compile(rb"\\[xuU\r\n]")
 class Document:
     """One YAML document.
 
-    `index` is its position among all documents of the file, skipped ones too. `value` is shared where the file
-    uses aliases: never change it. Lines count from 1.
+    `index` is its position among all documents of the file, including skipped ones. `value` is shared by aliases: never
+    change it. Lines count from 1.
     """
 
     path: str
@@ -494,7 +478,7 @@ class Document:
     literals: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
 
     def line_of(self, field: Sequence[str | int]) -> int:
-        """Line of a field's key, or of a list item; the nearest ancestor's when the field is not there."""
+        """The line of a field's key, or of a list item; the nearest ancestor's for a missing field."""
         line, node = self.first_line, self.lines
         for part in field:
             child = None if isinstance(node, int) else _member(node[1], part)
@@ -505,7 +489,7 @@ class Document:
         return line
 
     def is_literal_at(self, line: int) -> bool:
-        """Whether a literal block (|) begins on a line: the lines of its text are the file's next ones."""
+        """Whether a literal block (|) begins on a line; its text is on the following lines."""
         return line - self.line_offset in self.literals
 
 
@@ -516,9 +500,9 @@ def _member(members: dict[str, Lines] | list[Lines], part: str | int) -> Lines |
 
 
 def value_at(value: Value, path: Sequence[str | int]) -> Value:
-    """The value at a field path; None when it is not there."""
+    """The value at a field path; None without one."""
     for part in path:
-        # Exact types: values come from our own parser, and this is asked a million times.
+        # Exact types: values come from our own parser, and this runs a million times.
         if type(value) is dict:
             value = value.get(part)  # type: ignore[arg-type]  # an index finds nothing in a mapping of texts
         elif type(value) is list and type(part) is int and 0 <= part < len(value):
@@ -537,7 +521,7 @@ def text_at(value: Value, *path: str | int) -> str:
 def parse_documents(path: str, data: bytes, *, kinds: frozenset[bytes] | None = None) -> tuple[Document, ...]:
     """Parse a file within caps; with `kinds`, skip the documents that contain none of these words.
 
-    Raises InputError for the first document that cannot be read: see `parse_readable` for the others.
+    Raises InputError for the first unreadable document: see `parse_readable` for the others.
     """
     documents, errors = parse_readable(path, data, kinds=kinds)
     if errors:
@@ -548,9 +532,9 @@ def parse_documents(path: str, data: bytes, *, kinds: frozenset[bytes] | None = 
 def parse_readable(
     path: str, data: bytes, *, kinds: frozenset[bytes] | None = None, last_key_counts: bool = False
 ) -> tuple[tuple[Document, ...], tuple[InputError, ...]]:
-    """Parse what can be parsed: the readable documents, and one error for each of the others.
+    """Parse the readable documents, and report one error for each of the others.
 
-    Of two equal keys in a mapping the last one counts where that is said, else they are an error.
+    With `last_key_counts` the last of duplicate keys counts, else they are an error.
     """
     try:
         refuse_binary(path, data)
@@ -575,7 +559,7 @@ def parse_readable(
 
 
 def _may_contain(text: str, section: Section, words: tuple[str, ...]) -> bool:
-    """Whether one of the words is in a document; a CustomResourceDefinition names many kinds and is none of them."""
+    """Whether one of the words is in a document, apart from the kinds in a CustomResourceDefinition."""
     start, end = section.start, section.end
     if _DEFINITION.search(text, start, end) is not None and _ENTANGLED.search(text, start, end) is None:
         return False
@@ -585,7 +569,7 @@ def _may_contain(text: str, section: Section, words: tuple[str, ...]) -> bool:
 
 
 class OpenFile:
-    """A file whose sections are read when they are asked for, each once: an edit needs two documents of dozens.
+    """A file whose sections are read on demand, each once: an edit needs two documents of dozens.
 
     Raises InputError when the file as a whole cannot be read.
     """
@@ -597,7 +581,7 @@ class OpenFile:
         self._documents: dict[int, tuple[Document, ...]] = {}
 
     def position_of(self, document: int) -> int:
-        """Which section holds the document of that number, if any does; -1 when none can."""
+        """The section that would have the document of that number; -1 if there is none."""
         return bisect_right(self._first_documents, document) - 1
 
     def documents_in(self, position: int) -> tuple[Document, ...]:
@@ -615,14 +599,11 @@ class OpenFile:
 def compose_section(
     source: SourceText, section: Section, budget: ComposingBudget, *, last_key_counts: bool = False
 ) -> list[ComposedDocument]:
-    """Compose the documents of one section; InputError when it cannot be read within what is left of the caps."""
+    """Compose the documents of one section; InputError when it cannot be read within the rest of the caps."""
     text = source.text[section.start : section.end]
-    # Characters that one parser counts as a line break and the next does not.
-    match = (
-        None
-        if text.isascii() and "\r" not in text
-        else _AMBIGUOUS_BREAK.search(source.text, section.start, section.end)
-    )
+    # Characters that only some parsers count as a line break.
+    is_plain = text.isascii() and "\r" not in text
+    match = None if is_plain else _AMBIGUOUS_BREAK.search(source.text, section.start, section.end)
     if match is not None:
         name = _BREAK_NAMES[match[0]]
         message = f"expected LF or CRLF line breaks, got {name}: lines after it cannot be counted, escape or remove it"
@@ -652,7 +633,7 @@ def _parse_section(
 
 
 MISSING = object()
-"""Stands for a field that is not there; None is a value."""
+"""The value of a missing field, unlike None."""
 
 
 class FileVersion:
@@ -663,25 +644,24 @@ class FileVersion:
         self._documents = {document.index: document.value for document in documents}
 
     def object_at(self, place: WrittenField) -> object:
-        """The object that holds a field, by its position; MISSING where none is there."""
-        return _follow(self._documents.get(place.document.document, MISSING), place.document.prefix)
+        """The object of a field, by its position; MISSING without one."""
+        found: object = self._documents.get(place.document.document, MISSING)
+        for part in place.document.prefix:
+            found = _named_member(found, part)
+        return found
 
     def object_like(self, now: object, place: WrittenField) -> object:
-        """The object of the same kind, name and namespace; of one that says none the one at its position."""
+        """The object of the same kind, name and namespace; for one without a name the one at its position."""
         identity = _identity(now)
         if not any(identity):
             return self.object_at(place)
-        return next((each for each in self._objects() if _identity(each) == identity), MISSING)
-
-    def _objects(self) -> Iterator[object]:
-        for value in self._documents.values():
-            yield value
-            items = value.get("items") if isinstance(value, dict) else None
-            yield from items if isinstance(items, list) else ()
+        lists = (value_at(value, ("items",)) for value in self._documents.values())
+        items = (item for each in lists if isinstance(each, list) for item in each)
+        return next((each for each in (*self._documents.values(), *items) if _identity(each) == identity), MISSING)
 
 
 def count_then(now: object, then: object, place: WrittenField) -> int | None:
-    """The number that an older version of an object has in a field; None where it has none there."""
+    """The number in a field of an older version of an object; None without one."""
     if place.embedding is not None:
         now, then = (_embedded(each, now, place) for each in (now, then))
     found = _follow_alike(now, then, place.field)
@@ -706,26 +686,16 @@ def _identity(value: object) -> tuple[object, ...]:
     return (value.get("kind"), named.get("name"), named.get("namespace")) if named.get("name") else ()
 
 
-def _follow(value: object, path: Sequence[str | int]) -> object:
-    for part in path:
-        value = _named_member(value, part)
-    return value
-
-
 def _follow_alike(now: object, then: object, path: FieldPath) -> object:
-    """The field of an older object: items of lists are found by the `name` that they have now."""
+    """The field of an older object; items of lists are found by their present `name`."""
     for part in path:
-        item = _named_member(now, part)
-        then = _item_like(item, then, part) if isinstance(part, int) else _named_member(then, part)
-        now = item
+        now = _named_member(now, part)
+        name = now.get("name") if isinstance(part, int) and isinstance(now, dict) else None
+        if name is not None and isinstance(then, list):
+            then = next((each for each in then if isinstance(each, dict) and each.get("name") == name), MISSING)
+        else:
+            then = _named_member(then, part)
     return then
-
-
-def _item_like(item: object, items: object, index: int) -> object:
-    name = item.get("name") if isinstance(item, dict) else None
-    if name is None or not isinstance(items, list):
-        return _named_member(items, index)
-    return next((each for each in items if isinstance(each, dict) and each.get("name") == name), MISSING)
 
 
 def _named_member(value: object, part: str | int) -> object:

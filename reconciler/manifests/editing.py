@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -27,7 +27,6 @@ from reconciler.manifests.edits import (
     InsertBlock,
     InsertItem,
     MappingNode,
-    Member,
     ObstacleError,
     PlainEdit,
     RenderedBlock,
@@ -55,11 +54,10 @@ from reconciler.manifests.wording import Field, format_field
 
 
 def prove(before: SourceText, sections: Sequence[Section], data: bytes, expected: Mapping[int, list[Value]]) -> None:
-    """Read the bytes that are about to be returned, and compare.
+    """Read the edited bytes, and compare.
 
-    `expected` holds, by section, the values that the edited documents must have. All other sections must be equal
-    byte for byte, which proves their values: a section depends on nothing outside it.
-    Raises ObstacleError naming the first difference.
+    `expected` are, by section, the values of the edited documents. All other sections must be equal byte for byte,
+    which proves their values, as a section depends on nothing outside it. ObstacleError names the first difference.
     """
     try:
         after = decode_source(before.path, data)
@@ -75,7 +73,7 @@ def prove(before: SourceText, sections: Sequence[Section], data: bytes, expected
                 difference = find_difference(expected[position], found)
                 if difference is not None:
                     where = format_field(difference[1:]) or "the root"
-                    raise ObstacleError(f"the edited file would not be read as wanted, see {where}")
+                    raise ObstacleError(f"the edited file would not have the wanted values, see {where}")
             elif before.text[old.start : old.end] != after.text[new.start : new.end]:
                 raise ObstacleError("the edit would change another document")
     except InputError as error:
@@ -83,7 +81,7 @@ def prove(before: SourceText, sections: Sequence[Section], data: bytes, expected
 
 
 def find_difference(wanted: Value, found: Value) -> Field | None:
-    """Find the first place where two values differ, in type too: 5 is neither "5" nor 5.0. None: they are equal."""
+    """The first place where two values or their types differ: 5 is neither "5" nor 5.0. None if they are equal."""
     members: Iterable[tuple[str | int, Value, Value]]
     if isinstance(wanted, dict) and isinstance(found, dict):
         if wanted.keys() != found.keys():
@@ -108,14 +106,14 @@ def find_difference(wanted: Value, found: Value) -> Field | None:
 _TEMPLATE: Final = re.compile(r"\$\{|\{\{")
 _COLON: Final = re.compile(r"\s*:")
 _BLOCK_SCALAR_HEADER: Final = re.compile(r"[|>][-+0-9]*")
-# Only then do spaces up to the first key's column put a new key beside it.
+# Only then spaces up to the first key's column align a new key with it.
 _KEY_LINE_START: Final = re.compile(r"(?:- +| )*")
 _DEFAULT_STEP: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """Replace text[start:end]. Of insertions at one place the deeper one comes first, or it would change its parent."""
+    """Replace text[start:end]. Of insertions at one place the deeper one comes first, to keep its parent."""
 
     start: int
     end: int
@@ -133,7 +131,7 @@ class Located:
 
 
 def splice_scalar(located: Located, edit: SetScalar, current: Value) -> tuple[list[Splice], Value]:
-    """Replace one scalar: the splices, and the value that will be read."""
+    """Replace one scalar: the splices, and the new value."""
     way = locate(located.tree, located.root, edit.field)
     node = way[-1]
     if not isinstance(node, ScalarNode):
@@ -142,7 +140,7 @@ def splice_scalar(located: Located, edit: SetScalar, current: Value) -> tuple[li
     start = value_start(located.text, node)
     # The tag `!` alone leaves no trace in the events.
     if node.has_tag or located.text[start : start + 1] == "!":
-        raise ObstacleError("a tag stands on the value", node.start)
+        raise ObstacleError("the value has a tag", node.start)
     if node.is_block:
         raise ObstacleError("expected a scalar on its line, got a block scalar (| or >)", node.start)
     in_flow = any(isinstance(step, MappingNode | SequenceNode) and step.is_flow for step in way)
@@ -151,21 +149,17 @@ def splice_scalar(located: Located, edit: SetScalar, current: Value) -> tuple[li
         return [], value
     if start < node.end:
         return [Splice(start, node.end, text, len(located.text))], value
-    return [_fill(located.text, node, " " + text)], value
-
-
-def _fill(text: str, node: YamlNode, value: str) -> Splice:
-    """Write into an empty value, right behind its colon, dash or anchor."""
-    position = len(text[: node.end].rstrip())
-    if text[position - 1] not in ":-" and node.anchor is None:
+    # an empty value is written after its colon, dash or anchor
+    position = len(located.text[: node.end].rstrip())
+    if located.text[position - 1] not in ":-" and node.anchor is None:
         raise ObstacleError("expected a key and a colon before the empty value", node.start)
-    return Splice(position, position, value, len(text))
+    return [Splice(position, position, " " + text, len(located.text))], value
 
 
 def _refuse_template(node: YamlNode, value: Value) -> None:
     marker = _find_template(value)
     if marker is not None:
-        raise ObstacleError(f"the value comes from a template ({marker}): it is set somewhere else", node.start)
+        raise ObstacleError(f"the value is from a template ({marker}) and set elsewhere", node.start)
 
 
 def _find_template(value: Value) -> str | None:
@@ -177,13 +171,13 @@ def _find_template(value: Value) -> str | None:
 
 
 def splice_insertion(located: Located, edit: InsertBlock) -> tuple[list[Splice], Value]:
-    """Insert a key behind the last member of its parent: the splice, and the value that will be read."""
+    """Insert a key after the last member of its parent: the splice, and the new value."""
     parent = locate(located.tree, located.root, edit.parent)[-1]
     if not isinstance(parent, MappingNode):
         raise ObstacleError("expected a mapping to insert into, got an empty value, a scalar or a list", parent.start)
     _refuse_unusual_parent(located.text, parent)
     if edit.key in parent.members:
-        raise ObstacleError("the key is already there", parent.members[edit.key].key.start)
+        raise ObstacleError("the key exists already", parent.members[edit.key].key.start)
     block = read_block(edit.text)
     leaf = last_leaf(parent)
     _refuse_open_end(located.text, leaf)
@@ -197,15 +191,15 @@ def splice_insertion(located: Located, edit: InsertBlock) -> tuple[list[Splice],
 
 
 def splice_item(located: Located, edit: InsertItem, current: Value) -> tuple[list[Splice], Value]:
-    """Insert an item behind the last one of its list: the splice, and the value that will be read.
+    """Insert an item after the last one of its list: the splice, and the new value.
 
-    `current` is the list with what was inserted before it.
+    `current` is the list with items inserted earlier.
     """
     parent = locate(located.tree, located.root, edit.parent)[-1]
     if not isinstance(parent, SequenceNode) or not parent.items:
         raise ObstacleError("expected a list with items of its own", parent.start)
     if parent.is_flow and not edit.in_line:
-        raise ObstacleError("the list is in flow style ([...]): write its items on lines of their own", parent.start)
+        raise ObstacleError("the list is in flow style ([...]): write its items on separate lines", parent.start)
     num_items = len(current) if isinstance(current, list) else 0
     if num_items != edit.index:
         raise ObstacleError(f"expected {edit.index} items, got {num_items}", parent.start)
@@ -223,12 +217,12 @@ def splice_item(located: Located, edit: InsertItem, current: Value) -> tuple[lis
 
 
 def _refuse_open_end(text: str, leaf: YamlNode) -> None:
-    """A line below would give a clipped block scalar the final line break that it has not got."""
+    """A new line below would add a final line break to a clipped block scalar."""
     if not isinstance(leaf, ScalarNode):
         return
     if leaf.is_block and leaf.end == len(text) and leaf.text and text[-1] != "\n":
         raise ObstacleError("a block scalar ends here without a line break: add one at the end of the file", leaf.start)
-    # The value of `? key` alone stands nowhere: not on the key's line, but where the next line begins.
+    # The value of `? key` alone is not on the key's line, but at the beginning of the next.
     if leaf.start == leaf.end and text[leaf.end - 1 : leaf.end] == "\n":
         raise ObstacleError("a key without a colon ends here: write `key:`", leaf.start)
 
@@ -242,11 +236,11 @@ def _refuse_unusual_parent(text: str, parent: MappingNode) -> None:
     first = first if parent.merge_start is None else min(first, parent.merge_start)
     line_start = text.rfind("\n", 0, first) + 1
     if not _KEY_LINE_START.fullmatch(text, line_start, first) or first - line_start != parent.column:
-        raise ObstacleError("the keys of this mapping are not laid out as `key: value` on lines of their own", first)
+        raise ObstacleError("the keys of this mapping are not written as `key: value` on separate lines", first)
 
 
 def _lines_column(parent: MappingNode, block: RenderedBlock) -> int:
-    """Indent as the first nested mapping beside it does."""
+    """The column of the first nested mapping next to it."""
     if block.is_scalar:
         return parent.column
     nested = (member.value for member in parent.members.values())
@@ -255,52 +249,39 @@ def _lines_column(parent: MappingNode, block: RenderedBlock) -> int:
 
 
 def splice_replacement(located: Located, edit: ReplaceBlock, current: Value) -> tuple[list[Splice], Value]:
-    """Replace a key's whole value: the splices, and the value that will be read."""
+    """Replace a key's whole value: the splices, and the new value."""
     if not edit.field:
         raise ObstacleError("expected the key of a mapping")
     way = locate(located.tree, located.root, edit.field)
     parent, node = way[-2], way[-1]
     block = read_block(edit.text)
-    if isinstance(parent, SequenceNode) and isinstance(node, ScalarNode) and node.is_block and block.is_scalar:
-        _refuse_template(node, current)
-        return list(_replace_text(located.text, parent, node, block)), block.value
-    if not isinstance(edit.field[-1], str) or not isinstance(parent, MappingNode):
+    text, start, space = located.text, node.start, ""
+    is_text_item = isinstance(parent, SequenceNode) and isinstance(node, ScalarNode) and node.is_block
+    if isinstance(parent, MappingNode) and isinstance(edit.field[-1], str):
+        _refuse_unusual_parent(text, parent)
+    elif not is_text_item or not block.is_scalar:
         raise ObstacleError("expected the key of a mapping", parent.start)
-    _refuse_unusual_parent(located.text, parent)
     _refuse_template(node, current)
     if node.anchor is not None or node.has_tag:
-        raise ObstacleError("an anchor or a tag stands on the value", node.start)
-    if find_difference(current, block.value) is None:
-        return [], block.value
-    return list(_replace(located.text, parent, parent.members[edit.field[-1]], block)), block.value
-
-
-def _replace(text: str, parent: MappingNode, member: Member, block: RenderedBlock) -> Iterable[Splice]:
-    """Two stretches: what stands behind the colon, and the lines below; a comment behind the key survives."""
-    node = member.value
-    colon = _COLON.match(text, member.key.end)
-    if colon is None:
-        raise ObstacleError("expected a colon after the key", member.key.start)
-    inline_end, lines_start = _inline_end(text, colon.end(), node), _lines_start(text, node)
-    lines_end = max(lines_start, end_of_content(text, last_leaf(node)))
-    is_alike = (block.is_mapping and isinstance(node, MappingNode)) or (
-        block.is_sequence and isinstance(node, SequenceNode)
-    )
-    column = node.column if is_alike and _is_block_collection(node) else _lines_column(parent, block)
-    lines = write_lines(block, column=column, newline=newline_before(text, lines_start))
-    yield Splice(colon.end(), inline_end, f" {block.inline}" if block.inline else "", len(text))
-    yield Splice(lines_start, lines_end, lines, parent.column + 1)
-
-
-def _replace_text(text: str, parent: SequenceNode, node: ScalarNode, block: RenderedBlock) -> Iterable[Splice]:
-    """The header and the lines of a text that is an item of a list."""
-    if node.anchor is not None or node.has_tag:
-        raise ObstacleError("an anchor or a tag stands on the value", node.start)
+        raise ObstacleError("the value has an anchor or a tag", node.start)
+    column = parent.column
+    if isinstance(parent, MappingNode):
+        if find_difference(current, block.value) is None:
+            return [], block.value
+        key = parent.members[str(edit.field[-1])].key
+        colon = _COLON.match(text, key.end)
+        if colon is None:
+            raise ObstacleError("expected a colon after the key", key.start)
+        start, space = colon.end(), " "
+        kind = MappingNode if block.is_mapping else SequenceNode
+        is_alike = (block.is_mapping or block.is_sequence) and isinstance(node, kind) and not node.is_flow
+        column = node.column if is_alike else _lines_column(parent, block)
+    # two parts: the text after the colon, and the lines below; a comment after the key survives
     lines_start = _lines_start(text, node)
-    lines_end = max(lines_start, end_of_content(text, node))
-    lines = write_lines(block, column=parent.column, newline=newline_before(text, lines_start))
-    yield Splice(node.start, _inline_end(text, node.start, node), block.inline, len(text))
-    yield Splice(lines_start, lines_end, lines, parent.column + 1)
+    lines_end = max(lines_start, end_of_content(text, last_leaf(node)))
+    lines = write_lines(block, column=column, newline=newline_before(text, lines_start))
+    inline = Splice(start, _inline_end(text, start, node), space + block.inline if block.inline else "", len(text))
+    return [inline, Splice(lines_start, lines_end, lines, parent.column + 1)], block.value
 
 
 def _is_block_collection(node: YamlNode) -> bool:
@@ -315,7 +296,7 @@ def _inline_end(text: str, colon_end: int, node: YamlNode) -> int:
 
 
 def _lines_start(text: str, node: YamlNode) -> int:
-    """The end of the last line that stays: the one above a block, or the one on which an inline value ends."""
+    """The end of the last unchanged line: the one above a block, or the one where an inline value ends."""
     if _is_block_collection(node):
         line_break = text.rfind("\n", 0, node.start)
         return line_break - 1 if text[line_break - 1] == "\r" else line_break
@@ -327,7 +308,7 @@ def _lines_start(text: str, node: YamlNode) -> int:
 
 
 def _edit_embedded(file: OpenFile, document: int, field: Field, edits: Sequence[SetScalar]) -> str:
-    """The literal block at a field with its text edited, indented as before; EditRefused where it is no such block."""
+    """The literal block at a field with its text edited, indented as before; EditRefused for any other value."""
     path, name = file.source.path, format_field(field)
     position = file.position_of(document)
     section = file.sections[max(position, 0)]
@@ -361,11 +342,10 @@ def _edit_embedded(file: OpenFile, document: int, field: Field, edits: Sequence[
 
 
 def apply_edits(path: str, data: bytes, edits: Sequence[Edit]) -> bytes:
-    """Change the wanted fields of a file and not one byte else.
+    """Change the wanted fields of a file and no other byte.
 
-    All edits refer to the file as it is given. The result has been read again and differs from before in exactly the
-    wanted fields and values. An edit that changes nothing leaves the bytes alone.
-    Raises EditRefused, naming what is in the way; then no edit of the file is made.
+    All edits refer to the original file. The result has been read again and differs only in the wanted fields and
+    values. EditRefused names the obstacle; then no edit is made.
     """
     if not edits:
         return data
@@ -377,11 +357,17 @@ def apply_edits(path: str, data: bytes, edits: Sequence[Edit]) -> bytes:
 
 
 def edit_file(file: OpenFile, edits: Sequence[Edit]) -> bytes:
-    """`apply_edits` to a file that is open already: what was read of it is not read again."""
+    """`apply_edits` to an open file, whose sections are not read again."""
     source = file.source
     splices: list[Splice] = []
     expected: dict[int, list[Value]] = {}
-    plain = [*_join_embedded(file, edits)]
+    plain: list[PlainEdit] = [edit for edit in edits if not isinstance(edit, SetEmbedded)]
+    texts: defaultdict[tuple[int, Field], list[SetScalar]] = defaultdict(list)
+    for edit in edits:  # all edits inside of one text are one edit of that text
+        if isinstance(edit, SetEmbedded):
+            texts[edit.document, edit.field].append(edit.inner)
+    for (document, field), inner in texts.items():
+        plain.append(ReplaceBlock(document=document, field=field, text=_edit_embedded(file, document, field, inner)))
     for position, section_edits in _by_section(file, plain).items():
         section_splices, expected[position] = _edit_section(file, position, section_edits)
         splices.extend(section_splices)
@@ -390,21 +376,9 @@ def edit_file(file: OpenFile, edits: Sequence[Edit]) -> bytes:
         prove(source, file.sections, edited, expected)
     except ObstacleError as obstacle:
         index = obstacle.index if obstacle.index is not None else min((splice.start for splice in splices), default=0)
-        line, field = (source.line_at(index), ", ".join(format_field(field_of(edit)) for edit in edits))
-        raise EditRefused(source.path, line, field, obstacle.reason) from obstacle
+        fields = ", ".join(format_field(field_of(edit)) for edit in edits)
+        raise EditRefused(source.path, source.line_at(index), fields, obstacle.reason) from obstacle
     return edited
-
-
-def _join_embedded(file: OpenFile, edits: Sequence[Edit]) -> Iterator[PlainEdit]:
-    """All edits inside of one text as one edit of that text."""
-    texts: defaultdict[tuple[int, Field], list[SetScalar]] = defaultdict(list)
-    for edit in edits:
-        if isinstance(edit, SetEmbedded):
-            texts[edit.document, edit.field].append(edit.inner)
-        else:
-            yield edit
-    for (document, field), inner in texts.items():
-        yield ReplaceBlock(document=document, field=field, text=_edit_embedded(file, document, field, inner))
 
 
 def _by_section(file: OpenFile, edits: Sequence[PlainEdit]) -> dict[int, list[PlainEdit]]:
@@ -425,7 +399,7 @@ def _by_section(file: OpenFile, edits: Sequence[PlainEdit]) -> dict[int, list[Pl
 
 
 def _edit_section(file: OpenFile, position: int, edits: Sequence[PlainEdit]) -> tuple[list[Splice], list[Value]]:
-    """Find one section's splices, and the values that its documents must have afterwards."""
+    """One section's splices, and the new values of its documents."""
     source, section = file.source, file.sections[position]
     try:
         values = [document.value for document in file.documents_in(position)]
@@ -440,30 +414,26 @@ def _edit_section(file: OpenFile, position: int, edits: Sequence[PlainEdit]) -> 
             message = f"there is no document {edit.document}"
             raise EditRefused(source.path, section.first_line, format_field(field_of(edit)), message)
         try:
-            edit_splices, value = _splices_of(Located(text, tree, tree.roots[number]), edit, values[number])
+            located, value = Located(text, tree, tree.roots[number]), values[number]
+            if isinstance(edit, SetScalar):
+                edit_splices, value = splice_scalar(located, edit, value_at(value, edit.field))
+            elif isinstance(edit, InsertBlock):
+                edit_splices, value = splice_insertion(located, edit)
+            elif isinstance(edit, InsertItem):
+                edit_splices, value = splice_item(located, edit, value_at(value, edit.parent))
+            else:
+                edit_splices, value = splice_replacement(located, edit, value_at(value, edit.field))
         except ObstacleError as obstacle:
             line = section.first_line + text.count("\n", 0, obstacle.index or 0)
             raise EditRefused(source.path, line, format_field(field_of(edit)), obstacle.reason) from obstacle
         values[number] = _with_value(values[number], field_of(edit), value)
-        splices.extend(
-            Splice(splice.start + section.start, splice.end + section.start, splice.text, splice.column)
-            for splice in edit_splices
-        )
+        offset = section.start
+        splices += [Splice(each.start + offset, each.end + offset, each.text, each.column) for each in edit_splices]
     return splices, values
 
 
-def _splices_of(located: Located, edit: PlainEdit, document: Value) -> tuple[list[Splice], Value]:
-    if isinstance(edit, SetScalar):
-        return splice_scalar(located, edit, value_at(document, edit.field))
-    if isinstance(edit, InsertBlock):
-        return splice_insertion(located, edit)
-    if isinstance(edit, InsertItem):
-        return splice_item(located, edit, value_at(document, edit.parent))
-    return splice_replacement(located, edit, value_at(document, edit.field))
-
-
 def _with_value(root: Value, field: Field, value: Value) -> Value:
-    """Copy a value with one field set; what is not on the way is shared."""
+    """Copy a value with one field set; the rest is shared."""
     if not field:
         return value
     part, rest = field[0], field[1:]
@@ -476,7 +446,7 @@ def _with_value(root: Value, field: Field, value: Value) -> Value:
 
 
 def _splice(text: str, splices: Sequence[Splice]) -> str:
-    """Put all splices in; ObstacleError when two edits want the same place."""
+    """Apply all splices; ObstacleError when two edits want the same place."""
     ordered = sorted(splices, key=lambda splice: (splice.start, splice.end > splice.start, -splice.column))
     for first, second in pairwise(ordered):
         if second.start < first.end:
@@ -493,9 +463,9 @@ _START = b"---\n"
 
 
 def append_documents(path: str, data: bytes, edits: Sequence[AppendDocument]) -> bytes:
-    """The bytes with each document behind them; what was there stays, byte for byte.
+    """The bytes followed by each document; the existing bytes do not change.
 
-    Raises EditRefused when what comes out does not read as the old documents followed by the new ones.
+    Raises EditRefused when the result does not read as the old documents followed by the new ones.
     """
     appended = data if data.endswith(b"\n") or not data else data + b"\n"
     for edit in edits:
@@ -510,5 +480,5 @@ def append_documents(path: str, data: bytes, edits: Sequence[AppendDocument]) ->
     except InputError as error:
         raise EditRefused(path, error.line, error.field, error.message) from error
     if find_difference(wanted, found) is not None:
-        raise EditRefused(path, 0, "", "a document at its end would not be read as wanted: end the last one with ---")
+        raise EditRefused(path, 0, "", "a document at its end would be read differently: end the last one with ---")
     return appended

@@ -1,4 +1,4 @@
-"""What can be changed in a file, where the nodes of its text are, and how new text is written."""
+"""The edits of a file, the nodes of its text, and the writing of new text."""
 
 import re
 from collections.abc import Callable
@@ -32,9 +32,9 @@ from reconciler.manifests.wording import Field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetScalar:
-    """Replace the bytes of one existing scalar, in the quotes that it has.
+    """Replace the bytes of one existing scalar, with its quotes.
 
-    A number set on a quoted scalar stays quoted, and so text: `"3"` becomes `"5"`.
+    A number in a quoted scalar stays quoted, and therefore text: `"3"` becomes `"5"`.
     """
 
     document: int
@@ -57,7 +57,7 @@ class InsertBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceBlock:
-    """Replace the whole value, comments inside it too, of an existing key in a block mapping; `text` as above."""
+    """Replace the whole value of an existing key in a block mapping, with comments inside it; `text` as above."""
 
     document: int
     field: Field
@@ -66,9 +66,9 @@ class ReplaceBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertItem:
-    """Add an item behind the last one of an existing block list: `index` is its number, `text` a list of it alone.
+    """Add an item after the last one of an existing block list: `index` is its number, `text` a list of only this item.
 
-    With `in_line` the list may be in flow style, too: the item is written on its line.
+    With `in_line` the list may also be in flow style: the item is written on its line.
     """
 
     document: int
@@ -80,14 +80,14 @@ class InsertItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendDocument:
-    """Add a document of its own at the end of a file, which may be empty; `text` has LF line breaks."""
+    """Add a document at the end of a file, which may be empty; `text` has LF line breaks."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetEmbedded:
-    """Replace one scalar of a document that stands as a text, a literal block, at a field of another."""
+    """Replace one scalar of a document inside a text, a literal block, at a field of another document."""
 
     document: int
     field: Field
@@ -98,12 +98,12 @@ PlainEdit: TypeAlias = SetScalar | InsertBlock | ReplaceBlock | InsertItem
 Edit: TypeAlias = PlainEdit | SetEmbedded
 
 
-class EditRefused(InputError):  # noqa: N818 - a refusal is an outcome that names what is in the way
-    """Raised when an edit cannot be made, or cannot be proven to change the wanted fields and nothing else."""
+class EditRefused(InputError):  # noqa: N818 - a refusal is an outcome that names the obstacle
+    """Raised when an edit cannot be made, or cannot be proven to change only the wanted fields."""
 
 
 class ObstacleError(Exception):
-    """What is in the way of an edit, at a position in the text (None: where the edit points)."""
+    """The obstacle of an edit, at a position in the text (None: the place of the edit)."""
 
     def __init__(self, reason: str, index: int | None = None) -> None:
         super().__init__(reason)
@@ -165,7 +165,7 @@ class Member:
 
 @dataclass(slots=True, kw_only=True)
 class MappingNode(YamlNode):
-    """A mapping; `merge_start` is where its merge key stands."""
+    """A mapping; `merge_start` is the position of its merge key."""
 
     is_flow: bool
     members: dict[str, Member] = field(default_factory=dict)
@@ -191,7 +191,7 @@ def build_tree(text: str) -> Tree:
 
 class _Builder:
     def __init__(self, text: str) -> None:
-        # It returns None only after the end of the stream, where nobody asks.
+        # It returns None only after the end of the stream.
         self._next_event = cast(Callable[[], Event], CParser(text).get_event)
         self._used_anchors: set[str] = set()
 
@@ -203,69 +203,48 @@ class _Builder:
         return Tree(roots=roots, used_anchors=self._used_anchors)
 
     def _node(self, event: Event) -> YamlNode:
-        start, end = cast(Mark, event.start_mark), cast(Mark, event.end_mark)
+        mark, end = cast(Mark, event.start_mark), cast(Mark, event.end_mark).index
+        start, column = mark.index, mark.column
+        if not isinstance(event, ScalarEvent | MappingStartEvent | SequenceStartEvent):
+            self._used_anchors.add(cast(AliasEvent, event).anchor or "")
+            return AliasNode(start=start, end=end, column=column)
+        anchor, has_tag = event.anchor, event.tag is not None
         if isinstance(event, ScalarEvent):
+            text, style = event.value, event.style or ""
             return ScalarNode(
-                start=start.index,
-                end=end.index,
-                column=start.column,
-                anchor=event.anchor,
-                has_tag=event.tag is not None,
-                text=event.value,
-                style=event.style or "",
+                start=start, end=end, column=column, anchor=anchor, has_tag=has_tag, text=text, style=style
             )
-        if isinstance(event, MappingStartEvent):
-            return self._mapping(event, start)
-        if isinstance(event, SequenceStartEvent):
-            return self._sequence(event, start)
-        self._used_anchors.add(cast(AliasEvent, event).anchor or "")
-        return AliasNode(start=start.index, end=end.index, column=start.column)
-
-    def _mapping(self, opening: MappingStartEvent, start: Mark) -> MappingNode:
-        node = MappingNode(
-            start=start.index,
-            end=start.index,
-            column=start.column,
-            anchor=opening.anchor,
-            has_tag=opening.tag is not None,
-            is_flow=bool(opening.flow_style),
+        kind = MappingNode if isinstance(event, MappingStartEvent) else SequenceNode
+        node = kind(
+            start=start, end=start, column=column, anchor=anchor, has_tag=has_tag, is_flow=bool(event.flow_style)
         )
+        closing = self._fill_mapping(node) if isinstance(node, MappingNode) else self._fill_sequence(node)
+        if node.is_flow:
+            node.end = cast(Mark, closing.end_mark).index
+        return node
+
+    def _fill_mapping(self, node: MappingNode) -> Event:
         while not isinstance(event := self._next_event(), MappingEndEvent):
             key = self._node(event)
             value = self._node(self._next_event())
             if node.last is None and not node.is_flow:
                 node.column = key.column
             node.last, node.end = value, value.end
-            self._add(node, Member(key=key, value=value))
-        if node.is_flow:
-            node.end = cast(Mark, event.end_mark).index
-        return node
+            if not isinstance(key, ScalarNode):
+                continue
+            is_plain = not key.style and not key.has_tag
+            if is_plain and key.text == "<<":
+                node.merge_start = key.start
+            else:
+                name = (resolve_plain_key(key.text) if is_plain else None) or key.text
+                node.members[name] = Member(key=key, value=value)
+        return event
 
-    def _add(self, node: MappingNode, member: Member) -> None:
-        key = member.key
-        if not isinstance(key, ScalarNode):
-            return
-        is_plain = not key.style and not key.has_tag
-        if is_plain and key.text == "<<":
-            node.merge_start = key.start
-        else:
-            node.members[(resolve_plain_key(key.text) if is_plain else None) or key.text] = member
-
-    def _sequence(self, opening: SequenceStartEvent, start: Mark) -> SequenceNode:
-        node = SequenceNode(
-            start=start.index,
-            end=start.index,
-            column=start.column,
-            anchor=opening.anchor,
-            has_tag=opening.tag is not None,
-            is_flow=bool(opening.flow_style),
-        )
+    def _fill_sequence(self, node: SequenceNode) -> Event:
         while not isinstance(event := self._next_event(), SequenceEndEvent):
             node.items.append(self._node(event))
             node.end = node.items[-1].end
-        if node.is_flow:
-            node.end = cast(Mark, event.end_mark).index
-        return node
+        return event
 
 
 def last_leaf(node: YamlNode) -> YamlNode:
@@ -279,9 +258,9 @@ def last_leaf(node: YamlNode) -> YamlNode:
 
 
 def locate(tree: Tree, root: YamlNode, field: Field) -> list[YamlNode]:
-    """Walk from a document's root to a field: the nodes on the way, the field's own last.
+    """The nodes from a document's root to a field, which is the last.
 
-    Raises ObstacleError when the way leads through an alias, a used anchor or a merge, or ends early.
+    Raises ObstacleError for an alias, a used anchor or a merge on the way, or a missing field.
     """
     way = [root]
     _refuse_shared(tree, root)
@@ -294,7 +273,7 @@ def locate(tree: Tree, root: YamlNode, field: Field) -> list[YamlNode]:
 
 def _refuse_shared(tree: Tree, node: YamlNode) -> None:
     if isinstance(node, AliasNode):
-        raise ObstacleError("an alias stands here: its value is written at its anchor", node.start)
+        raise ObstacleError("this is an alias: its value is written at its anchor", node.start)
     if node.anchor is not None and node.anchor in tree.used_anchors:
         raise ObstacleError(f"the anchor &{node.anchor} is used by aliases: the edit would change them too", node.start)
 
@@ -304,26 +283,25 @@ def _step(node: YamlNode, part: str | int, *, is_last: bool) -> YamlNode:
         return node.items[part]
     member = node.members.get(part) if isinstance(node, MappingNode) and isinstance(part, str) else None
     if not isinstance(node, MappingNode) or (member is None and node.merge_start is None):
-        raise ObstacleError(
-            "the field is not there" if is_last else f"{part!r} on the way to it is not there", node.start
-        )
+        missing = "the field is not there" if is_last else f"{part!r} on the way to it is not there"
+        raise ObstacleError(missing, node.start)
     if member is None:
         raise ObstacleError(f"{part!r} is not written here: it can only come from the merge key <<", node.merge_start)
     if node.merge_start is not None and node.merge_start > member.key.start:
-        # goyaml.v2 lets the merge win there, other parsers the key.
+        # In goyaml.v2 the merge wins, in other parsers the key.
         raise ObstacleError(f"a merge key << below {part!r} may override it", node.merge_start)
     return member.value
 
 
-# Line breaks and controls would end a single-quoted scalar's line, or are not allowed in a stream.
+# Line breaks and controls would end a single-quoted scalar's line, or are not allowed.
 _NEEDS_ESCAPES: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-# Comments stand only after blanks, so `#` inside an anchor's name is no comment.
+# Comments begin only after blanks, so `#` inside an anchor's name is not one.
 _ANCHOR: Final = re.compile(r"&\S+(?:\s++(?:#[^\r\n]*+)?+)*+")
 
 
 def write_scalar(value: str | int, *, style: str, in_flow: bool, was_text: bool) -> tuple[str, Scalar]:
-    """Write a scalar in an old one's quotes: its text, and the value that it will be read as."""
+    """Write a scalar in the quotes of an old one: its text, and the value when it is read."""
     if isinstance(value, int):
         text = str(value).lower()
         return (text, value) if not style else (_quote(text, style), text)
@@ -340,10 +318,10 @@ def _quote(text: str, style: str) -> str:
 
 
 def _reads_as_plain(text: str, *, in_flow: bool) -> bool:
-    """Ask the parser itself: alone in a list, is it this text and nothing else?"""
+    """Whether the parser reads it, alone in a list, as this text."""
     if not text or text != text.strip() or _NEEDS_ESCAPES.search(text) or resolve_plain(text) != text:
         return False
-    # In a mapping's value `a: b` is an error, in a list's item it is a mapping: both are no text.
+    # `a: b` is an error as a mapping's value, and a mapping as a list's item.
     framed = f"[{text}]" if in_flow else f"- {text}"
     try:
         composed = compose_documents("", framed, first_line=1, budget=ComposingBudget())
@@ -353,16 +331,14 @@ def _reads_as_plain(text: str, *, in_flow: bool) -> bool:
 
 
 def value_start(text: str, node: YamlNode) -> int:
-    """Where a node's value begins, behind its anchor."""
-    if node.anchor is None:
-        return node.start
-    match = _ANCHOR.match(text, node.start, node.end)
+    """The start of a node's value, after its anchor."""
+    match = _ANCHOR.match(text, node.start, node.end) if node.anchor is not None else None
     return match.end() if match else node.start
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedBlock:
-    """A rendered value: what stands on its key's line, and the lines below it, not indented.
+    """A rendered value: the text on its key's line, and the lines below, not indented.
 
     `is_scalar` means a block scalar, whose lines are indented already.
     """
@@ -376,13 +352,13 @@ class RenderedBlock:
 
 
 def read_block(text: str) -> RenderedBlock:
-    """Read the text of a value that is to be written; ObstacleError when it is not exactly one YAML value."""
+    """Read the text of a new value; ObstacleError when it is not exactly one YAML value."""
     if "\r" in text:
         raise ObstacleError("expected LF line breaks in the new text, got a carriage return")
     try:
         composed = compose_documents("", text, first_line=1, budget=ComposingBudget())
     except InputError as error:
-        raise ObstacleError(f"the new text is no YAML: {error.message}") from error
+        raise ObstacleError(f"the new text is not YAML: {error.message}") from error
     if len(composed) != 1:
         raise ObstacleError(f"expected one value in the new text, got {len(composed)}")
     root = build_tree(text).roots[0]
@@ -402,7 +378,7 @@ def write_lines(block: RenderedBlock, *, column: int, newline: str) -> str:
 
 
 def write_flow(value: Value) -> str:
-    """A value on one line, as it stands inside of another one in flow style; its texts are quoted."""
+    """A value on one line in flow style, with quoted texts."""
     if isinstance(value, dict):
         members = (f"{write_scalar(key, style='', in_flow=True, was_text=True)[0]}: " for key in value)
         return "{" + ", ".join(map("".join, zip(members, map(write_flow, value.values()), strict=True))) + "}"
@@ -414,7 +390,7 @@ def write_flow(value: Value) -> str:
 
 
 def end_of_content(text: str, leaf: YamlNode) -> int:
-    """Where the last line of a leaf ends, before its line break; a comment on that line belongs to it."""
+    """The end of a leaf's last line and its comment, before the line break."""
     if isinstance(leaf, ScalarNode) and leaf.is_block:
         header_end = text.find("\n", leaf.start, leaf.end)
         content = text[leaf.start : leaf.end]
@@ -425,7 +401,7 @@ def end_of_content(text: str, leaf: YamlNode) -> int:
     end = text.find("\n", leaf.end)
     end = len(text) if end < 0 else end
     if text[leaf.end : end].lstrip(" \t\r")[:1] not in {"", "#"}:
-        raise ObstacleError("something else stands on the last line of the block", leaf.end)
+        raise ObstacleError("there is other text on the last line of the block", leaf.end)
     return end - 1 if text[max(leaf.end, end - 1) : end] == "\r" else end
 
 
@@ -433,14 +409,14 @@ _DEEPER_COMMENT: Final = re.compile(r"(?:\r?\n[ \t]*)*?\r?\n(?P<blank> +)#[^\n]*
 
 
 def skip_deeper_comments(text: str, position: int, column: int) -> int:
-    """Pass the comments below a block that are indented deeper than `column`: they belong to what is above."""
+    """Skip the comments below a block that are indented deeper than `column`, as they belong to it."""
     while (match := _DEEPER_COMMENT.match(text, position)) and len(match["blank"]) > column:
         position = match.end()
     return position
 
 
 def newline_before(text: str, position: int) -> str:
-    """Take the line break that the file uses around a position."""
+    """The line break that the file uses around a position."""
     index = text.rfind("\n", 0, position)
     index = text.find("\n") if index < 0 else index
     return "\r\n" if index > 0 and text[index - 1] == "\r" else "\n"

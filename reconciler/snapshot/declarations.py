@@ -341,9 +341,9 @@ def _with_roots(declaration: Declaration, fleet: Fleet) -> Declaration:
             named = name_first(roots[:MOST_NAMED], len(roots))
             words = f"{broken.key.kind} {broken.key.label} is built by {named}"
             renamed[broken.reason] = f"{words}: keep one, or name the cluster of each in clusters[].paths"
-    broken = (replace(each, reason=renamed.get(each.reason, each.reason)) for each in declaration.broken)
+    reported = (replace(each, reason=renamed.get(each.reason, each.reason)) for each in declaration.broken)
     findings = {replace(each, message=renamed.get(each.message, each.message)) for each in declaration.findings}
-    return replace(declaration, broken=tuple(broken), findings=tuple(sorted(findings)))
+    return replace(declaration, broken=tuple(reported), findings=tuple(sorted(findings)))
 
 
 # ---- the objects of clusters as built by Kustomize, Flux or Argo CD

@@ -64,7 +64,7 @@ def test_a_stuck_variant_on_an_accelerator_without_profile_holds_the_siblings(sh
     shared.set(accelerators=(*shared.settings.accelerators, make.accelerator("B200", 1.0, node_selector={})))
     shared.add("other", runs_on="A100", profiles=(make.profile("B200"),))
     assert_sibling_held(shared, "A100 has no profile")
-    assert shared.decision("other").hold.words.startswith("no accelerator can be chosen: B200: which nodes")
+    assert shared.decision("other").hold.words.startswith("no accelerator can be chosen: B200: the nodes of B200")
 
 
 def test_a_variant_that_leaves_an_accelerator_without_profile_holds_nobody(shared: Any, make: Any) -> None:

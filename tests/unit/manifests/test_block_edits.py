@@ -152,11 +152,11 @@ def test_a_block_with_the_same_value_changes_no_byte() -> None:
         ("---\n", (), "got an empty value"),
         ("spec:\n- 1\n", ("spec",), "got an empty value, a scalar or a list"),
         ("a: 1\n", ("spec",), "the field is not there"),
-        ("spec:\n  x: 1\n  status: 2\n", ("spec",), "the key is already there"),
-        ("a: &s\n  x: 1\nspec: *s\n", ("spec",), "an alias stands here"),
+        ("spec:\n  x: 1\n  status: 2\n", ("spec",), "the key exists already"),
+        ("a: &s\n  x: 1\nspec: *s\n", ("spec",), "this is an alias"),
         ("spec: &s\n  x: 1\nb: *s\n", ("spec",), "the anchor &s is used by aliases"),
         ("b: &b {x: 1}\nspec:\n  <<: *b\n", ("spec",), "keys of its own"),
-        ("spec:\n  ? x\n  : 1\n", ("spec",), "not laid out"),
+        ("spec:\n  ? x\n  : 1\n", ("spec",), "not written as"),
         ("spec:\n  x: |\n    no newline", ("spec",), "add one at the end of the file"),
         ("spec:\n  a: 1\n  ? x\n", ("spec",), "a key without a colon"),
         ("a: 1\n? x\t\r\n", (), "a key without a colon"),
@@ -191,11 +191,11 @@ def test_a_replacement_is_refused_with_its_reason(text: str, field: Field, words
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        ("a: [", "the new text is no YAML"),
+        ("a: [", "the new text is not YAML"),
         ("", "expected one value in the new text, got 0"),
         ("a: 1\n---\nb: 1\n", "expected one value in the new text, got 2"),
         ("a: 1\r\n", "expected LF line breaks"),
-        ("a: *x\n", "the new text is no YAML"),
+        ("a: *x\n", "the new text is not YAML"),
         ("a: 'x\u2028 y'\n", "U+2028"),
     ],
 )
