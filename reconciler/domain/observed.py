@@ -142,7 +142,8 @@ class Load:
 
     `input_spread` is the variance of the prompts' lengths over their squared mean, None without a histogram.
     Where nothing arrived, lengths are those of what came before; 0 when there are none. `alternatives` are those
-    of the query for what was finished that told of it, as its series number them.
+    of the query for what was finished that told of it, as its series number them. `completions_per_s` is what replicas
+    finish, None where no series counts it.
     """
 
     arrival_rate_per_s: float
@@ -152,6 +153,7 @@ class Load:
     arrivals_from: ArrivalSource
     input_spread: float | None = None
     alternatives: tuple[str, ...] = ()
+    completions_per_s: float | None = None
 
     @property
     def has_lengths(self) -> bool:

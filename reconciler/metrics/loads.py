@@ -163,6 +163,7 @@ def _load_of(served: Sequence[Served], replicas: int, readings: MetricReadings, 
         input_spread=spread_of(buckets, WINDOW_S),
         window_s=WINDOW_S,
         arrivals_from=source,
+        completions_per_s=_sum(Name.COMPLETIONS, served, readings),
     )
 
 

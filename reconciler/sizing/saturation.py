@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from reconciler.domain.identity import Figure, ModelKey, ResourceKey
-from reconciler.domain.observed import ReplicaMetrics, Role, UpstreamQueue
+from reconciler.domain.observed import ReplicaMetrics, Role, UpstreamQueue, is_usual_churn
 from reconciler.domain.requirements import Requirement, Segment
 from reconciler.domain.workloads import LaunchSettings
 from reconciler.sizing.saturation_readings import (
@@ -261,6 +261,15 @@ class ZeroRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """Requests of a model per second: `arriving` and `finished`. What waits shall be gone within `drain_s`."""
+
+    arriving: float
+    finished: float
+    drain_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReadings:
     """Everything that sizing one model needs; `history` is what earlier runs remembered, nothing is kept here.
 
@@ -275,6 +284,7 @@ class ModelReadings:
     history: BoundHistory = field(default_factory=dict)
     lengths_before: MeanLengths = MeanLengths()
     layered: LayeredThresholds = field(default_factory=layer_thresholds)
+    flow: Flow | None = None
 
     @property
     def thresholds(self) -> Thresholds:
@@ -333,7 +343,8 @@ class SaturationAnswer:
     findings: tuple[str, ...] = ()
 
 
-# A full queue says that more is needed, not how much: one replica's queue asks for one more at most.
+# A full queue says that more is needed, not how much: where nothing tells what arrives, a replica's queue asks for one
+# more at most.
 _MOST_PER_QUEUE = 2.0
 _QUEUE_UNKNOWN = "the upstream queue is unknown"
 
@@ -401,6 +412,7 @@ def need_in_tokens(
     up, down = readings.thresholds.scale_up.value, readings.thresholds.scale_down.value
     queued, queue_doubts = _queued(readings.queue, lengths, role)
     wanted, demand, doubts, unsized = [queued / up], [queued], list(queue_doubts), {}
+    served, silent = [0.0], [0.0]
     for each in group:
         capacity = each.per_replica_tokens
         if capacity is None:
@@ -409,26 +421,78 @@ def need_in_tokens(
         pods = sort_pods(each.variant, screened, clear_labels(each.variant, tokens[each.key], screened))
         doubts.extend(pods.words)
         asked = dict.fromkeys((*pods.judged, *pods.doubtful), 0.0)
+        used = dict(asked)
         for token in tokens[each.key]:
             asked[token.replica.pod] += token.demand_tokens
+            used[token.replica.pod] += min(token.in_use_tokens, token.capacity_tokens)
+        served.extend(used[pod] for pod in pods.judged)
+        served.extend(max(used[pod], capacity * up) for pod in pods.doubtful)
+        silent.append(pods.silent * capacity * up)
         demand.extend((*asked.values(), pods.silent * capacity * up))
         wanted.extend(asked[pod] / up for pod in pods.judged)
         wanted.extend(max(asked[pod] / up, capacity) for pod in pods.doubtful)
         wanted.append(pods.silent * capacity)
     sized = [(each.variant, each.per_replica_tokens) for each in group if each.per_replica_tokens is not None]
+    needs, works_on = math.fsum(wanted), math.fsum(demand)
+    has = math.fsum(variant.current_replicas * capacity for variant, capacity in sized)
+    has_ready = math.fsum(variant.ready_replicas * capacity for variant, capacity in sized)
+    backlog = _backlog([each.variant for each in group], screened, readings)
+    if backlog is not None:
+        asked_for, needs = needs, backlog.limited(needs, math.fsum(served), math.fsum(silent), has_ready, up)
+        works_on = max(min(works_on, needs * up), math.fsum((*served, *silent)))
+        if asked_for > has >= needs:
+            doubts.append(backlog.words)
     return Need(
         unit="tokens",
-        demand=math.fsum(demand),
+        demand=works_on,
         full=up,
-        wanted=math.fsum(wanted),
-        kept=math.fsum(demand) / down,
-        has=math.fsum(variant.current_replicas * capacity for variant, capacity in sized),
-        has_ready=math.fsum(variant.ready_replicas * capacity for variant, capacity in sized),
+        wanted=needs,
+        kept=works_on / down,
+        has=has,
+        has_ready=has_ready,
         per_replica={variant.key: capacity for variant, capacity in sized},
         doubts=tuple(doubts),
         unsized=unsized,
         is_loaded=any(demand),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Backlog:
+    """Requests that wait in long queues of replicas, or upstream, and what is known of how they came."""
+
+    num_waiting: float
+    flow: Flow | None
+
+    @property
+    def words(self) -> str:
+        return f"{self.num_waiting:.4g} requests wait"
+
+    def limited(self, needed: float, served: float, silent: float, has_ready: float, full: float) -> float:
+        """What is needed for what arrives while replicas that report work on `served`, and others perhaps on `silent`.
+
+        A backlog is no standing demand: replicas serve what arrives with room to spare (they may be used up to `full`),
+        and what waits within a while. Where nothing tells what arrives, no more than as much again is asked for.
+        """
+        if self.flow is None:
+            return min(needed, (served + silent + has_ready) / full)
+        arriving = max(self.flow.arriving, self.flow.finished)
+        draining = arriving + self.num_waiting / self.flow.drain_s
+        return max(served / self.flow.finished * max(arriving / full, draining), (served + silent) / full)
+
+
+def _backlog(group: Sequence[VariantFacts], screened: Screened, readings: ModelReadings) -> _Backlog | None:
+    """What waits in more than the usual few replicas, or upstream; None where that is nothing."""
+    queue = readings.queue and screen_queue(readings.queue).num_waiting
+    waiting, long, ready = queue or 0.0, 0, 0
+    for variant in group:
+        ready += variant.ready_replicas
+        for instances in screened.by_pod(variant.key).values():
+            own = math.fsum(each.num_waiting or 0.0 for each in instances)
+            waiting += own
+            long += own >= readings.thresholds.num_waiting.value
+    is_long = long > 0 and not is_usual_churn(long, ready)
+    return _Backlog(num_waiting=waiting, flow=readings.flow) if is_long or (queue and ready) else None
 
 
 def need_in_replicas(group: Sequence[VariantFacts], screened: Screened, readings: ModelReadings) -> Need:
@@ -444,8 +508,10 @@ def need_in_replicas(group: Sequence[VariantFacts], screened: Screened, readings
     kv_shares: list[float] = []
     waiting_shares: list[float] = []
     doubts: list[str] = []
+    silent = 0
     for variant in group:
         pods = sort_pods(variant, screened)
+        silent += pods.silent
         doubts.extend(pods.words)
         instances = screened.by_pod(variant.key)
         for own in (instances[pod] for pod in (*pods.judged, *pods.doubtful)):
@@ -459,8 +525,14 @@ def need_in_replicas(group: Sequence[VariantFacts], screened: Screened, readings
     if queue.num_waiting is None:
         doubts.append(queue.reason or _QUEUE_UNKNOWN)
     has = sum(variant.current_replicas for variant in group)
+    by_queue, backlog = math.fsum(waiting_shares), _backlog(group, screened, readings)
+    if backlog is not None and backlog.flow is not None and waiting_full > 0:
+        served = math.fsum(min(max(shares), 1.0) for shares in zip(kv_shares, waiting_shares, strict=True)) - silent
+        by_queue = backlog.limited(by_queue, served, silent, has, 1.0)
+        if backlog.num_waiting / waiting_full > has >= by_queue:
+            doubts.append(backlog.words)
     # A queue that no replica has yet is counted in requests of unknown size: it asks for one more, no number does.
-    wanted = max(math.fsum(kv_shares), math.fsum(waiting_shares), has + 1.0 if queue.num_waiting else 0.0)
+    wanted = max(math.fsum(kv_shares), by_queue, has + 1.0 if queue.num_waiting else 0.0)
     return Need(
         unit="replicas",
         demand=wanted,

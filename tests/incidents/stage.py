@@ -143,8 +143,8 @@ class Stage:
     def __post_init__(self) -> None:
         self.load(constant(self.per_s * self.replicas))
 
-    def load(self, rates_per_s: Floats, pods: int | None = None) -> None:
-        """Let the model have these arrivals, spread over so many pods."""
+    def load(self, rates_per_s: Floats, pods: int | None = None, most_waiting: float = MOST_WAITING) -> None:
+        """Let the model have these arrivals, spread over so many pods, in each of which so many may wait."""
         draw = random.Random(self.seed)  # noqa: S311 - the same series in every run
         level, waves = 0.0, []
         for _ in range(COUNT):
@@ -152,7 +152,7 @@ class Stage:
             waves.append(1 + level)
         rates = rates_per_s * np.array(waves)
         count = self.replicas if pods is None else pods
-        self.pods = [self._pod(index, rates / count, draw) for index in range(count)]
+        self.pods = [self._pod(index, rates / count, draw, most_waiting) for index in range(count)]
         self.arrivals = np.maximum(
             np.rint(rates * STEP_S + np.sqrt(rates * STEP_S) * [draw.gauss(0, 1) for _ in range(COUNT)]), 0.0
         )
@@ -208,14 +208,14 @@ class Stage:
             yield "gauge", "kube_deployment_spec_replicas", "", named, constant(self.replicas)
             yield "gauge", "kube_deployment_status_replicas_ready", "", named, constant(self.replicas)
 
-    def _pod(self, index: int, rates_per_s: Floats, draw: random.Random) -> Pod:
+    def _pod(self, index: int, rates_per_s: Floats, draw: random.Random, most_waiting: float = MOST_WAITING) -> Pod:
         rates = np.minimum(rates_per_s, MOST_PER_S)
         counts = rates * STEP_S
         finished = np.maximum(np.rint(counts + np.sqrt(counts) * [draw.gauss(0.0, 1.0) for _ in range(COUNT)]), 0.0)
         busy_s = rates * OUTPUT_TOKENS
         running = np.where(rates < MOST_PER_S, busy_s * ALPHA_S / (1 - busy_s * BETA_S), MAX_BATCH)
         running = np.rint(running * [max(draw.gauss(1.0, 0.05), 0.0) for _ in range(COUNT)])
-        left_over = np.minimum(np.cumsum((rates_per_s - rates) * STEP_S), MOST_WAITING)
+        left_over = np.minimum(np.cumsum((rates_per_s - rates) * STEP_S), most_waiting)
         itl_s = ALPHA_S + BETA_S * running
         name = f"chat-5d4c8b7f9-bcd{'fghjklmnpqrstvwxz'[index % 17]}{index // 17 + 2}"
         labels = {"namespace": NAMESPACE, "pod": name, "model_name": MODEL, "job": "vllm"}

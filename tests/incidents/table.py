@@ -1,5 +1,6 @@
 """All rows of the table, in the order in which they are printed."""
 
+from tests.incidents.backlogs import BACKLOGS
 from tests.incidents.calm import CALM
 from tests.incidents.dips import DIPS
 from tests.incidents.field import FIELD
@@ -22,5 +23,6 @@ INCIDENTS: tuple[Incident, ...] = (
     *DIPS,
     *PROFILES,
     *LENGTHS,
+    *BACKLOGS,
     *HEALTHY,
 )

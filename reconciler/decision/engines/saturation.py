@@ -48,9 +48,11 @@ from reconciler.domain.settings import SaturationRules, ZeroRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import MAX_REPLICAS, MIN_REPLICAS, Engine
 from reconciler.metrics.quantities import Name
+from reconciler.metrics.replicas import is_beyond_noise
 from reconciler.sizing.arrays import Bools, Floats
 from reconciler.sizing.saturation import (
     Filling,
+    Flow,
     MeanLengths,
     ModelReadings,
     SaturationAnswer,
@@ -70,6 +72,8 @@ COARSE_S = 300.0
 """Histories of longer than an hour have steps of this, the others finer ones."""
 MOST_PER_QUEUE = 2.0
 """What one replica's queue asks for at most, as now."""
+GROWTH_S = 120.0
+"""Over how long the growth of queues is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +111,8 @@ class PastFullness:
             length = _filled(_series(trace, Name.INPUT_TOKENS))
             if roles.get(trace.variant) is not Role.PREFILL:
                 length = length + _filled(_series(trace, Name.OUTPUT_TOKENS))
-            total += np.nan_to_num(usage) * kv_tokens.get(trace.pod, typical) + np.nan_to_num(waiting) * length
+            held = kv_tokens.get(trace.pod, typical)
+            total += np.nan_to_num(usage) * held + np.minimum(np.nan_to_num(waiting) * length, held)
         return self._known(total)
 
     def _by_pod(self, name: Name) -> Floats:
@@ -202,7 +207,25 @@ def read_model(
         history=history,
         lengths_before=_lengths_in(traces) if corrects_history else MeanLengths(),
         layered=layered,
+        flow=_flow(snapshot.observed.loads.get(model), traces, payback_of(members)) if corrects_history else None,
     )
+
+
+def _flow(load: Load | NoAnswer | None, traces: Sequence[Trace], payback_s: float) -> Flow | None:
+    """What arrives and what is finished; what queues grew by within minutes shows a surge before a rate does."""
+    if not isinstance(load, Load) or not load.completions_per_s:
+        return None
+    arriving, growth = load.arrival_rate_per_s, 0.0
+    for trace in traces:
+        count = int(GROWTH_S / trace.step_s) + 1
+        recent = np.array(trace.series.get(Name.NUM_WAITING, ()), dtype=np.float64)[-count:]
+        if recent.size == count and np.isfinite(recent[[0, -1]]).all():
+            growth += float(recent[-1] - recent[0]) / GROWTH_S
+    if is_beyond_noise(load.completions_per_s + growth, arriving):
+        arriving = max(arriving, load.completions_per_s + growth)
+    if not is_beyond_noise(arriving, load.completions_per_s):
+        arriving = load.completions_per_s
+    return Flow(arriving=arriving, finished=load.completions_per_s, drain_s=payback_s)
 
 
 def _lengths_in(traces: Sequence[Trace]) -> MeanLengths:

@@ -71,6 +71,7 @@ def test_a_busy_model_has_a_load_and_its_variant_an_observation() -> None:
         input_tokens=512.0,
         window_s=300.0,
         arrivals_from=ArrivalSource.REPLICAS,
+        completions_per_s=4.0,
     )
     variant = seen(observed, "llama")
     assert variant.performance.itl_s == pytest.approx(0.025)

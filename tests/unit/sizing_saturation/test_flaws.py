@@ -10,7 +10,7 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import ReplicaMetrics, Role, Trace, UpstreamQueue
 from reconciler.domain.requirements import Bounds, Candidate, Problem
 from reconciler.optimizer.separable import SeparableSolver
-from reconciler.sizing.saturation import SaturationAnswer, ZeroRule, size_saturation
+from reconciler.sizing.saturation import Flow, SaturationAnswer, ZeroRule, size_saturation
 from reconciler.sizing.saturation_memory import replay_bounds
 from reconciler.sizing.saturation_readings import StoredCapacity, VariantFacts, WorkloadKey, layer_thresholds
 from reconciler.upstream.wva import UpstreamReadings, reproduce_percent, reproduce_tokens
@@ -372,3 +372,44 @@ def test_the_limited_modes_stay_within_their_devices(variant: Variant, replicas:
     assert named(reproduce_tokens([surge], DeviceBudget({"A100": 3}), rescales=True)[0].requirements[0].fixed) == {
         "v": 4
     }
+
+
+FULL = ".8/400, .8/400, .8/400"
+
+
+@pytest.mark.parametrize(
+    ("arriving", "drain_s", "expected"),
+    [(10.0, 3600.0, 4), (10.5, 3600.0, 4), (18.0, 3600.0, 7), (30.0, 3600.0, 11), (10.0, 60.0, 9), (0.0, 3600.0, 4)],
+)
+def test_a_backlog_is_no_standing_demand(
+    variant: Variant, replicas: Replicas, readings: Readings, arriving: float, drain_s: float, expected: int
+) -> None:
+    """Three full replicas finish 10 requests a second, and 1,200 wait."""
+    flow = Flow(arriving=arriving, finished=10.0, drain_s=drain_s)
+    full = readings(variant("v", current_replicas=3), replicas=replicas("v", FULL, **SIZED), flow=flow)
+
+    assert chosen(full) == {"v": expected}
+
+
+def test_a_backlog_of_unknown_arrivals_asks_for_as_much_again_at_most(
+    variant: Variant, replicas: Replicas, readings: Readings
+) -> None:
+    full = readings(variant("v", current_replicas=3), replicas=replicas("v", FULL, **SIZED))
+
+    assert chosen(full) == {"v": 8}
+
+
+@pytest.mark.parametrize("sizes", [SIZED, {}])
+def test_replicas_stay_while_some_of_them_have_long_queues(
+    variant: Variant, replicas: Replicas, readings: Readings, sizes: dict[str, float]
+) -> None:
+    """Sticky sessions: two of six replicas are full, with 200 waiting each, and the others are nearly idle."""
+    flow = Flow(arriving=10.0, finished=10.0, drain_s=3600.0)
+    uneven = readings(
+        variant("v", current_replicas=6),
+        replicas=replicas("v", ".8/200, .8/200, .1/0, .1/0, .1/0, .1/0", **sizes),
+        flow=flow,
+    )
+
+    assert chosen(uneven) == {"v": 6}
+    assert "400 requests wait" in next(iter(size_saturation(uneven).reasons.values()))
