@@ -16,8 +16,18 @@ from reconciler.decision.verdicts import verdict_of
 from reconciler.domain.holds import BrokenResource, Hold
 from reconciler.domain.identity import CandidateKey, Figure, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.observed import ArrivalSource, Load, Observation, PastArrivals, Performance
-from reconciler.domain.plan import RATE, AskedPrometheus, Decision, Fullness, Outcome, SloProjection, Step, VerdictKind
+from reconciler.domain.observed import ArrivalSource, Load, Observation, PastArrivals, Performance, is_usual_churn
+from reconciler.domain.plan import (
+    RATE,
+    AskedPrometheus,
+    Decision,
+    Evidence,
+    Fullness,
+    Outcome,
+    SloProjection,
+    Step,
+    VerdictKind,
+)
 from reconciler.domain.requirements import Shortfall, Solution
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import significant
@@ -334,6 +344,8 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
         max_batch_size=context.answers[state.engine].max_batch_size(key),
         status_shape=variant.status_shape,
         metrics_available=_has_metrics(state, observation, hold),
+        evidence=_evidence(context.snapshot, state),
+        is_applied=_is_applied(context.snapshot, state, desired),
         waiting=staged.waiting.get(variant.key) if hold is None else None,
         caution=_caution(context, variant, desired),
         reverts=staged.reverts.get(variant.key) if outcome is Outcome.CHANGE else None,
@@ -386,6 +398,31 @@ def _has_metrics(state: VariantState, observation: Observation | None, hold: Hol
     """Whether everything that its engine looks at was there."""
     is_seen = observation is not None and observation.absence is None and not (hold and hold.kind.is_without_metrics)
     return is_seen and (state.load is not None or not ENGINES[state.engine].needs_load)
+
+
+def _evidence(snapshot: Snapshot, state: VariantState) -> Evidence | None:
+    """The metrics that its engine sizes it from; None where there are none."""
+    observed, variant = snapshot.observed, state.variant
+    queue = observed.queues.get(variant.model)
+    if queue is not None and queue.num_waiting and not variant.current.replicas:
+        return Evidence.PENDING
+    if not ENGINES[state.engine].reads_fullness:
+        return Evidence.LOAD if state.load is not None else None
+    replicas = observed.replicas.get(variant.key, ())
+    if any(each.kv_cache_usage is not None for each in replicas):
+        return Evidence.SATURATION
+    waiting = [each.num_waiting for each in replicas] + [None if queue is None else queue.num_waiting]
+    return None if waiting.count(None) == len(waiting) else Evidence.QUEUE
+
+
+def _is_applied(snapshot: Snapshot, state: VariantState, desired: Allocation) -> bool | None:
+    """Whether the cluster asks for the desired replicas and has them ready, but for the usual churn."""
+    asked, ready = state.replicas_live, snapshot.observed.ready.get(state.variant.key)
+    if desired.accelerator != state.variant.current.accelerator or asked not in (None, desired.replicas):
+        return False
+    if ready is None:
+        return None if asked is None else True
+    return ready == desired.replicas if asked is None else is_usual_churn(desired.replicas - ready, desired.replicas)
 
 
 def _slos(context: DecisionContext, variant: Variant, desired: Allocation) -> tuple[SloProjection, ...]:

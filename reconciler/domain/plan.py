@@ -45,6 +45,15 @@ RATE = "req/s"
 """The unit of demand and capacity where a queue sizes a model; saturation counts tokens or replicas."""
 
 
+class Evidence(StrEnum):
+    """Which metrics a variant is sized from; PENDING: none of its replicas run, and requests wait for one."""
+
+    LOAD = "load"
+    SATURATION = "saturation"
+    QUEUE = "queue"
+    PENDING = "pending"
+
+
 class Outcome(StrEnum):
     """What a decision comes to."""
 
@@ -194,6 +203,9 @@ class Decision:
     max_batch_size: int | None = None
     status_shape: StatusShape | None = None
     metrics_available: bool = False
+    evidence: Evidence | None = None
+    is_applied: bool | None = None
+    """Whether the cluster runs what is desired; None where no metric says it."""
     waiting: Hold | None = None
     """What must happen before all of its change is proposed; None for nothing."""
     caution: str = ""

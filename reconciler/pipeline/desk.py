@@ -9,7 +9,7 @@ import yaml
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey
-from reconciler.domain.plan import Decision, Plan
+from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.proposals import ChangeSet, MovedFile
 from reconciler.domain.snapshot import Snapshot, StatusShape, Variant
 from reconciler.domain.workloads import DeliveryPlace, DocumentRef
@@ -87,7 +87,7 @@ class Deliverer:
             yield self._draft(view, places[key])
 
     def _status(self, decision: Decision, variant: Variant) -> DeliveredStatus | None:
-        """The status as in Git, but applied: the Job only runs once it is."""
+        """The status as in Git, but applied, unless metrics say otherwise: the Job runs once a change is."""
         sheet = self.open_sheet(variant.document)
         written = sheet.find("status")
         view = status_view(decision, now_s=self.now_s, previous=variant.conditions, written=written)
@@ -95,14 +95,15 @@ class Deliverer:
             return None
         status = yaml.safe_load(self.renderer.render(view.template, view))
         moment = rfc3339(self.now_s)
-        has_times = variant.status_shape is StatusShape.FULL
-        times = {"lastAttemptTime": moment, "lastSuccessTime": moment} if has_times else {}
+        if decision.outcome is Outcome.CHANGE or decision.is_applied is not False:
+            times = ("lastAttemptTime", "lastSuccessTime") if variant.status_shape is StatusShape.FULL else ()
+            status["actuation"] = {"applied": True, **dict.fromkeys(times, moment)}
         return delivered_status(
             api_version=str(sheet.find("apiVersion")),
             kind=str(sheet.find("kind")),
             name=variant.key.name,
             namespace=variant.key.namespace,
-            status={**status, "actuation": {"applied": True, **times}},
+            status=status,
         )
 
     def delivered_s(self, group: str, variant: Variant) -> float:

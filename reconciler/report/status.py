@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.plan import RATE, Decision, Outcome
+from reconciler.domain.plan import RATE, Decision, Evidence, Outcome
 from reconciler.domain.snapshot import Condition, StatusShape
 from reconciler.domain.units import ms_from_seconds, per_minute_from_per_second
 from reconciler.manifests.documents import Value
@@ -179,6 +179,7 @@ class StatusView:
     last_run_time: str
     accelerator: str
     replicas: int
+    is_applied: bool = False
     conditions: tuple[Condition, ...] = field(default=())
     last_attempt_time: str = ""
     last_success_time: str = ""
@@ -217,6 +218,7 @@ def status_view(
         last_run_time=moment,
         accelerator=accelerator,
         replicas=decision.desired.replicas,
+        is_applied=decision.is_applied is True,
         conditions=() if shape is StatusShape.FULL else _conditions(decision, moment, kept),
         last_attempt_time=_time_at(written, "actuation", "lastAttemptTime"),
         last_success_time=_time_at(written, "actuation", "lastSuccessTime"),
@@ -226,15 +228,17 @@ def status_view(
 def is_news(view: StatusView, decision: Decision, *, previous: Iterable[Condition], written: object) -> bool:
     """Whether a status says what the one in Git does not; only then it rides with the changes of others.
 
-    A variant that stays as it is has news where a condition flips, or other numbers stand there; a held one wherever
-    its words differ, even where it had no status yet.
+    A variant that stays as it is has news where a condition flips, or other numbers stand there, or the cluster runs
+    them by now; a held one wherever its words differ, even where it had no status yet.
     """
     if written is not None:
         numbers = (
             _at(written, "desiredOptimizedAlloc", "accelerator"),
             _at(written, "desiredOptimizedAlloc", "numReplicas"),
         )
-        if numbers != (view.accelerator, view.replicas):
+        applied = _at(written, "actuation", "applied")
+        is_told = decision.is_applied is None or applied in (None, decision.is_applied)
+        if numbers != (view.accelerator, view.replicas) or not is_told:
             return True
     if decision.outcome is Outcome.HELD:
         before = {each.type: each for each in previous}
@@ -321,10 +325,22 @@ def _conditions(decision: Decision, moment: str, previous: Sequence[Condition]) 
     return (*stayed, *ours.values())
 
 
+_AVAILABLE: Mapping[Evidence | None, str] = {
+    Evidence.SATURATION: "Saturation metrics data is available for scaling decisions",
+    Evidence.QUEUE: "Queue metrics data is available for scaling decisions, KV cache usage is not",
+    Evidence.PENDING: "Queue metrics data is available for scaling decisions",
+    Evidence.LOAD: "Load metrics data is available for scaling decisions",
+    None: "Metrics data is available for scaling decisions",
+}
+"""The first is upstream's, which knows no other engine than saturation."""
+
+
 def _metrics_condition(decision: Decision) -> tuple[str, str, str, str]:
     kind = "MetricsAvailable"
+    if _is_from_zero(decision):
+        return kind, "True", "ScaleFromZero", "Scaled from zero due to pending requests"
     if decision.metrics_available:
-        return kind, "True", "MetricsAvailable", "Saturation metrics data is available for scaling decisions"
+        return kind, "True", "MetricsAvailable", _AVAILABLE[decision.evidence]
     reason = _REASONS_WITHOUT_METRICS.get(decision.hold.kind) if decision.hold is not None else None
     if reason is not None:
         return kind, "False", reason, one_line(str(decision.hold))
@@ -333,18 +349,30 @@ def _metrics_condition(decision: Decision) -> tuple[str, str, str, str]:
 
 
 def _optimization_condition(decision: Decision) -> tuple[str, str, str, str]:
-    kind, replicas = "OptimizationReady", decision.desired.replicas
+    kind, is_early = "OptimizationReady", decision.status_shape is StatusShape.TTFT
     if decision.outcome is Outcome.HELD:
-        reason = _reason_of(decision.hold) if decision.metrics_available else "MetricsUnavailable"
-        return kind, "False", reason, one_line(str(decision.hold or "held"))
+        words = one_line(str(decision.hold or "held"))
+        if not decision.metrics_available:
+            return kind, "False", "MetricsUnavailable", words
+        if decision.hold is not None and decision.hold.kind is HoldKind.PROFILE_CONTRADICTED:
+            # saturation decides in the place of the profile, and keeps every replica
+            reason = "CapacitySafetyOverride" if is_early else "SaturationSafetyOverride"
+            return kind, "True", reason, one_line(f"saturation safety override: {words}")
+        return kind, "False", _reason_of(decision.hold), words
     if decision.outcome is Outcome.UNCHANGED:
         return kind, "True", "OptimizationSucceeded", "Optimization loop ran (no scaling change needed)"
+    words = f"decision: {_direction(decision)} (target: {decision.desired.replicas} replicas)"
+    if _is_from_zero(decision):
+        return kind, "True", "ScaleFromZeroMode", f"scalefromzero {words}"
     if decision.unit != RATE:  # nobody knows its latency: sized by how full replicas are
-        message = f"saturation-only decision: {_direction(decision)} (target: {replicas} replicas)"
-        is_early = decision.status_shape is StatusShape.TTFT
-        return kind, "True", "CapacityOnlyMode" if is_early else "SaturationOnlyMode", message
-    message = f"Hybrid mode: {_direction(decision)} (target: {replicas} replicas)"
-    return kind, "True", "OptimizationSucceeded", message
+        return kind, "True", "CapacityOnlyMode" if is_early else "SaturationOnlyMode", f"saturation-only {words}"
+    return kind, "True", "OptimizationSucceeded", f"model-based {words}"
+
+
+def _is_from_zero(decision: Decision) -> bool:
+    """Whether requests that wait start the first replica; upstream has reasons for it since the target form."""
+    is_started = decision.evidence is Evidence.PENDING and decision.outcome is Outcome.CHANGE
+    return is_started and decision.desired.replicas > 0 and decision.status_shape is StatusShape.TARGET
 
 
 def _reason_of(hold: Hold | None) -> str:

@@ -10,6 +10,7 @@ from reconciler.decision.decide import decide
 from reconciler.decision.explanation import asked_queries
 from reconciler.decision.questions import ask_by_cluster
 from reconciler.domain.answers import Absence
+from reconciler.domain.observed import Observed
 from reconciler.domain.plan import Outcome
 from reconciler.domain.snapshot import Form
 from reconciler.domain.workloads import DocumentRef, ReplicaOwner, WrittenField
@@ -212,3 +213,27 @@ def test_the_query_is_among_those_that_explain_prints(busy: Any) -> None:
     (decision,) = plan.decisions
     (figure,) = (each for each in plan.figures[decision.variant] if each.name == "replicas in the cluster")
     assert asked_queries(snapshot, decision, (figure,)) == {"live_replicas": ("max(kube)",)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "ready", "is_applied"),
+    [
+        (3, None, True),
+        (3, 3, True),
+        (3, 1, False),
+        (5, 5, False),
+        (None, 3, True),
+        (None, 4, False),
+        (None, None, None),
+    ],
+)
+def test_it_is_applied_where_the_cluster_asks_for_it_and_has_it_ready(
+    busy: Any, asked: int | None, ready: int | None, is_applied: bool | None
+) -> None:
+    (key,) = busy.observations
+    if asked is not None:
+        busy.watch([asked] * WINDOW)
+    busy.observed = Observed(ready={} if ready is None else {key: ready})
+    decision = busy.decision()
+    assert decision.desired.replicas == 3
+    assert decision.is_applied is is_applied

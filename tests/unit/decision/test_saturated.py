@@ -9,7 +9,7 @@ from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import Source, SourceKind
 from reconciler.domain.observed import UpstreamQueue
-from reconciler.domain.plan import Outcome
+from reconciler.domain.plan import Evidence, Outcome
 from reconciler.domain.settings import LimiterSettings, SaturationRules, ThresholdLayer
 from reconciler.domain.snapshot import Form
 
@@ -110,6 +110,7 @@ def test_a_model_at_zero_wakes_its_cheapest_variant(plain: Any) -> None:
     model = plain.variant("dear").model
     plain.observed = replace(plain.observed, queues={model: UpstreamQueue(num_waiting=3.0)})
     assert plain.desired() == {"dear": "0 x H100", "cheap": "1 x L4"}
+    assert plain.decision("cheap").evidence is Evidence.PENDING
 
 
 def test_a_model_at_zero_of_which_nobody_says_anything_stays(plain: Any) -> None:
@@ -303,3 +304,13 @@ def test_prefill_and_decode_are_sized_each_for_itself(plain: Any) -> None:
     desired = plain.desired()
     assert int(desired["p"].split()[0]) > 2
     assert desired["d"] in ("1 x H100", "2 x H100")
+
+
+@pytest.mark.parametrize(
+    ("loads", "evidence"),
+    [(".80/2, .50/0", Evidence.SATURATION), (".80/-, -/-", Evidence.SATURATION), ("-/2, -/0", Evidence.QUEUE)],
+)
+def test_what_a_variant_is_sized_from_is_what_its_replicas_report(plain: Any, loads: str, evidence: Evidence) -> None:
+    add(plain, replicas=2)
+    plain.fill(loads)
+    assert plain.decision().evidence is evidence

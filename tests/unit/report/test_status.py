@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.plan import Decision, Outcome, Plan
+from reconciler.domain.plan import RATE, Decision, Evidence, Outcome, Plan
 from reconciler.domain.snapshot import Condition, StatusShape
 from reconciler.report.status import StatusOmission, StatusView, is_news, status_view
 
@@ -84,13 +84,58 @@ def test_a_time_that_is_none_is_not_kept(decision: Decision) -> None:
     assert metrics.last_transition_time == NOW
 
 
-def test_conditions_use_the_reasons_and_messages_of_upstream(decision: Decision) -> None:
-    target = dataclasses.replace(decision, status_shape=StatusShape.TARGET)
+@pytest.mark.parametrize(
+    ("unit", "evidence", "metrics", "ready"),
+    [
+        (
+            "tokens",
+            Evidence.SATURATION,
+            "Saturation metrics data is available for scaling decisions",
+            "saturation-only",
+        ),
+        (
+            "replicas",
+            Evidence.QUEUE,
+            "Queue metrics data is available for scaling decisions, KV cache usage is not",
+            "saturation-only",
+        ),
+        (RATE, Evidence.LOAD, "Load metrics data is available for scaling decisions", "model-based"),
+    ],
+)
+def test_conditions_say_what_sized_the_variant_and_use_the_words_of_upstream_where_that_is_what_it_does(
+    decision: Decision, unit: str, evidence: Evidence, metrics: str, ready: str
+) -> None:
+    target = dataclasses.replace(decision, status_shape=StatusShape.TARGET, unit=unit, evidence=evidence)
+    available, optimized = view_of(target).conditions
+    assert (available.status, available.reason, available.message) == ("True", "MetricsAvailable", metrics)
+    assert optimized.status == "True"
+    assert optimized.message == f"{ready} decision: scale-up decision (target: 5 replicas)"
+
+
+def test_the_first_replica_for_requests_that_wait_has_upstreams_reasons_of_its_own(decision: Decision) -> None:
+    none = Allocation(accelerator="H100", replicas=0)
+    target = dataclasses.replace(decision, status_shape=StatusShape.TARGET, current=none, evidence=Evidence.PENDING)
     metrics, ready = view_of(target).conditions
-    assert metrics.reason == "MetricsAvailable"
-    assert metrics.message == "Saturation metrics data is available for scaling decisions"
-    assert ready.reason == "OptimizationSucceeded"
-    assert ready.message == "Hybrid mode: scale-up decision (target: 5 replicas)"
+    assert (metrics.reason, metrics.message) == ("ScaleFromZero", "Scaled from zero due to pending requests")
+    assert (ready.status, ready.reason) == ("True", "ScaleFromZeroMode")
+    assert ready.message == "scalefromzero decision: scale-up decision (target: 5 replicas)"
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [(StatusShape.TARGET, "SaturationSafetyOverride"), (StatusShape.TTFT, "CapacitySafetyOverride")],
+)
+def test_saturation_overrides_a_contradicted_profile(decision: Decision, shape: StatusShape, reason: str) -> None:
+    hold = Hold(kind=HoldKind.PROFILE_CONTRADICTED, words="15 ms expected, 24 ms measured")
+    held = dataclasses.replace(decision, status_shape=shape, outcome=Outcome.HELD, hold=hold)
+    ready = view_of(held).conditions[1]
+    assert (ready.status, ready.reason) == ("True", reason)
+    assert ready.message == "saturation safety override: 15 ms expected, 24 ms measured"
+
+
+@pytest.mark.parametrize(("is_applied", "told"), [(True, True), (False, False), (None, False)])
+def test_what_the_cluster_runs_is_applied(decision: Decision, is_applied: bool | None, told: bool) -> None:
+    assert view_of(dataclasses.replace(decision, is_applied=is_applied)).is_applied is told
 
 
 def test_a_held_variant_without_metrics_is_not_ready(decision: Decision) -> None:
@@ -198,3 +243,8 @@ def test_a_status_is_news_where_it_says_something_else(decision: Decision) -> No
     assert not news(unchanged, *view_of(target).conditions), "only its words would differ"
     assert not news(unchanged, written=None), "it had no status before"
     assert news(unchanged, written={"desiredOptimizedAlloc": {"accelerator": "H100", "numReplicas": 4}})
+    proposed, merged = ({**numbers, "actuation": {"applied": applied}} for applied in (False, True))
+    serving = dataclasses.replace(unchanged, is_applied=True)
+    assert news(serving, written=proposed), "the cluster runs it by now"
+    assert not news(serving, written=merged)
+    assert not news(unchanged, written=merged), "nobody knows what the cluster runs"
