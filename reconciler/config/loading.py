@@ -227,6 +227,7 @@ def _profile(profile: schema.ProfileEntry, entry: PlacedValue) -> PerformancePro
         delta_s=profile.delta,
         prompt_s=profile.prefill_per_token,
         token_budget=profile.max_batched_tokens,
+        tokens_per_step=profile.tokens_per_step,
         place=entry.place,
         learning=None if profile.learned is None else _same(Learning, profile.learned, on=profile.learned.date),
     )
@@ -609,6 +610,8 @@ def _render_profile(profile: PerformanceProfile) -> Iterator[str]:
             yield f"{name}: {_number(seconds, 3)}ms"
     if profile.token_budget is not None:
         yield f"maxBatchedTokens: {profile.token_budget}"
+    if profile.tokens_per_step != 1:
+        yield f"tokensPerStep: {_number(profile.tokens_per_step)}"
     yield f"maxBatchSize: {profile.max_batch_size}"
     if profile.learning is not None:
         yield "learned:"
@@ -627,6 +630,10 @@ def _render_learning(learning: Learning) -> Iterator[str]:
         yield f"{name}: [{_number(smallest)}, {_number(largest)}]"
     if learning.reach is not None:
         yield f"reach: {learning.reach}"
+    if learning.cached:
+        yield f"cached: {_number(learning.cached, 2)}%"
+    if learning.margin != 1:
+        yield f"margin: {_number(learning.margin)}"
 
 
 def _number(value: float, shift: int = 0) -> str:

@@ -20,6 +20,7 @@ from reconciler.config.values import (
     Days,
     DeviceCount,
     Email,
+    Factor,
     Grouping,
     HeaderName,
     HiddenText,
@@ -369,6 +370,10 @@ class LearnedSection(ConfigSection):
     """a list of two numbers, the fewest and the most output tokens of a request"""
     reach: PositiveCount | None = None
     """a whole number, the largest batch up to which the iteration time is sure (= the largest that was seen)"""
+    cached: Percentage = 0.0
+    """a percentage like 50%, of prompts that the prefix cache held (= 0%)"""
+    margin: Factor = 1.0
+    """a number of 1 or more, what a replica carries is divided by it: errors, and bursts of the load (= 1)"""
 
 
 class ProfileEntry(ConfigSection):
@@ -391,6 +396,8 @@ class ProfileEntry(ConfigSection):
     """a duration like 0.045ms, that a prompt token adds to its iteration: prompts come one after the other (= no)"""
     max_batched_tokens: PositiveCount | None = None
     """a whole number of tokens that an iteration computes at most (= 8192)"""
+    tokens_per_step: Factor = 1.0
+    """a number of 1 or more, tokens that a step of speculative decoding makes of a request (= 1)"""
     max_batch_size: PositiveCount
     """a whole number of requests that run at once"""
     learned: LearnedSection | None = None

@@ -244,6 +244,7 @@ DeviceCount = Annotated[int | None, Parsed(_devices, (("anyOf", [dict(_COUNT_SPE
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Priority = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
+Factor = Annotated[float, Field(ge=1, le=1000)]
 Money = Annotated[float, Field(ge=0, le=1e9)]
 
 NotYet = SkipJsonSchema[Annotated[None, BeforeValidator(lambda _: refuse_not_yet())]]

@@ -51,7 +51,8 @@ class Learning:
     `reach` is the largest batch up to which the iteration time is sure; None: the largest that was seen.
 
     `error` is the median of |observed / fitted - 1| of the iteration time. `batch`, `input_tokens` and `output_tokens`
-    are the smallest and largest values that were seen: nothing outside of them is known.
+    are the smallest and largest values that were seen: nothing outside of them is known. `cached` is the share of
+    prompts (0-1) that the prefix cache held, what is carried is divided by `margin`.
     """
 
     on: str
@@ -61,6 +62,8 @@ class Learning:
     input_tokens: tuple[float, float]
     output_tokens: tuple[float, float]
     reach: int | None = None
+    cached: float = 0.0
+    margin: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,8 @@ class PerformanceProfile:
 
     With `prompt_s` prompts are computed one after the other instead: each of their tokens adds that much to the
     iteration it is in, `token_budget` tokens at most.
+
+    With speculation a step makes `tokens_per_step` tokens of a request.
 
     `max_batch_size` holds at `at_tokens` tokens a request when that is given, else at any length.
     `accelerators_per_replica` None: read it from the scale target's containers. `learning` None: it is configured.
@@ -82,6 +87,7 @@ class PerformanceProfile:
     delta_s: float | None = None
     prompt_s: float | None = None
     token_budget: int | None = None
+    tokens_per_step: float = 1.0
     at_tokens: int | None = None
     accelerators_per_replica: int | None = None
     place: Place | None = None

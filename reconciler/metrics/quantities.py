@@ -283,7 +283,9 @@ SATURATION_HISTORY = (Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.OUTPUT_TOKENS,
 """How full replicas were, which shows their capacity."""
 _MEANS = (Name.ITL, Name.TTFT, Name.WAIT, Name.INPUT_TOKENS, Name.OUTPUT_TOKENS)
 LEARNING_HISTORY = (Name.RUNNING, Name.WAITING, *_MEANS)
-"""What performance profiles are learned from and corrected by."""
+"""What performance profiles are corrected by."""
+FIT_HISTORY = (*LEARNING_HISTORY, Name.COMPLETIONS, Name.KV_CACHE_USAGE, Name.PREFIX_HIT_RATE)
+"""What `fit` learns performance profiles from."""
 TRACED_HISTORY = (*LEARNING_HISTORY, Name.COMPLETIONS)
 """The last hour in a run: for that correction, and for upstream's throughput analyzer."""
 
@@ -293,7 +295,14 @@ HISTORY: Mapping[Name, Quantity] = {
     Name.WAITING: replace(_PRESENT[Name.WAITING], candidates=tuple(gauge.average() for gauge in _WAITING)),
     **{
         name: replace(_PRESENT[name], is_numbered=False)
-        for name in (Name.COMPLETIONS, *_MEANS, Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.KV_TOKENS)
+        for name in (
+            Name.COMPLETIONS,
+            *_MEANS,
+            Name.KV_CACHE_USAGE,
+            Name.NUM_WAITING,
+            Name.KV_TOKENS,
+            Name.PREFIX_HIT_RATE,
+        )
     },
 }
 """Quantities of replicas over time: the candidates of the present, gauges as means over the window."""

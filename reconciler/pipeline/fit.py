@@ -15,7 +15,7 @@ from reconciler.domain.settings import Assumption, ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.errors import ConfigurationError
 from reconciler.metrics.answers import Grid, grid_of
-from reconciler.metrics.quantities import LEARNING_HISTORY, LEARNING_WINDOW_S, OWNERSHIP, Name
+from reconciler.metrics.quantities import FIT_HISTORY, LEARNING_WINDOW_S, OWNERSHIP, Name
 from reconciler.metrics.queries import history_queries, queries_for
 from reconciler.pipeline.observe import read_files, refuse_several_clusters
 from reconciler.pipeline.session import Doors
@@ -127,7 +127,7 @@ def _ask(
         grid.start_s,
         grid.end_s,
         grid.step_s,
-        (*OWNERSHIP, *LEARNING_HISTORY, Name.KV_CACHE_USAGE),
+        (*OWNERSHIP, *FIT_HISTORY),
         sample_budget=ANSWER_POINTS,
         window_s=LEARNING_WINDOW_S,
     )

@@ -15,11 +15,12 @@ from reconciler.sizing.learning_lines import (
     FittedLine,
     Samples,
     SerialPrefill,
+    cached_of,
     calm_prefill,
     fit_line,
     fit_serial,
-    is_serial_better,
     measured,
+    tokens_per_step_of,
 )
 from reconciler.sizing.queueing_laws import TOKEN_BUDGET
 
@@ -129,6 +130,7 @@ class Fit:
 
     With `prompt_s` prompts are computed one after the other, `token_budget` tokens an iteration at most; then alpha and
     beta are those of iterations without prompts. `reach` is the largest batch up to which the iteration time is sure.
+    A step makes `tokens_per_step` tokens of a request, and the prefix cache held the share `cached` of prompts.
 
     `error` is the median of |observed / fitted - 1| of the inter-token latency, `prefill_error` that of the time to
     first token without waiting. `batch`, `input_tokens` and `output_tokens` are the smallest and largest values seen,
@@ -142,7 +144,9 @@ class Fit:
     delta_s: float | None
     prompt_s: float | None
     token_budget: int | None
+    tokens_per_step: float
     max_batch_size: int
+    cached: float
     reach: int
     is_full_batch_seen: bool
     samples: int
@@ -153,7 +157,7 @@ class Fit:
     output_tokens: tuple[float, float]
     notes: tuple[str, ...]
 
-    def profile(self, accelerator: str, on: str) -> PerformanceProfile:
+    def profile(self, accelerator: str, on: str, margin: float = 1.0) -> PerformanceProfile:
         """Return what was learned as a profile of the accelerator, learned on that day (ISO)."""
         return PerformanceProfile(
             accelerator=accelerator,
@@ -163,6 +167,7 @@ class Fit:
             delta_s=self.delta_s,
             prompt_s=self.prompt_s,
             token_budget=self.token_budget,
+            tokens_per_step=self.tokens_per_step,
             max_batch_size=self.max_batch_size,
             learning=Learning(
                 on=on,
@@ -172,6 +177,8 @@ class Fit:
                 reach=self.reach,
                 input_tokens=self.input_tokens,
                 output_tokens=self.output_tokens,
+                cached=self.cached,
+                margin=margin,
             ),
         )
 
@@ -196,6 +203,10 @@ class Unfit:
 # A line through points that lie closer says nothing of its slope, least of all when x is noisy.
 _SPREAD, _COMPARED_ENDS = 2.0, (0.05, 0.95)
 _LARGEST_ERROR, _LARGEST_UNCERTAINTY = 0.25, 0.10
+# An engine that is known to cut prompts into chunks is believed to, unless its times say otherwise.
+_LEAST_GAIN, _GOOD_ENOUGH = 4.0, 0.09
+# Of the largest batch seen: further, engines may turn from reading weights to computing, which no small batch shows.
+_FARTHEST = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,10 +241,14 @@ def fit_profile(samples: Samples, limits: EngineLimits = UNKNOWN_LIMITS) -> Fit 
         return Unfit(reason=why, samples=decode.x.size)
     prefill, why = _fit_prefill(kept, full)
     allowed = find_largest_batch(kept, limits.max_batch_size)
-    is_budget_known = limits.token_budget is not None
     serial = fit_serial(kept, limits.token_budget or TOKEN_BUDGET)
-    if isinstance(serial, SerialPrefill) and is_serial_better(serial, prefill, is_budget_known=is_budget_known):
-        return _fit_of(busy, allowed, line, None, serial, _compared(serial, prefill))
+    if isinstance(serial, SerialPrefill):
+        if limits.token_budget is None:
+            is_better = serial.is_sure and prefill is not None and serial.error < prefill.error
+        else:
+            is_better = prefill is None or serial.error <= max(prefill.error * _LEAST_GAIN, _GOOD_ENOUGH)
+        if is_better:
+            return _fit_of(busy, allowed, line, None, serial, _compared(serial, prefill))
     # Where prompts do not wait for each other, requests that wait do so for a place.
     largest = full if full.is_full else allowed
     compared = _compared(serial, prefill) if isinstance(serial, SerialPrefill) else ""
@@ -313,7 +328,15 @@ def _fit_of(
     ]
     # The largest batch up to which the line is certain, which is never less than what was seen.
     batches = np.arange(largest.seen, max(largest.size, largest.seen) + 1)
-    certain = [int(batch) for batch in batches if line.uncertainty_at(float(batch)) <= _LARGEST_UNCERTAINTY]
+    near = batches[batches <= _FARTHEST * largest.seen]
+    certain = [int(batch) for batch in near if line.uncertainty_at(float(batch)) <= _LARGEST_UNCERTAINTY]
+    tokens, cached = tokens_per_step_of(busy), cached_of(busy) if serial else 0.0
+    noted = {
+        f"a step makes {tokens:.3g} tokens of a request": tokens > 1,
+        f"the prefix cache held {cached:.0%} of prompts": cached > 0,
+        f"prompts do not tell what their tokens take: no larger batch than {largest.seen} is sure": serial is not None
+        and not serial.is_sure,
+    }
     return Fit(
         alpha_s=decode.base,
         beta_s=decode.slope,
@@ -321,16 +344,26 @@ def _fit_of(
         delta_s=beside.slope if beside else None,
         prompt_s=serial.prompt_s if serial else None,
         token_budget=serial.token_budget if serial else None,
+        tokens_per_step=tokens,
+        cached=cached,
         max_batch_size=largest.size,
         is_full_batch_seen=largest.is_full,
-        reach=max(certain, default=largest.seen),
+        reach=largest.seen if serial and not serial.is_sure else max(certain, default=largest.seen),
         samples=busy.itl_s.size,
         error=line.error,
         prefill_error=serial.error if serial else beside.error if beside else None,
         batch=batch,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        notes=tuple(chain([largest.note], _notes_on(decode, beside), filter(None, said), unseen)),
+        notes=tuple(
+            chain(
+                [largest.note],
+                _notes_on(decode, beside),
+                filter(None, said),
+                unseen,
+                (note for note in noted if noted[note]),
+            )
+        ),
     )
 
 

@@ -20,7 +20,8 @@ class Samples:
     """What replicas of one model on one accelerator reported, arrays of shape (samples,), NaN where unknown.
 
     A sample is a window of one replica: mean latencies of its requests (`ttft_s` includes `wait_s`), mean counts over
-    time, mean tokens of a request, the mean share of the KV cache that is in use (0-1).
+    time, mean tokens of a request, the mean share of the KV cache that is in use (0-1), requests completed a second,
+    and the share of prompts that the prefix cache held (0-1).
     """
 
     itl_s: Floats
@@ -31,19 +32,12 @@ class Samples:
     input_tokens: Floats
     output_tokens: Floats
     kv_cache_usage: Floats
+    completions: Floats
+    prefix_hit_rate: Floats
 
     def chosen(self, which: Bools | NDArray[np.intp]) -> "Samples":
         """Return the samples that `which` says, a mask or an order."""
-        return Samples(
-            itl_s=self.itl_s[which],
-            ttft_s=self.ttft_s[which],
-            wait_s=self.wait_s[which],
-            num_running=self.num_running[which],
-            num_waiting=self.num_waiting[which],
-            input_tokens=self.input_tokens[which],
-            output_tokens=self.output_tokens[which],
-            kv_cache_usage=self.kv_cache_usage[which],
-        )
+        return Samples(**{name: getattr(self, name)[which] for name in Samples.__slots__})
 
 
 def samples_of(traces: Sequence[Trace]) -> Samples:
@@ -57,6 +51,8 @@ def samples_of(traces: Sequence[Trace]) -> Samples:
         input_tokens=_joined(traces, "input_tokens"),
         output_tokens=_joined(traces, "output_tokens"),
         kv_cache_usage=_joined(traces, "kv_cache_usage"),
+        completions=_joined(traces, "completions"),
+        prefix_hit_rate=_joined(traces, "prefix_hit_rate"),
     )
 
 
@@ -86,18 +82,72 @@ def measured(samples: Samples) -> Samples:
         plausible(samples.input_tokens, 1.0, MOST),
         plausible(samples.output_tokens, 1.0, MOST),
         plausible(samples.kv_cache_usage, 0.0, 1.0),
+        plausible(samples.completions, 0.0, MOST),
+        plausible(samples.prefix_hit_rate, 0.0, 1.0),
     )
-    itl_s, ttft_s, wait_s, num_running, num_waiting, input_tokens, output_tokens, kv_cache_usage = columns
-    return Samples(
-        itl_s=itl_s,
-        ttft_s=ttft_s,
-        wait_s=wait_s,
-        num_running=num_running,
-        num_waiting=num_waiting,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        kv_cache_usage=kv_cache_usage,
-    ).chosen(np.lexsort(columns))
+    return Samples(**dict(zip(Samples.__slots__, columns, strict=True))).chosen(np.lexsort(columns))
+
+
+# What is learned is wrong by so much, at the best; bursts are told beyond this many standard errors.
+_LEAST_MARGIN, _MOST_MARGIN, _CERTAIN_BURST = 1.05, 3.0, 3.0
+# Of so many standard deviations of the load a percentile still keeps its target; bursts last so long at least.
+_CARRIED_DEVIATIONS, _SHORTEST_BURST_S = 1.1, 6.0
+
+
+def margin_of(traces: Sequence[Trace], window_s: float) -> float:
+    """Return how much more than its mean a load must be sized for, more where it comes in bursts.
+
+    Completions of neighbouring windows differ by chance, by as much as Poisson's law says; by what is beyond that the
+    rate itself varies. What varies within a window is averaged by requests that run for longer than a burst, and by no
+    others. `window_s` is what a rate is the mean of.
+    """
+    columns = [(plausible(series_of(each, "completions"), 0.0, MOST), series_of(each, "running")) for each in traces]
+    changes = np.concatenate([np.empty(0), *(np.diff(rates) for rates, _ in columns)])
+    means = np.concatenate([np.empty(0), *((rates[1:] + rates[:-1]) / 2 for rates, _ in columns)])
+    running = np.concatenate([np.empty(0), *(each[1:] for _, each in columns)])
+    told = (means > 0) & np.isfinite(running)
+    if np.count_nonzero(told) < FEWEST_SAMPLES:
+        return _LEAST_MARGIN
+    weights = means[told] / means[told].sum()
+    beyond = np.square(changes[told] / means[told]) / 2 - 1 / (means[told] * window_s)
+    variance = float(weights @ beyond)
+    if variance <= _CERTAIN_BURST * float(np.sqrt(np.square(weights) @ np.square(beyond - variance))):
+        return _LEAST_MARGIN
+    service_s = float(running[told].sum() / means[told].sum())
+    deviation = float(np.sqrt(variance * window_s / (service_s + _SHORTEST_BURST_S)))
+    return min(_LEAST_MARGIN * (1 + _CARRIED_DEVIATIONS * deviation), _MOST_MARGIN)
+
+
+# Of a rounding or a request that was stopped; below, each step makes one token.
+_LEAST_TOKENS = 1.25
+
+
+def tokens_per_step_of(samples: Samples) -> float:
+    """Return how many tokens of a request a step makes, 1 unless speculation makes several.
+
+    Engines count the gaps between tokens once a step. How long requests run (Little's law) tells how many steps that
+    were.
+    """
+    steps_s = samples.completions * (samples.output_tokens - 1) * samples.itl_s
+    first_s = samples.ttft_s - np.nan_to_num(samples.wait_s)
+    run_s = samples.num_running - samples.completions * first_s
+    told = np.isfinite(steps_s * run_s)
+    if np.count_nonzero(told) < FEWEST_SAMPLES or not (decode_s := float(run_s[told].sum())) > 0:
+        return 1.0
+    tokens = float(steps_s[told].sum()) / decode_s
+    return tokens if tokens >= _LEAST_TOKENS else 1.0
+
+
+_MOST_CACHED = 0.95
+
+
+def cached_of(samples: Samples) -> float:
+    """Return the share of prompts that the prefix cache held."""
+    tokens = samples.input_tokens * samples.completions
+    told = np.isfinite(samples.prefix_hit_rate * tokens)
+    if np.count_nonzero(told) < FEWEST_SAMPLES or not (total := float(tokens[told].sum())) > 0:
+        return 0.0
+    return min(float(samples.prefix_hit_rate[told] @ tokens[told]) / total, _MOST_CACHED)
 
 
 def _joined(traces: Sequence[Trace], name: str) -> Floats:
@@ -233,24 +283,29 @@ def _describe(x: Floats, y: Floats, base: float, slope: float) -> FittedLine:
 # after the other (`serial_prefill`) each prompt token adds `prompt_s` to the iteration it is computed in: a prompt of
 # p tokens takes as many iterations as the token budget cuts it into, and prompt_s * p. Then the inter-token latency
 # holds the prompts of the others too, n * input / output tokens of them with every iteration of n who decode; what is
-# left of it is the line of those. An engine with a token budget works so: that is believed unless prefills side by
-# side explain what was measured far better. Windows count in which waiting was known, or absent, and at most half of
-# the time to first token: the rest of a long wait says more about the wait.
+# left of it is the line of those. An engine with a token budget works so. In light load a token seems to take too
+# little, as it is computed while weights are read anyway; what longer prompts take longer tells it. Windows count in
+# which waiting was known, or absent, and at most half of the time to first token: the rest of a long wait says more
+# about the wait.
 
 FEWEST_SAMPLES = 30
 # Below, a replica idles: what it measured were a few requests somewhere in the window.
 BUSY = 0.5
 # Fewer requests waiting, on average over a window, are nobody.
 _NOBODY = 0.05
-_ERROR_OF_MEDIAN = 1.2533
-_LARGEST_ERROR, _LARGEST_UNCERTAINTY = 0.25, 0.10
-# An engine that is known to cut prompts into chunks is believed to, unless its times say otherwise.
-_LEAST_GAIN, _GOOD_ENOUGH = 4.0, 0.09
+_LARGEST_ERROR = 0.25
 # Of a prompt token's time and the line of those who decode in turn: each hangs a little on the other.
 _ROUNDS = 5
 # Of those who queue: a window of a minute or two shows as many by the chance of its own arrivals, who meet no more than
 # the mean. Over ten minutes all would count; with this part engines sized by either window lie evenly about the truth.
 _SHOWN = 0.4
+# Lengths that vary by less say nothing of what a token takes, nor does a time that is less certain.
+_LEAST_VARIATION, _UNSURE = 0.01, 0.2
+# Prompts are hidden where they are less than this share of their first token, and where longer ones add so much more to
+# it than they do in the mean though nearly all of an iteration without prompts is left of it.
+_LEAST_SHARE, _ALONE, _STEEPER = 0.1, 0.75, 1.5
+# Of the most that ran in any window.
+_TOP_QUANTILE, _BUSIEST = 0.99, 1 / 3
 # The third of the windows in which least ran: there prompts share the fewest iterations with those of others.
 _QUIET = 1 / 3
 
@@ -259,13 +314,15 @@ _QUIET = 1 / 3
 class SerialPrefill:
     """Prompts one after the other: the line of those who decode, and what a prompt token adds to an iteration.
 
-    `error` is the median of |observed / fitted - 1| of the time to first token without waiting.
+    `error` is the median of |observed / fitted - 1| of the time to first token without waiting. Unless it `is_sure`
+    nothing says how much slower larger batches than those seen are.
     """
 
     decode: FittedLine
     prompt_s: float
     token_budget: int
     error: float
+    is_sure: bool
 
 
 def fit_serial(kept: Samples, token_budget: int) -> SerialPrefill | str:
@@ -276,21 +333,26 @@ def fit_serial(kept: Samples, token_budget: int) -> SerialPrefill | str:
     decode, prompt_s = None, 0.0
     for _ in range(_ROUNDS):
         each_s = seen.prompt_token_s(decode)
-        prompt_s = float(np.median(each_s))
-        if not prompt_s > 0:
-            return "prompts take no longer than an iteration without them"
-        deviation_s = _DEVIATION_OF_MEDIAN * float(np.median(np.abs(each_s - prompt_s)))
-        if _ERROR_OF_MEDIAN * deviation_s / np.sqrt(each_s.size) > _LARGEST_UNCERTAINTY * prompt_s:
-            return "the time of a prompt token is too noisy for so few samples"
+        prompt_s = max(float(np.median(each_s)), 0.0)
         decode = seen.decode(prompt_s)
         if decode is None:
             break
     if decode is None:
         return "prompts explain more than the whole inter-token latency"
     error = seen.error(decode, prompt_s)
-    if error > _LARGEST_ERROR:
-        return f"the median sample is off by {error:.0%}"
-    return SerialPrefill(decode=decode, prompt_s=prompt_s, token_budget=token_budget, error=error)
+    prompt_s, is_sure = seen.marginal_s(decode, prompt_s)
+    decode = seen.decode(prompt_s)
+    if decode is None:
+        return "prompts explain more than the whole inter-token latency"
+    # Who decodes has a token computed too, even where that hid behind the weights that were read.
+    decode = replace(decode, slope=max(decode.slope, prompt_s * tokens_per_step_of(kept)))
+    return SerialPrefill(
+        decode=decode,
+        prompt_s=prompt_s,
+        token_budget=token_budget,
+        error=error,
+        is_sure=is_sure and error <= _LARGEST_ERROR,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,10 +370,12 @@ class _Windows:
     quiet: Bools
     busy: Bools
     steps: Floats
+    computed: Floats
 
     @classmethod
     def of(cls, kept: Samples, token_budget: int) -> "_Windows":
         """Sort the windows out."""
+        tokens = tokens_per_step_of(kept)
         first_s, calm = calm_prefill(kept)
         calm &= np.isfinite(kept.itl_s)
         least = np.quantile(kept.num_running[calm], _QUIET) if calm.any() else 0.0
@@ -322,7 +386,8 @@ class _Windows:
             calm=calm,
             quiet=calm & (kept.num_running <= least),
             busy=(kept.num_running >= BUSY) & np.isfinite(kept.itl_s * kept.input_tokens * kept.output_tokens),
-            steps=np.maximum(kept.output_tokens - 1, 1.0),
+            steps=np.maximum((kept.output_tokens - 1) / tokens, 1.0),
+            computed=np.maximum(kept.input_tokens * (1 - np.nan_to_num(kept.prefix_hit_rate)), 1.0),
         )
 
     def decoding(self, first_s: Floats) -> Floats:
@@ -337,10 +402,38 @@ class _Windows:
         line is known, the time between tokens stands for an iteration.
         """
         if decode is None:
-            each_s = (self.first_s - self._chunks() * self.kept.itl_s) / self.kept.input_tokens
+            each_s = (self.first_s - self._chunks() * self.kept.itl_s) / self.computed
         else:
-            each_s = (self.first_s - self._iterations_s(decode)) / self._computed()
+            each_s = (self.first_s - self._iterations_s(decode)) / self._beside()
         return each_s[self.quiet]
+
+    def marginal_s(self, decode: FittedLine, prompt_s: float) -> tuple[float, bool]:
+        """Return what a longer prompt takes longer for each token, and whether that is sure.
+
+        In light load a prompt hides behind the weights that are read in its iteration anyway, so that what it adds
+        (`prompt_s`) says too little of it. A longer prompt adds all that its tokens take.
+        """
+        tokens, first_s = self._beside()[self.quiet], self.first_s[self.quiet]
+        most_s = float(np.median(first_s / tokens))
+        if tokens.std() < _LEAST_VARIATION * tokens.mean():
+            return max(most_s, prompt_s), False
+        terms = np.stack([np.ones_like(tokens), tokens, self.kept.num_running[self.quiet]], axis=1) / first_s[:, None]
+        weights = np.ones(tokens.size)
+        for _ in range(_ROUNDS):
+            weighted = terms * weights[:, None]
+            inverse = np.linalg.pinv(weighted.T @ terms)
+            values = inverse @ weighted.sum(axis=0)
+            rest = 1 - terms @ values
+            reach = _REACH * max(_DEVIATION_OF_MEDIAN * float(np.median(np.abs(rest))), _LEAST_SCALE)
+            weights = np.square(np.clip(1 - np.square(rest / reach), 0.0, None))
+        error = float(np.sqrt(inverse[1, 1] * (weights @ rest**2) / weights.sum()))
+        # of a long prompt, each further iteration takes time without its tokens too
+        chunks = min(float(np.median(tokens)) / self.token_budget, 1.0)
+        each_s = float(values[1]) - decode.base / self.token_budget * chunks
+        is_hidden = values[0] > _ALONE * decode.base and each_s > _STEEPER * prompt_s
+        if error >= _UNSURE * each_s or prompt_s < _LEAST_SHARE * most_s or is_hidden:
+            return float(np.clip(each_s + 2 * error, prompt_s, max(most_s, prompt_s))), False
+        return min(each_s + error, most_s), True
 
     def decode(self, prompt_s: float) -> FittedLine | None:
         """Return the line of those who decode beside prompts; None where these explain more than all.
@@ -348,46 +441,37 @@ class _Windows:
         Who decodes sees the prompts of the others who do, and of those who queued behind him, of whom a part counts.
         What a prompt adds comes off the slope of the whole, not off each window: noise of the batch is in both.
         """
-        first_s = np.where(
-            self.calm, self.first_s, self._chunks() * self.kept.itl_s + prompt_s * self.kept.input_tokens
-        )
+        first_s = np.where(self.calm, self.first_s, self._chunks() * self.kept.itl_s + prompt_s * self.computed)
         inside = self.kept.num_running + np.nan_to_num(self.kept.num_waiting)
         decoding = self.decoding(first_s)
         seen = decoding + _SHOWN * (inside - decoding)
-        each_s = prompt_s * self.kept.input_tokens / self.steps
+        each_s = prompt_s * self.computed / self.steps
         usual_s = float(np.median(each_s[self.busy]))
         rest_s = self.kept.itl_s - (each_s - usual_s) * seen
         told = self.busy & (rest_s > 0)
         if np.count_nonzero(told) < FEWEST_SAMPLES:
             return None
+        # Iteration times are no line from one request to hundreds: what counts is the part nearest to a full batch.
+        busiest = told & (seen >= np.quantile(seen[told], _TOP_QUANTILE) * _BUSIEST)
+        told = busiest if np.count_nonzero(busiest) >= FEWEST_SAMPLES else told
         whole = fit_line(seen[told], rest_s[told])
         return replace(whole, slope=max(whole.slope - usual_s, 0.0))
 
     def error(self, decode: FittedLine, prompt_s: float) -> float:
         """Return the median of |observed / fitted - 1| of the time to first token without waiting."""
-        fitted_s = self._iterations_s(decode) + prompt_s * self._computed()
+        fitted_s = self._iterations_s(decode) + prompt_s * self._beside()
         return float(np.nanmedian(np.abs(self.first_s / fitted_s - 1)[self.calm]))
 
     def _iterations_s(self, decode: FittedLine) -> Floats:
         return self._chunks() * (decode.base + decode.slope * self.decoding(self.first_s))
 
-    def _computed(self) -> Floats:
+    def _beside(self) -> Floats:
         """Return the tokens of prompts that are computed before a first token: his own, and some of the next."""
         load = np.clip(self.kept.num_running - self.decoding(self.first_s), 0.0, 1.0)
-        return self.kept.input_tokens + load * np.minimum(self.kept.input_tokens, self.token_budget) / 2
+        return self.computed + load * np.minimum(self.computed, self.token_budget) / 2
 
     def _chunks(self) -> Floats:
-        return np.ceil(self.kept.input_tokens / self.token_budget)
-
-
-def is_serial_better(serial: SerialPrefill, beside: FittedLine | None, *, is_budget_known: bool) -> bool:
-    """Return whether prompts one after the other explain what was measured well enough.
-
-    Of an engine that nobody knows to have a token budget, that is believed where they explain more than side by side.
-    """
-    if not is_budget_known:
-        return beside is not None and serial.error < beside.error
-    return beside is None or serial.error <= max(beside.error * _LEAST_GAIN, _GOOD_ENOUGH)
+        return np.ceil(self.computed / self.token_budget)
 
 
 def calm_prefill(kept: Samples) -> tuple[Floats, Bools]:

@@ -19,11 +19,11 @@ from reconciler.domain.snapshot import Variant
 from reconciler.errors import ConfigurationError
 from reconciler.metrics.answers import Grid
 from reconciler.metrics.history import read_histories, trace
-from reconciler.metrics.quantities import OWNERSHIP
+from reconciler.metrics.quantities import LEARNING_WINDOW_S, OWNERSHIP
 from reconciler.metrics.queries import label_names
 from reconciler.metrics.readings import attribution_of, read
 from reconciler.sizing.learning import Unfit, fit_profile
-from reconciler.sizing.learning_lines import EngineLimits, samples_of
+from reconciler.sizing.learning_lines import EngineLimits, margin_of, samples_of
 from reconciler.snapshot.accelerators import accelerators_now
 
 MODELS_NAMED = 10
@@ -141,7 +141,7 @@ def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], history:
         )
     if why:
         return replace(subject, reason=why)
-    samples = samples_of([trace for member in members for trace in history.traces.get(member.key, ())])
+    traces = [trace for member in members for trace in history.traces.get(member.key, ())]
     # the arguments of the engines, if they are the same for all variants
     launches = {member.workload.launch if member.workload is not None else None for member in members}
     launch = next(iter(launches)) if len(launches) == 1 else None
@@ -149,12 +149,12 @@ def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], history:
     if launch is not None:
         token_budget = launch.batched_tokens if launch.is_chunked else None
         limits = EngineLimits(max_batch_size=launch.max_num_seqs, token_budget=token_budget)
-    fit = fit_profile(samples, limits)
+    fit = fit_profile(samples_of(traces), limits)
     if isinstance(fit, Unfit):
         return replace(subject, reason=fit.reason, samples=fit.samples)
     return replace(
         subject,
-        profile=fit.profile(accelerator, on),
+        profile=fit.profile(accelerator, on, margin_of(traces, LEARNING_WINDOW_S)),
         samples=fit.samples,
         prefill_error=fit.prefill_error,
         is_full_batch_seen=fit.is_full_batch_seen,

@@ -49,6 +49,8 @@ def _history(pair: int) -> Samples:
         input_tokens=prompt,
         output_tokens=np.full(SAMPLES, 200.0),
         kv_cache_usage=np.full(SAMPLES, np.nan),
+        completions=np.full(SAMPLES, np.nan),
+        prefix_hit_rate=np.full(SAMPLES, np.nan),
     )
 
 

@@ -421,6 +421,8 @@ def _parameters(profile: PerformanceProfile, capacity: ReplicaCapacity) -> str:
         known.append(f"a prompt {ms_from_seconds(profile.gamma_s):.4g} ms{each}")
     if profile.prompt_s is not None:
         known.append(f"{ms_from_seconds(profile.prompt_s):.4g} ms a prompt token, {profile.token_budget} an iteration")
+    if profile.tokens_per_step > 1:
+        known.append(f"{profile.tokens_per_step:.3g} tokens a step")
     return ", ".join((*known, f"at most {capacity.max_batch_size} requests"))
 
 
@@ -434,6 +436,8 @@ def _learned_steps(option: Option) -> list[Step]:
         f"{_range(learning.output_tokens)} output tokens"
     )
     words = f"from {learning.samples} samples, median error {learning.error * 100:.3g} %, {ranges}"
+    words += f", {learning.cached:.0%} of prompts in the prefix cache" if learning.cached else ""
+    words += f"; sized for {learning.margin:.3g} times the load" if learning.margin > 1 else ""
     return [Step(stage="learned", before="", after=learning.on, reason=words)]
 
 

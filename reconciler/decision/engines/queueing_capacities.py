@@ -156,7 +156,7 @@ class _LawGroup:
         self._targets = [targets_under(law, row.service_class) for row in rows]
         self._curves = _CURVES[law](rows)
         self._percentiles = (_percentiles(self._targets, "itl"), _percentiles(self._targets, "ttft"))
-        self._corrections = np.array([row.correction for row in rows])
+        self._corrections = np.array([row.correction / _margin(row.profile) for row in rows])
         self._limits = largest_rate(self._curves, _arrays(self._targets, *self._percentiles))
 
     def capacities(self) -> Iterable[ReplicaCapacity]:
@@ -211,7 +211,7 @@ def _decode_only(rows: Sequence[SizingRow]) -> ServiceCurves:
     return decode_only(
         alpha_s=[row.profile.alpha_s for row in rows],
         beta_s=[row.profile.beta_s for row in rows],
-        output_tokens=[row.load.output_tokens for row in rows],
+        output_tokens=[_steps(row) for row in rows],
         max_batch=[_batch(row) for row in rows],
     )
 
@@ -223,7 +223,7 @@ def _prefill_decode(rows: Sequence[SizingRow]) -> ServiceCurves:
         gamma_s=[row.profile.gamma_s or 0.0 for row in rows],
         delta_s=[row.profile.delta_s or 0.0 for row in rows],
         input_tokens=[row.load.input_tokens or 0.0 for row in rows],
-        output_tokens=[row.load.output_tokens for row in rows],
+        output_tokens=[_steps(row) for row in rows],
         max_batch=[_batch(row) for row in rows],
     )
 
@@ -233,11 +233,11 @@ def _serial_prefill(rows: Sequence[SizingRow]) -> ServiceCurves:
         alpha_s=[row.profile.alpha_s for row in rows],
         beta_s=[row.profile.beta_s for row in rows],
         prompt_s=[row.profile.prompt_s or 0.0 for row in rows],
-        input_tokens=[row.load.input_tokens or 0.0 for row in rows],
-        output_tokens=[row.load.output_tokens for row in rows],
+        input_tokens=[_computed(row) for row in rows],
+        output_tokens=[_steps(row) for row in rows],
         max_batch=[_batch(row) for row in rows],
         token_budget=[row.profile.token_budget or TOKEN_BUDGET for row in rows],
-        spread=[SPREAD if row.load.input_spread is None else row.load.input_spread for row in rows],
+        spread=[_spread(row) for row in rows],
     )
 
 
@@ -246,6 +246,30 @@ _CURVES: Mapping[str, Callable[[Sequence[SizingRow]], ServiceCurves]] = {
     PREFILL_DECODE: _prefill_decode,
     SERIAL_PREFILL: _serial_prefill,
 }
+
+
+def _steps(row: SizingRow) -> float:
+    """Steps of a request, the first of which computes its prompt."""
+    return 1 + (row.load.output_tokens - 1) / row.profile.tokens_per_step
+
+
+def _cached(row: SizingRow) -> float:
+    return 0.0 if row.profile.learning is None else row.profile.learning.cached
+
+
+def _computed(row: SizingRow) -> float:
+    """Prompt tokens that are computed: the others are in the prefix cache."""
+    return (row.load.input_tokens or 0.0) * (1 - _cached(row))
+
+
+def _spread(row: SizingRow) -> float:
+    """The spread of what is computed of prompts, where the cache holds all of some and nothing of others."""
+    spread = SPREAD if row.load.input_spread is None else row.load.input_spread
+    return (1 + spread) / (1 - _cached(row)) - 1
+
+
+def _margin(profile: PerformanceProfile) -> float:
+    return 1.0 if profile.learning is None else profile.learning.margin
 
 
 def _batch(row: SizingRow) -> int:
@@ -299,6 +323,7 @@ def _unattainable(capacity: ReplicaCapacity) -> str:
 
 def _lone_prefill_s(profile: PerformanceProfile, input_tokens: float) -> float:
     if profile.prompt_s is not None:
+        input_tokens *= 1 - (0.0 if profile.learning is None else profile.learning.cached)
         chunks = math.ceil(input_tokens / (profile.token_budget or TOKEN_BUDGET))
         return chunks * profile.alpha_s + profile.prompt_s * input_tokens
     return (profile.gamma_s or 0.0) + (profile.delta_s or 0.0) * input_tokens

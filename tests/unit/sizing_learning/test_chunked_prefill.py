@@ -83,7 +83,7 @@ def sized(
 
 @pytest.mark.parametrize("number", range(20))
 def test_what_is_learned_carries_what_the_engine_carries(number: int) -> None:
-    """Within 0.88 and 1.05 of it, at every share of prefill."""
+    """Within 0.85 and 1.05 of it, at every share of prefill: a prompt token takes at least what longer ones show."""
     engine, requests, itl_s, ttft_s = drawn(number)
     about_per_s = float(sized(engine, engine, requests, itl_s, ttft_s).rate_per_s[0])
     fit = learned(engine, history(engine, requests, about_per_s))
@@ -93,4 +93,4 @@ def test_what_is_learned_carries_what_the_engine_carries(number: int) -> None:
     assert limits.binding[0] in {Binding.TTFT, Binding.ITL, Binding.CAPACITY}
     rate_per_s = float(limits.rate_per_s[0])
     assert engine.keeps(rate_per_s / 1.05, requests, itl_s=itl_s, ttft_s=ttft_s, percentile=95)
-    assert not engine.keeps(rate_per_s / 0.88, requests, itl_s=itl_s, ttft_s=ttft_s, percentile=95)
+    assert not engine.keeps(rate_per_s / 0.85, requests, itl_s=itl_s, ttft_s=ttft_s, percentile=95)

@@ -54,6 +54,8 @@ def law_samples(running: Floats, itl_s: Floats | None = None) -> Samples:
         input_tokens=prompt,
         output_tokens=np.full(running.size, 200.0),
         kv_cache_usage=np.full(running.size, np.nan),
+        completions=np.full(running.size, np.nan),
+        prefix_hit_rate=np.full(running.size, np.nan),
     )
 
 

@@ -1,6 +1,7 @@
 """What holds for all samples: order and units make no difference, and nothing makes learning fall over."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,6 +41,8 @@ def noisy_samples(draw: st.DrawFn) -> Samples:
         input_tokens=prompt,
         output_tokens=np.full(size, 200.0),
         kv_cache_usage=np.full(size, np.nan),
+        completions=np.full(size, np.nan),
+        prefix_hit_rate=np.full(size, np.nan),
     )
 
 
@@ -73,15 +76,8 @@ def test_the_order_of_samples_makes_no_difference(samples: Samples, seed: int) -
 @settings(max_examples=50)
 @given(samples=noisy_samples(), factor=st.floats(1e-3, 1e3))
 def test_times_in_another_unit_give_the_same_parameters_in_it(samples: Samples, factor: float) -> None:
-    scaled = Samples(
-        itl_s=samples.itl_s * factor,
-        ttft_s=samples.ttft_s * factor,
-        wait_s=samples.wait_s * factor,
-        num_running=samples.num_running,
-        num_waiting=samples.num_waiting,
-        input_tokens=samples.input_tokens,
-        output_tokens=samples.output_tokens,
-        kv_cache_usage=samples.kv_cache_usage,
+    scaled = replace(
+        samples, itl_s=samples.itl_s * factor, ttft_s=samples.ttft_s * factor, wait_s=samples.wait_s * factor
     )
     before, after = fit_profile(samples), fit_profile(scaled)
     assert type(before) is type(after)
@@ -122,6 +118,8 @@ def hostile_samples(draw: st.DrawFn) -> Samples:
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         kv_cache_usage=np.full(itl_s.size, np.nan),
+        completions=np.full(itl_s.size, np.nan),
+        prefix_hit_rate=np.full(itl_s.size, np.nan),
     )
 
 

@@ -1,0 +1,122 @@
+"""Engines that read weights and compute: what is learned of them never asks more of a replica than it carries."""
+
+import math
+
+import numpy as np
+import pytest
+
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.observed import Trace
+from reconciler.sizing.learning import Fit, fit_profile
+from reconciler.sizing.learning_lines import EngineLimits, margin_of, measured, samples_of, tokens_per_step_of
+from tests.bench.learned_engines import Played, cases, sized
+from tests.servers.roofline_engine import RooflineEngine, Series, Work
+
+VARIANT = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama")
+WINDOW_S, PERIOD_S, HOURS = 120.0, 18_000.0, 5.0
+SMALL = RooflineEngine(overhead_s=0.004, weights_s=0.02, context_s=1e-7, token_s=1.5e-4, max_batch=128)
+CHAT = Work(input_tokens=400, output_tokens=150)
+
+
+def swinging(engine: RooflineEngine, work: Work, rate_per_s: float) -> Series:
+    """Five hours between a tenth of the rate and the rate."""
+    return engine.play(
+        work,
+        lambda time_s: rate_per_s * (0.55 - 0.45 * math.cos(2 * math.pi * time_s / PERIOD_S)),
+        hours=HOURS,
+        window_s=WINDOW_S,
+    )
+
+
+def trace_of(series: Series) -> Trace:
+    return Trace(pod="llama-0", variant=VARIANT, start_s=0.0, step_s=WINDOW_S, series=series)
+
+
+def learned(engine: RooflineEngine, series: Series) -> Fit:
+    limits = EngineLimits(max_batch_size=engine.max_batch, token_budget=engine.token_budget)
+    fit = fit_profile(samples_of([trace_of(series)]), limits)
+    assert isinstance(fit, Fit), fit.reason
+    return fit
+
+
+@pytest.mark.parametrize("is_sum", [True, False])
+def test_a_prompt_token_takes_what_it_takes_though_its_iteration_reads_weights_anyway(is_sum: bool) -> None:
+    engine = RooflineEngine(overhead_s=0.004, weights_s=0.02, context_s=1e-7, token_s=1.5e-4, is_sum=is_sum)
+    fit = learned(engine, swinging(engine, CHAT, 2.0))
+
+    assert fit.prompt_s == pytest.approx(engine.token_s, rel=0.15)
+    assert fit.beta_s >= 0.85 * engine.token_s, "who decodes has a token computed, too"
+
+
+def test_no_larger_batch_is_sure_where_prompts_hide_behind_the_weights() -> None:
+    fit = learned(SMALL, swinging(SMALL, Work(input_tokens=60, output_tokens=60), 4.0))
+
+    assert fit.reach <= fit.batch[1] + 1
+    assert any("prompts do not tell" in note for note in fit.notes)
+
+
+def test_a_profile_reaches_four_times_the_batch_that_was_seen() -> None:
+    engine = RooflineEngine(overhead_s=0.004, weights_s=0.02, context_s=1e-7, token_s=1.5e-4, is_sum=True)
+    fit = learned(engine, swinging(engine, CHAT, 1.0))
+
+    assert fit.max_batch_size == 256
+    assert fit.reach <= 4 * fit.batch[1] + 4
+
+
+def test_prompts_in_the_prefix_cache_take_no_time() -> None:
+    work = Work(input_tokens=800, output_tokens=150, hits=0.5, is_shared=True)
+    fit = learned(SMALL, swinging(SMALL, work, 2.0))
+
+    assert fit.cached == pytest.approx(0.5, abs=0.01)
+    assert fit.prompt_s == pytest.approx(SMALL.token_s, rel=0.15)
+    assert fit.profile("L4", "2026-11-24").learning == pytest.approx(fit.profile("L4", "2026-11-24").learning)
+
+
+@pytest.mark.parametrize(("drafted", "accepted"), [(0, 1.0), (4, 1.8), (4, 3.0)])
+def test_tokens_of_a_step_are_told_by_how_long_requests_run(drafted: int, accepted: float) -> None:
+    engine = RooflineEngine(
+        overhead_s=0.004, weights_s=0.02, context_s=1e-7, token_s=1.5e-4, drafted=drafted, accepted=accepted
+    )
+    samples = measured(samples_of([trace_of(swinging(engine, CHAT, 1.5))]))
+
+    assert tokens_per_step_of(samples) == pytest.approx(accepted, rel=0.06)
+
+
+def test_a_load_that_comes_in_bursts_is_sized_for_them() -> None:
+    even, bursty = (
+        trace_of(swinging(SMALL, Work(input_tokens=400, output_tokens=150, burst=burst), 2.0)) for burst in (1.0, 2.5)
+    )
+
+    assert margin_of([even], WINDOW_S) == 1.05
+    assert 1.7 <= margin_of([bursty], WINDOW_S) <= 3.0
+    assert margin_of([], WINDOW_S) == 1.05
+
+
+def test_engines_that_tell_no_completions_or_hits_are_learned_as_well() -> None:
+    series = swinging(SMALL, CHAT, 2.0)
+    told = {name: values for name, values in series.items() if name not in ("completions", "prefix_hit_rate")}
+    fit = learned(SMALL, told)
+
+    assert (fit.tokens_per_step, fit.cached) == (1.0, 0.0)
+    assert margin_of([trace_of(told)], WINDOW_S) == 1.05
+
+
+# What some engines of `tests.bench.learned_engines` carry in a long run.
+TRUE_PER_S = {3: 2.77, 8: 5.33, 11: 2.18, 15: 4.24, 20: 1.42, 26: 15.59, 43: 13.08, 44: 2.24, 1007: 7.61, 1026: 55.56}
+
+
+@pytest.mark.parametrize("number", sorted(TRUE_PER_S))
+def test_what_is_sized_is_carried(number: int) -> None:
+    """Within 1.05 of it; less where the profile says that it is not sure."""
+    case, true_per_s = cases(seed=number // 1000)[number % 1000], TRUE_PER_S[number]
+
+    def rate_per_s(time_s: float) -> float:
+        swing = (1 - math.cos(2 * math.pi * time_s / PERIOD_S)) / 2
+        return true_per_s * (case.least + (case.most - case.least) * swing)
+
+    series = case.engine.play(case.work, rate_per_s, hours=HOURS, window_s=WINDOW_S)
+    row = sized(Played(case=case, true_per_s=true_per_s, series=series))
+
+    assert 0.1 < row.ratio <= 1.05, row.words
+    assert row.is_unsure or row.ratio >= 0.5, row.words
+    assert np.isfinite(row.ratio)
