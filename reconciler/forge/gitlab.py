@@ -552,7 +552,6 @@ def _fitting(labels: Sequence[str]) -> list[str]:
 
 
 def _filled(*, reviewer_ids: Sequence[int], **labels: Sequence[str]) -> dict[str, object]:
-    """The fields of a form that are not empty; `labels` are those of one field."""
     joined = {field: SEPARATOR.join(_fitting(names)) for field, names in labels.items()}
     return {name: value for name, value in {**joined, "reviewer_ids": list(reviewer_ids)}.items() if value}
 

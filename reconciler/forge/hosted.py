@@ -443,7 +443,6 @@ class HostedForge(ABC, Generic[Client]):
         """Raise other reasons why pull requests cannot be opened there."""
 
     def _user_id(self) -> int:
-        """The number of the user behind the token."""
         return number_of(self._client.get("/user", action="ask whose token this is"), "id")
 
     def _is_comment(self, answer: object) -> bool:

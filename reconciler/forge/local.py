@@ -89,7 +89,6 @@ def parse_pull_request(content: bytes, path: Path) -> PullRequest:
 
 
 def _split(content: bytes, path: Path) -> tuple[dict[str, object], str]:
-    """The fields of the front matter, and the body."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -405,7 +404,6 @@ class Local:
 
 
 def _numbers(folder: Path) -> list[int]:
-    """The numbers of the files `N.md` in a folder, which need not exist."""
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return sorted(int(match[1]) for name in names if (match := FILE_NAME.fullmatch(name)))
 

@@ -220,7 +220,6 @@ def _json(marker: Marker) -> str:
 
 
 def _escaped(content: Mapping[str, object]) -> str:
-    """JSON that does not end a comment."""
     text = json.dumps(content, separators=(",", ":"))
     for plain, escaped in ESCAPES:
         text = text.replace(plain, escaped)

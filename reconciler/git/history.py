@@ -61,7 +61,6 @@ def read_history(repository: Repository, since_s: float) -> History:
 
 
 def _records(tokens: Iterator[bytes]) -> Iterator[tuple[list[bytes], list[PastChange]]]:
-    """Time and parents, and the changes, of each commit of `git log --raw -z`."""
     head: list[bytes] | None = None
     changes: list[PastChange] = []
     for token in tokens:

@@ -193,8 +193,7 @@ class Repository:
     def committed_s(self) -> float:
         """The time of the repository's own commit, in Unix seconds, by the clock of its author's machine."""
         arguments = ("rev-list", "--max-count=1", "--timestamp", "--end-of-options", self.commit)
-        printed = self.git.run(*arguments, action=f"read the time of {self.commit}")
-        return float(printed.split(b" ", 1)[0])
+        return float(self.git.run(*arguments, action=f"read the time of {self.commit}").split(b" ", 1)[0])
 
     def is_shallow(self) -> bool:
         """Whether its history ends at commits whose parents were not fetched."""
@@ -272,7 +271,6 @@ def git_directory(path: str | Path, *, timeout_s: float = TIMEOUT_S) -> Path:
 
 
 def _rev_parse(path: str | Path, option: str, timeout_s: float) -> Path | None:
-    """The path that `git rev-parse` prints for an option; None if it fails."""
     command = ("-C", str(resolve_directory(path)), "rev-parse", option)
     answer = GitCommand(timeout_s=timeout_s).attempt(*command, action=f"open {path}")
     return Path(answer.stdout.rstrip(b"\n").decode("utf-8", "surrogateescape")) if answer.status == 0 else None

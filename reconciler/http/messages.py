@@ -301,7 +301,6 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
 
 
 def _date_of(text: str) -> float | None:
-    """Unix seconds of an HTTP date; None for anything else."""
     if len(text) > MAX_DATE_CHARACTERS:
         return None
     try:

@@ -240,7 +240,6 @@ def _refuse_unusual_parent(text: str, parent: MappingNode) -> None:
 
 
 def _lines_column(parent: MappingNode, block: RenderedBlock) -> int:
-    """The column of the first nested mapping next to it."""
     if block.is_scalar:
         return parent.column
     nested = (member.value for member in parent.members.values())
@@ -399,7 +398,6 @@ def _by_section(file: OpenFile, edits: Sequence[PlainEdit]) -> dict[int, list[Pl
 
 
 def _edit_section(file: OpenFile, position: int, edits: Sequence[PlainEdit]) -> tuple[list[Splice], list[Value]]:
-    """One section's splices, and the new values of its documents."""
     source, section = file.source, file.sections[position]
     try:
         values = [document.value for document in file.documents_in(position)]
@@ -433,7 +431,6 @@ def _edit_section(file: OpenFile, position: int, edits: Sequence[PlainEdit]) -> 
 
 
 def _with_value(root: Value, field: Field, value: Value) -> Value:
-    """Copy a value with one field set; the rest is shared."""
     if not field:
         return value
     part, rest = field[0], field[1:]
@@ -446,7 +443,6 @@ def _with_value(root: Value, field: Field, value: Value) -> Value:
 
 
 def _splice(text: str, splices: Sequence[Splice]) -> str:
-    """Apply all splices; ObstacleError when two edits want the same place."""
     ordered = sorted(splices, key=lambda splice: (splice.start, splice.end > splice.start, -splice.column))
     for first, second in pairwise(ordered):
         if second.start < first.end:

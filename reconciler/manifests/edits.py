@@ -318,7 +318,6 @@ def _quote(text: str, style: str) -> str:
 
 
 def _reads_as_plain(text: str, *, in_flow: bool) -> bool:
-    """Whether the parser reads it, alone in a list, as this text."""
     if not text or text != text.strip() or _NEEDS_ESCAPES.search(text) or resolve_plain(text) != text:
         return False
     # `a: b` is an error as a mapping's value, and a mapping as a list's item.

@@ -83,8 +83,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 def name_first(first: Sequence[str], total: int) -> str:
     """The first of `total` things, and how many more there are: each of thousands must not name all the others."""
-    more = f" and {total - len(first)} more" if total > len(first) else ""
-    return ", ".join(first) + more
+    return ", ".join(first) + (f" and {total - len(first)} more" if total > len(first) else "")
 
 
 def join_words(words: Sequence[str], conjunction: str = "or") -> str:

@@ -133,7 +133,6 @@ def result_of(document: Mapping[str, Json], expected: str) -> list[Json]:
 
 
 def _failed(answer: Answer, why: str = "") -> NoAnswer:
-    """The reason of the answer itself, or `why` it cannot be read."""
     asked = answer.query.quantity
     if why:
         why = f"the answer to {asked} of cluster {printable(answer.query.cluster)} cannot be read: {why}"

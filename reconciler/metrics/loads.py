@@ -380,8 +380,7 @@ def queues_of(variants: Sequence[Variant], readings: MetricReadings) -> dict[Mod
     """The queue of each model that a picker reports; the same reason for all if that query failed."""
     keys = sorted({variant.model for variant in variants})
     if Name.FLOW_CONTROL_QUEUE_SIZE in readings.failed:
-        failed = UpstreamQueue(reason=readings.failed[Name.FLOW_CONTROL_QUEUE_SIZE].reason)
-        return dict.fromkeys(keys, failed)
+        return dict.fromkeys(keys, UpstreamQueue(reason=readings.failed[Name.FLOW_CONTROL_QUEUE_SIZE].reason))
     meant: dict[Served, set[ModelName]] = {}  # the models that a series may be about: it may lack either label
     for variant in variants:
         for namespace, model in served_by(variant):

@@ -325,6 +325,5 @@ def _look(
 
 
 def _first(name: str, reasons: Sequence[str]) -> tuple[str, ...]:
-    """The first reason of a cluster, and how many more there are."""
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
     return tuple(f"{name}: {reason}{more}" for reason in reasons[:1])

@@ -229,13 +229,11 @@ def _first_of(texts: list[str], quantity: Quantity, names: LabelNames) -> str:
 
 
 def _with_own(quantity: Quantity, own: Mapping[Name, str], names: LabelNames, rendered: str) -> str:
-    """The configured query of a quantity, if any, before its candidates as `rendered`."""
     configured = own.get(quantity.name, "")
     return _first_of([f"({configured})", rendered], quantity, names) if configured else rendered
 
 
 def _configured(settings: PrometheusSettings, where: str) -> Mapping[Name, str]:
-    """The configured queries by quantity."""
     found = ((CONFIGURABLE_QUANTITIES.get(key), text) for key, text in settings.queries.items())
     return {name: add_matchers(text, where) for name, text in found if name is not None}
 

@@ -171,7 +171,6 @@ def read(answers: Sequence[Answer], names: LabelNames) -> MetricReadings:
 
 
 def _gather_by_model(readings: MetricReadings) -> None:
-    """Find the series that report each model, and their sums."""
     for name in (*_ADDED_UP, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS):
         values = readings.of_pods(name)
         gathered = grouped((Served(series.namespace, series.model), series) for series in values)

@@ -93,7 +93,6 @@ def read_tracked(
 
 
 def _with_first(targets: Sequence[TrackedTarget]) -> Iterator[tuple[int, TrackedTarget]]:
-    """The targets of a cluster, each with the index of its first backend."""
     first = 0
     for target in targets:
         yield first, target
@@ -288,7 +287,6 @@ class _ClusterSeries:
 def _series(
     targets: Sequence[TrackedTarget], reading: _ClusterReading, settings: PrometheusSettings | None
 ) -> _ClusterSeries:
-    """All metrics of all backends of a cluster, metric by metric."""
     pods, backend_pods = list(reading.backend_pods.pods), reading.backend_pods
     unknown = (np.nan,) * reading.grid.count
     lone = {text: _lone(elements, reading.grid.count)[0] for text, elements in reading.external.items()}

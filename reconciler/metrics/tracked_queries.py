@@ -679,7 +679,6 @@ def _cut(
 
 
 def _expected_series(targets: Iterable[TrackedTarget], of_pod: int) -> Mapping[str, int]:
-    """The series of each namespace, by the replicas in Git."""
     expected: dict[str, int] = {}
     for target in targets:
         for backend in target.backends:

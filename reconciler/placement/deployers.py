@@ -119,7 +119,6 @@ _Made: TypeAlias = tuple[Mapping[str, str], Value]
 
 
 def _parameters(repository: ManifestRepository, spec: SourceField, *, for_clusters: bool = False) -> Iterator[_Made]:
-    """The parameters of every generator, each with its template."""
     template = spec.below("template").value
     for generator in spec.items("generators"):
         yield from (_for_clusters if for_clusters else _generated)(repository, generator, template)

@@ -227,7 +227,6 @@ def source_as_built(built: BuiltObject) -> SourceField:
 
 
 def _follow(job: Job, identity: ObjectIdentity, source: SourceField) -> None:
-    """Build what one deployer deploys, once."""
     if len(job.followed) >= MAX_DEPLOYERS:
         return
     deployers, findings = try_read(job.builder.repository, identity, source)
@@ -425,7 +424,6 @@ def _build_sets(job: Job, builds: Sequence[ClusterBuild]) -> Iterator[Root]:
 
 
 def _written_as(built: BuiltObject) -> tuple[tuple[str, int], str, str, str]:
-    """The document of an object, and its name in the cluster."""
     return built.source.address[:2], built.key.kind, built.key.namespace, built.key.name
 
 

@@ -248,7 +248,6 @@ def _generating_file(built: BuiltObject, key: str) -> str | None:
 
 
 def _in_text(source: SourceField, path: Field) -> Iterator[SourceField]:
-    """A path in values in a text."""
     embedding = Embedding(document=source.document, field=source.field)
     for document in parse_inline(source)[:1]:
         yield from _existing(SourceField(document, path, OriginKind.HELM, embedding))
@@ -300,7 +299,6 @@ def _first(sections: Sequence[SourceField], key: str) -> SourceField | None:
 def _value_files(
     repository: ManifestRepository, release: Release, sections: Sequence[SourceField]
 ) -> Iterator[str | Obstacle]:
-    """The files of `valueFiles`, the last one first, as it wins."""
     listed = _first(sections, "valueFiles")
     sources = release.built.value_at("spec", "sources")
     directory = text_at(release.built.fields, *release.prefix, "path")
@@ -324,7 +322,6 @@ def _value_files(
 
 
 def _chart_files(repository: ManifestRepository, release: Release) -> Iterator[str]:
-    """The values of a chart in this repository, the winning file first."""
     built = release.built
     if not release.is_flux:
         directory = _chart_directory(repository, built, release.prefix)

@@ -240,7 +240,6 @@ class _Run:
                         self._add([draft], source)
 
     def _add(self, drafts: list[ObjectDraft], source: SourceField) -> None:
-        """Add objects within the budget."""
         self._budget.objects -= len(drafts)
         if self._budget.objects < 0:
             raise source.error("expected fewer objects to build: nothing more is read")
@@ -265,7 +264,6 @@ class _Run:
                     draft.obstacles.append(Obstacle(reason=words, place=source.place, field=field))
 
     def _transform(self, kustomization: Kustomization) -> None:
-        """Kustomize's transformers, in its order."""
         drafts = self._gathering.drafts
         for rule in (*kustomization.strategic_patches, *kustomization.patches, *kustomization.json_patches):
             path = resolve(rule.directory, rule.path) if rule.path else None
@@ -501,7 +499,6 @@ def outside_roots(
 
 
 def _files_of(builder: Builder, target: str) -> tuple[str, ...]:
-    """The kustomization of a directory, or the file itself."""
     return (target,) if builder.repository.has_file(target) else builder.repository.kustomizations_in(target)
 
 

@@ -104,7 +104,6 @@ def _insert(draft: ObjectDraft, operation: SourceField, path: Field, value: Valu
 def _splice_list(
     draft: ObjectDraft, path: Field, old: list[Value], where: slice, items: list[Value], traces: list[SourceTrace]
 ) -> None:
-    """Replace items of a list, and their traces."""
     all_items, all_traces = list(old), [draft.trace.subtree((*path, index)) for index in range(len(old))]
     all_items[where], all_traces[where] = items, traces
     sources = draft.trace.sources_at(path)

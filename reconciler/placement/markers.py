@@ -71,7 +71,6 @@ def read_markers(path: str, body: bytes) -> tuple[tuple[MarkerComment, ...], tup
 def _read_section(
     documents: Sequence[Document], text: str, first_line: int, comments: Iterable[re.Match[str]]
 ) -> Iterator[MarkerComment | Finding]:
-    """Every comment with the scalar that ends before it on its line."""
     leaves = [
         (node, documents[number], path)
         for number, root in enumerate(build_tree(text).roots)

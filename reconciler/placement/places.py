@@ -244,7 +244,6 @@ class EntryPlaces:
             return EntryPlace(entries=entries, home=home, reason=self._explain(built, path, error))
 
     def _entries(self, built: BuiltObject, path: Field) -> Iterator[tuple[str | int, WrittenField | None]]:
-        """Every entry that is set or removed."""
         value = built.value_at(*path)
         keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
         for key in dict.fromkeys((*keys, *built.trace.subtree(path).members)):

@@ -128,7 +128,6 @@ def _selects(budget: BuiltObject, pod_labels: Mapping[str, str]) -> bool:
 
 
 def _amount(value: Value) -> tuple[int, bool] | None:
-    """A count, or a percentage and True."""
     if isinstance(value, int) and not isinstance(value, bool):
         return (value, False) if 0 <= value <= _MOST else None
     match = _PERCENT.fullmatch(value) if isinstance(value, str) else None

@@ -260,7 +260,6 @@ def _globs_in(value: Value) -> Iterator[str]:
 
 
 def _keys_in(reading: FileReading, clusters: Clusters) -> tuple[ResourceKey, ...]:
-    """The objects of a file as written, of kinds that matter."""
     holding = [name for name, holds in clusters.items() if holds(reading.path)]
     pieces = (piece for name in holding for piece in read_file(name, reading.path, reading.documents).pieces)
     return tuple(sorted({key for piece in pieces if isinstance(key := getattr(piece, "key", None), ResourceKey)}))
@@ -332,7 +331,6 @@ def concerns(commit: Commit, path: str, settings: Settings) -> bool:
 
 
 def _with_roots(declaration: Declaration, fleet: Fleet) -> Declaration:
-    """Report objects that are built several times from one place with their roots."""
     renamed: dict[str, str] = {}
     for broken in declaration.broken:
         found = fleet.objects.get(replace(broken.key, part=""), ())
@@ -412,7 +410,6 @@ def _as_built(cluster: str, built: BuiltObject) -> KubernetesObject:
 
 
 def _line_of(kinds: Iterable[str]) -> re.Pattern[bytes]:
-    """The line with the kind of an object."""
     return re.compile(rf"""^[ \t"-]*kind"? *: *["']?({"|".join(sorted(kinds))})\b""".encode(), re.MULTILINE)
 
 

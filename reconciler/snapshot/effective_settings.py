@@ -118,7 +118,6 @@ def _minimum_of_budgets(workload: Workload | None, least: int, most: int | None)
 
 
 def _own_values(resource: VariantResource) -> Iterator[tuple[str, Hit]]:
-    """The resource's own fields, without defaults of its CRD."""
     for setting, value in ((MIN_REPLICAS.name, resource.min_replicas), (MAX_REPLICAS.name, resource.max_replicas)):
         if value is not None:
             yield setting, (value, Source(kind=SourceKind.RESOURCE, place=resource.places.get(f"spec.{setting}")))

@@ -83,7 +83,6 @@ def _overlapping(workloads: Iterable[Workload]) -> Iterator[Finding]:
 
 
 def _unseen(fleet: Fleet, variant: VariantResource) -> BrokenResource | None:
-    """A scale target that is not declared, but may be in a part that is not read."""
     target = replace(variant.scale_target, part="")
     hidden = fleet.hidden_from(target, variant.key)
     if hidden is None:
@@ -93,7 +92,6 @@ def _unseen(fleet: Fleet, variant: VariantResource) -> BrokenResource | None:
 
 
 def _moved(written: WrittenField, origin: ValueOrigin) -> WrittenField:
-    """The effective field of a number: its own, unless another one sets it."""
     own = written.document
     if origin.address == (own.path, own.document, (*own.prefix, *written.field), None):
         return written
@@ -279,11 +277,9 @@ class _Chart:
                 )
 
     def _setting(self, word: str) -> str:
-        """The configured path of a number in the values, empty without one."""
         return next((value for value, _ in self.layers.hits(_SETTINGS[word])), "")
 
     def _find(self, word: str) -> EffectivePlace | NoPlace | None:
-        """The place of a number; None without a setting or a marker."""
         key, setting = self.variant.scale_target, self._setting(word)
         if setting:
             return helm_place(self.fleet, key, setting, word=word)

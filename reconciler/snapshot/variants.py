@@ -210,7 +210,6 @@ def _holds(
     owner: ReplicaOwner | None,
     lookup: ClassLookup,
 ) -> Iterator[Hold]:
-    """Why this variant may not change, the most important reason first."""
     namespace = index.ignored.get((resource.key.cluster, resource.key.namespace))
     if namespace is not None:
         words = f"ignored: its namespace is annotated reconciler.io/ignore ({namespace})"
@@ -239,7 +238,6 @@ def _holds(
 
 
 def _holds_of_target(workload: Workload, index: _Index) -> Iterator[Hold]:
-    """Why the replicas of the scale target cannot be written."""
     target, place = workload.key, workload.place
     if index.claims[target] > 1:
         words = f"{index.claims[target]} resources claim {target.kind} {target.label}: one number needs one writer"
@@ -317,7 +315,6 @@ def _tracked(
 
 
 def _of_workload(workload: Workload, form: Form, model_id: str) -> VariantResource:
-    """A variant that its scale target declares."""
     return VariantResource(
         key=workload.key,
         document=workload.document,
@@ -376,7 +373,6 @@ def _minimum_before(scaled: TrackedBackend, merges: Iterable[Mapping[str, Propos
 
 
 def _llmaz_variant(served: ServedModel) -> VariantResource:
-    """Its bounds are those of its elasticConfig."""
     serving, elastic = served.serving, served.serving.elastic
     bounds = () if elastic is None else ("spec.minReplicas", "spec.maxReplicas")
     return replace(

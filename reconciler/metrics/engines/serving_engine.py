@@ -214,7 +214,6 @@ def mean(histogram: str) -> CounterRatio:
 
 
 def _added_up(by: str, apart: str, expression: str) -> str:
-    """The sum over the labels `apart`; duplicates count once."""
     if not apart:
         return f"max by ({by}) ({expression})"
     return f"sum by ({by}) (max by ({by}, {apart}) ({expression}))"
