@@ -1,7 +1,7 @@
 """Whether a variant may change, grow or shrink now, each with its reason."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean, median
@@ -33,6 +33,7 @@ from reconciler.domain.observed import (
 )
 from reconciler.domain.proposals import BrokenPromise
 from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variant_settings import SYNC_DELAY_S
 from reconciler.metrics.history import watched_target
 from reconciler.metrics.quantities import LIVE_WINDOW_S, Name
@@ -95,6 +96,9 @@ SELDOM = 7.0
 """Requests that would have come by now: of a thousand silences as long, one is chance (e^-7)."""
 HELD_AT_LEAST = 0.1
 """Of half of the outputs that run: a KV cache that holds less does not say what it holds."""
+BEYOND_TARGET = 1.1
+"""Times its target: so far above it a mean of `FEWEST_REQUESTS` is no noise."""
+FEWEST_REQUESTS = 30.0
 DAY_S = 86_400.0
 HOUR_S = 3600.0
 
@@ -116,10 +120,27 @@ def why_kept(snapshot: Snapshot, model: ModelKey, members: Sequence[Variant], en
     changed = _changed(load, snapshot.observed.usual.get(model), snapshot.now_s, payback_s)
     if isinstance(load, Load) and changed:
         return Hold(kind=HoldKind.LENGTHS_CHANGED, words=f"{changed}: nothing is scaled down for them")
+    is_measured = isinstance(load, Load) and load.arrival_rate_per_s * load.window_s >= FEWEST_REQUESTS
+    missed = next(_missed(snapshot, members), "") if is_measured else ""
+    if missed:
+        return Hold(kind=HoldKind.TARGET_MISSED, words=f"{missed}: nothing is scaled down while a target is missed")
     contradicting = next(_contradicting(snapshot, members), "") if engine.reads_fullness else ""
     if contradicting:
         return Hold(kind=HoldKind.GAUGES_CONTRADICT, words=f"{contradicting}: nothing is scaled down")
     return None
+
+
+def _missed(snapshot: Snapshot, members: Iterable[Variant]) -> Iterator[str]:
+    """Targets that a mean is above: then a percentile is too, whatever a profile expects."""
+    for member in members:
+        observation, service = snapshot.observed.observations.get(member.key), member.service_class
+        if observation is None or observation.absence is not None or service is None or not member.current.replicas:
+            continue
+        for name, target in (("ttft", service.value.ttft), ("wait", service.value.wait), ("itl", service.value.itl)):
+            measured_s = observation.performance.mean_s(name)
+            if target is not None and measured_s is not None and measured_s > target.limit_s * BEYOND_TARGET:
+                measured, allowed = (f"{ms_from_seconds(each):.4g} ms" for each in (measured_s, target.limit_s))
+                yield f"{member.key.label} has a mean {name.upper()} of {measured}, its target is {allowed}"
 
 
 def why_outage(snapshot: Snapshot, model: ModelKey) -> str:

@@ -37,6 +37,14 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How the load is spread over replicas: what the fullest has over what each has on average, and in words."""
+
+    factor: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDemand:
     """A model's demand: its load with the headroom that its variants ask for.
 
@@ -47,6 +55,8 @@ class ModelDemand:
     headroom: float
     stabilized: StabilizedDemand
     variation: LoadVariation | None = None
+    spread: str = ""
+    """How unevenly replicas are loaded, where that takes more than the headroom of the settings."""
 
 
 def load_variations(variants: Iterable[Variant], snapshot: Snapshot) -> dict[ModelKey, LoadVariation]:
@@ -68,13 +78,24 @@ def demand_of(
     variation: LoadVariation | None,
     carried: Carried,
     shrinking: Iterable[Variant],
+    spread: Spread | None = None,
 ) -> ModelDemand:
     """The demand of a model on its `members`, of which those that are `shrinking` may lose a replica."""
     headroom = max(variant.settings[HEADROOM].value for variant in members)
+    if spread is not None and spread.factor > 1 + headroom:
+        headroom = spread.factor - 1
+    else:
+        spread = None
     now_per_s, whole = load_per_s * (1 + headroom), sum(_carried(each, carried) for each in members)
     spare = (_carried(variant, carried) / variant.current.replicas for variant in shrinking)
     stabilized = steady(now_per_s, headroom, variation, whole, min(filter(None, spare), default=0.0))
-    return ModelDemand(rate_per_s=now_per_s, headroom=headroom, stabilized=stabilized, variation=variation)
+    return ModelDemand(
+        rate_per_s=now_per_s,
+        headroom=headroom,
+        stabilized=stabilized,
+        variation=variation,
+        spread=spread.words if spread is not None else "",
+    )
 
 
 def _carried(variant: Variant, carried: Carried) -> float:

@@ -44,6 +44,7 @@ class HoldKind(StrEnum):
     HISTORY_MISSING = "history-missing"
     LENGTHS_CHANGED = "lengths-changed"
     GAUGES_CONTRADICT = "gauges-contradict"
+    TARGET_MISSED = "target-missed"
     COUNT_IMPLAUSIBLE = "count-implausible"
     PROMPTS_UNKNOWN = "prompts-unknown"
     CAPACITY_UNKNOWN = "capacity-unknown"
@@ -209,6 +210,7 @@ CURES: Mapping[HoldKind, Cure] = {
     HoldKind.HISTORY_MISSING: Cure(words="wait, or let Prometheus keep more (--storage.tsdb.retention.time)"),
     HoldKind.LENGTHS_CHANGED: Cure(words="check what its replicas answer; after a day it is taken as normal"),
     HoldKind.GAUGES_CONTRADICT: Cure(words="update the engine: its metrics cannot both be true"),
+    HoldKind.TARGET_MISSED: Cure(words="check how requests are routed to replicas, or change the target"),
     HoldKind.COUNT_IMPLAUSIBLE: Cure(words="check what counts its requests, and how often it is scraped"),
     HoldKind.PROMPTS_UNKNOWN: Cure(
         words="keep the histogram of prompt tokens in the scrape, or give a profile without gamma"

@@ -346,6 +346,8 @@ class SaturationAnswer:
 # A full queue says that more is needed, not how much: where nothing tells what arrives, a replica's queue asks for one
 # more at most.
 _MOST_PER_QUEUE = 2.0
+# Times the mean: replicas so much fuller than others get more than their part of the load.
+UNEVEN = 1.2
 _QUEUE_UNKNOWN = "the upstream queue is unknown"
 
 
@@ -440,7 +442,7 @@ def need_in_tokens(
     if backlog is not None:
         asked_for, needs = needs, backlog.limited(needs, math.fsum(served), math.fsum(silent), has_ready, up)
         works_on = max(min(works_on, needs * up), math.fsum((*served, *silent)))
-        if asked_for > has >= needs:
+        if backlog.is_uneven or asked_for > has >= needs:
             doubts.append(backlog.words)
     return Need(
         unit="tokens",
@@ -463,10 +465,12 @@ class _Backlog:
 
     num_waiting: float
     flow: Flow | None
+    is_uneven: bool
+    """Whether they wait in replicas that are fuller than others: what all have together is no room for them."""
 
     @property
     def words(self) -> str:
-        return f"{self.num_waiting:.4g} requests wait"
+        return f"{self.num_waiting:.4g} requests wait{', in replicas fuller than others' if self.is_uneven else ''}"
 
     def limited(self, needed: float, served: float, silent: float, has_ready: float, full: float) -> float:
         """What is needed for what arrives while replicas that report work on `served`, and others perhaps on `silent`.
@@ -484,15 +488,20 @@ class _Backlog:
 def _backlog(group: Sequence[VariantFacts], screened: Screened, readings: ModelReadings) -> _Backlog | None:
     """What waits in more than the usual few replicas, or upstream; None where that is nothing."""
     queue = readings.queue and screen_queue(readings.queue).num_waiting
-    waiting, long, ready = queue or 0.0, 0, 0
+    waiting, ready, usages, full = queue or 0.0, 0, list[float](), list[float]()
     for variant in group:
         ready += variant.ready_replicas
         for instances in screened.by_pod(variant.key).values():
             own = math.fsum(each.num_waiting or 0.0 for each in instances)
             waiting += own
-            long += own >= readings.thresholds.num_waiting.value
-    is_long = long > 0 and not is_usual_churn(long, ready)
-    return _Backlog(num_waiting=waiting, flow=readings.flow) if is_long or (queue and ready) else None
+            usages.append(fmean(each.kv_cache_usage or 0.0 for each in instances))
+            if own >= readings.thresholds.num_waiting.value:
+                full.append(usages[-1])
+    is_long = full and not is_usual_churn(len(full), ready)
+    if not is_long and not (queue and ready):
+        return None
+    is_uneven = bool(is_long) and max(full) > UNEVEN * fmean(usages)
+    return _Backlog(num_waiting=waiting, flow=readings.flow, is_uneven=is_uneven)
 
 
 def need_in_replicas(group: Sequence[VariantFacts], screened: Screened, readings: ModelReadings) -> Need:
@@ -526,11 +535,11 @@ def need_in_replicas(group: Sequence[VariantFacts], screened: Screened, readings
         doubts.append(queue.reason or _QUEUE_UNKNOWN)
     has = sum(variant.current_replicas for variant in group)
     by_queue, backlog = math.fsum(waiting_shares), _backlog(group, screened, readings)
+    if backlog is not None and (backlog.is_uneven or backlog.num_waiting > has * waiting_full):
+        doubts.append(backlog.words)
     if backlog is not None and backlog.flow is not None and waiting_full > 0:
         served = math.fsum(min(max(shares), 1.0) for shares in zip(kv_shares, waiting_shares, strict=True)) - silent
         by_queue = backlog.limited(by_queue, served, silent, has, 1.0)
-        if backlog.num_waiting / waiting_full > has >= by_queue:
-            doubts.append(backlog.words)
     # A queue that no replica has yet is counted in requests of unknown size: it asks for one more, no number does.
     wanted = max(math.fsum(kv_shares), by_queue, has + 1.0 if queue.num_waiting else 0.0)
     return Need(

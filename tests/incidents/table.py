@@ -12,6 +12,7 @@ from tests.incidents.profiles import PROFILES
 from tests.incidents.proof import PROOF
 from tests.incidents.rows import Incident
 from tests.incidents.scraping import SCRAPING
+from tests.incidents.uneven import UNEVEN
 
 INCIDENTS: tuple[Incident, ...] = (
     *CALM,
@@ -24,5 +25,6 @@ INCIDENTS: tuple[Incident, ...] = (
     *PROFILES,
     *LENGTHS,
     *BACKLOGS,
+    *UNEVEN,
     *HEALTHY,
 )

@@ -17,7 +17,7 @@ from reconciler.decision.engines.port import (
     has_learned,
 )
 from reconciler.decision.engines.queueing_capacities import Capacities, ReplicaCapacity, SizingRow, find_contradictions
-from reconciler.decision.formulation import FormulatedProblem, ModelDemand, ModelProblem, demand_of
+from reconciler.decision.formulation import FormulatedProblem, ModelDemand, ModelProblem, Spread, demand_of
 from reconciler.decision.load_variation import LoadVariation, load_variation, why_not_whole
 from reconciler.decision.variant_states import (
     Allocations,
@@ -46,7 +46,7 @@ from reconciler.domain.settings import SaturationRules
 from reconciler.domain.snapshot import Option, Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, HEADROOM, START_DELAY_S, SYNC_DELAY_S, Engine
-from reconciler.metrics.quantities import LIVE_WINDOW_S
+from reconciler.metrics.quantities import LIVE_WINDOW_S, Name
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning import why_outside
 from reconciler.sizing.profile_checks import Correction, correct
@@ -56,6 +56,10 @@ ALIKE = 1.01
 HEAVIEST = 1000.0
 """What a request weighs with which no replica keeps its targets."""
 LIGHTEST = 0.01
+SPREAD_S, SEEN = 1800.0, 0.8
+"""Over how long it is looked at how replicas were loaded, and the part of it in which one must have served."""
+CHANCE = 3.0
+"""Standard deviations of a count of requests."""
 Corrections = Mapping[ResourceKey, Correction]
 
 
@@ -168,14 +172,19 @@ class QueueProblem:
     capacities: Mapping[CandidateKey, ReplicaCapacity]
     devices: Devices
     variation: LoadVariation | None
+    spread: Spread | None = None
     holds: dict[ResourceKey, Hold] = field(default_factory=dict)
     notes: dict[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
     partial: str = field(init=False)
     kept: str = field(init=False)
+    keeps_accelerator: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.partial = "; ".join(state.partial.words for state in self.members if state.partial is not None)
-        self.kept = next((state.kept.words for state in self.members if state.kept is not None), "")
+        kept = [state.kept for state in self.members if state.kept is not None]
+        self.kept = kept[0].words if kept else ""
+        # What misses its target on one accelerator may keep it on another.
+        self.keeps_accelerator = any(each.kind is not HoldKind.TARGET_MISSED for each in kept)
 
     def problem(self, load: Load) -> ModelProblem:
         """The model's problem under its load."""
@@ -208,7 +217,7 @@ class QueueProblem:
     def _demand(self, load_per_s: float) -> ModelDemand:
         shrinking = [each for each in self._free() if each.current.replicas > self._bounds(each).minimum]
         members = [state.variant for state in self.members]
-        return demand_of(members, load_per_s, self.variation, self._carried(), shrinking)
+        return demand_of(members, load_per_s, self.variation, self._carried(), shrinking, self.spread)
 
     def _free(self) -> list[Variant]:
         return [state.variant for state in self.members if state.is_free]
@@ -277,7 +286,7 @@ class QueueProblem:
             return capacity.words
         if self.partial and option.accelerator != variant.current.accelerator:
             return f"{self.partial}: the accelerator is kept until all do"
-        if self.kept and option.accelerator != variant.current.accelerator:
+        if self.keeps_accelerator and option.accelerator != variant.current.accelerator:
             return f"{self.kept}, and the accelerator is kept"
         return str(option.unwritable or "")
 
@@ -392,7 +401,7 @@ def _load_steps(state: VariantState, demand: ModelDemand | None) -> Iterator[Ste
         stage="demand",
         before=observed,
         after=f"{demand.rate_per_s:.4g} req/s",
-        reason=f"load and {demand.headroom * 100:g} % headroom",
+        reason=f"load and {demand.headroom * 100:.3g} % headroom{f': {demand.spread}' if demand.spread else ''}",
     )
     if demand.variation is not None:
         # What must be carried beyond the demand of now, for what the load did before.
@@ -521,11 +530,37 @@ class QueueingEngine(SizingEngine):
                 capacities=capacities.of,
                 devices=given.devices,
                 variation=variations.get(model),
+                spread=_spread(given.snapshot, members, capacities.of),
             ).problem(load)
             for model, members in models.items()
             if (load := members[0].load) is not None
         }
         return QueueAnswer(capacities=capacities, corrections=corrections, problems=problems)
+
+
+def _spread(
+    snapshot: Snapshot, members: Sequence[VariantState], capacities: Mapping[CandidateKey, ReplicaCapacity]
+) -> Spread | None:
+    """How replicas that served all the time were loaded lately, against what each carries; None for fewer than two."""
+    rates, carried = list[float](), list[float]()
+    for variant in (state.variant for state in members):
+        capacity, by_pod = capacities.get(variant.key.on(variant.current.accelerator)), dict[str, float]()
+        for trace in snapshot.observed.traces.get(variant.key, ()):
+            recent = np.array(trace.series.get(Name.COMPLETIONS, ()), dtype=np.float64)[-int(SPREAD_S / trace.step_s) :]
+            if recent.size and np.isfinite(recent).mean() >= SEEN and trace.step_s * recent.size >= SEEN * SPREAD_S:
+                by_pod[trace.pod] = by_pod.get(trace.pod, 0.0) + float(np.nanmean(recent))
+        if capacity is not None and capacity.rate_per_s > 0:
+            rates += by_pod.values()
+            carried += [capacity.rate_per_s] * len(by_pod)
+    if len(rates) < 2 or not sum(rates):
+        return None
+    served, usual = np.array(rates), sum(rates) / sum(carried)
+    # Chance makes some replica the fullest of any that are loaded alike.
+    sure = (served - CHANCE * np.sqrt(served / SPREAD_S)) / np.array(carried) / usual
+    factor = float(sure.max())
+    full = sure >= (1 + factor) / 2
+    words = f"{full.sum()} of {len(rates)} replicas carry {served[full].sum() / served.sum() * 100:.0f} % of the load"
+    return Spread(factor=factor, words=words)
 
 
 def _rows_of(state: VariantState, correction: Correction | None) -> Iterable[SizingRow]:

@@ -9,8 +9,9 @@ import pytest
 
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.observed import PastArrivals, Trace, UsualLoad
+from reconciler.domain.observed import Observation, PastArrivals, Performance, Trace, UsualLoad
 from reconciler.domain.plan import Outcome
+from reconciler.domain.profiles import SloTarget
 from reconciler.domain.snapshot import Form
 from tests.unit.decision.conftest import CLUSTER, MODEL, NAMESPACE, NOW_S, key
 
@@ -100,6 +101,51 @@ def told(fleet: Any) -> tuple[int, str, str]:
 
 def test_a_calm_hour_that_is_wholly_known_lets_replicas_go(queue: Any) -> None:
     assert told(queue) == (3, "", "")
+
+
+@pytest.mark.parametrize(("ttft_s", "expected"), [(0.25, (4, "")), (0.31, (4, "")), (3.95, (5, "target-missed"))])
+def test_no_replica_goes_while_a_mean_is_above_a_target(queue: Any, make: Any, ttft_s: float, expected: object) -> None:
+    queue.set(service_classes=(make.service_class(ttft=SloTarget(limit_s=0.3, percentile=95.0)),))
+    queue.observations[key("llama")] = Observation(performance=Performance(ttft_s=ttft_s), replicas_reporting=5)
+
+    assert told(queue)[:2] == expected
+
+
+def spread(fleet: Any, *per_s: float, seconds: float = 3600.0) -> None:
+    """What each replica finished."""
+    count = round(seconds / 60) + 1
+    traces = tuple(
+        Trace(
+            pod=f"llama-{index}",
+            variant=key("llama"),
+            start_s=NOW_S - seconds,
+            step_s=60.0,
+            series={"completions": (rate,) * count},
+        )
+        for index, rate in enumerate(per_s)
+    )
+    fleet.observed = replace(fleet.observed, traces={key("llama"): traces})
+
+
+@pytest.mark.parametrize(
+    ("per_s", "seconds", "expected"),
+    [
+        pytest.param((4.0, 4.0, 4.0, 4.0, 4.0), 3600.0, 3, id="evenly"),
+        pytest.param((4.3, 4.3, 3.8, 3.8, 3.8), 3600.0, 3, id="within the headroom"),
+        pytest.param((7.0, 7.0, 2.0, 2.0, 2.0), 3600.0, 4, id="two carry most"),
+        pytest.param((7.0, 7.0, 2.0, 2.0, 2.0), 900.0, 3, id="not for long"),
+        pytest.param((4.0,), 3600.0, 3, id="one alone"),
+    ],
+)
+def test_the_fullest_replica_decides_how_many_are_needed(
+    queue: Any, per_s: tuple[float, ...], seconds: float, expected: int
+) -> None:
+    spread(queue, *per_s, seconds=seconds)
+    decision = queue.decision()
+
+    assert decision.desired.replicas == expected
+    steps = [step.reason for step in decision.steps if step.stage == "demand"]
+    assert ("2 of 5 replicas carry 70 % of the load" in steps[0]) is (expected == 4)
 
 
 def test_an_hour_that_could_not_be_asked_for_keeps_all(queue: Any) -> None:
