@@ -69,7 +69,8 @@ def _lines(result: "InitResult", *, is_check: bool) -> Iterator[str]:
     yield ""
     would = "would be " if is_check else ""
     for file, fate in result.files:
-        reason = ": somebody changed it, so it is theirs" if fate is Fate.KEPT else ""
+        words = "somebody changed it, so it is theirs" if fate is Fate.KEPT else file.reason
+        reason = f": {words}" if words and fate is not Fate.UNCHANGED else ""
         yield f"{'' if fate in (Fate.KEPT, Fate.UNCHANGED) else would}{fate}: {file.path}{reason}"
     if not result.clusters:
         yield "kept: reconciler.yaml, which is there already"

@@ -34,6 +34,7 @@ from reconciler.pipeline.doctor_metrics import (
     reporting,
 )
 from reconciler.pipeline.observe import Files, ObservedRun, is_manifest, observe
+from reconciler.pipeline.references import find_compared_statuses
 from reconciler.pipeline.run import prepare
 from reconciler.pipeline.session import Doors, Progress, Session, open_forge, open_session
 from reconciler.report.formatting import duration
@@ -435,6 +436,7 @@ class _Doctor:
         prepared = prepare(observed.recording, doors.renderer, observed.declaration)
         yield from check_versions(observed.files)
         yield from check_findings(prepared.plan.findings)
+        yield from check_findings(find_compared_statuses(observed.files.commit.fleet, self._settings))
         broken = {words.partition(": ")[0] for words in (*prepared.plan.refusals, *prepared.plan.failures)}
         yield from _failures(prepared.plan)
         surveys: dict[str, Survey] = {}

@@ -4,7 +4,7 @@ import re
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -21,21 +21,24 @@ from reconciler.errors import ConfigurationError, InputError
 from reconciler.forge.pull_requests import parse_remote
 from reconciler.git.repository import open_directory, origin_url
 from reconciler.http.redaction import origin_of
-from reconciler.manifests.documents import Document, parse_readable
+from reconciler.manifests.documents import Document, parse_readable, text_at, value_at
 from reconciler.metrics.answers import clusters_seen
+from reconciler.pipeline.edits import FileEdit, Sheet, write_edits
 from reconciler.pipeline.observe import read_files
+from reconciler.pipeline.references import IGNORED_STATUS, find_comparing
 from reconciler.pipeline.run import Prepared, plan
 from reconciler.pipeline.session import Progress, no_progress, open_session
 from reconciler.pipeline.work_tree import find_work_tree, is_untouched, read_content, refuse_links, stamp, write_content
-from reconciler.placement.deployers import ARGO_GROUP, FLUX_GROUP, try_read
+from reconciler.placement.deployers import APPLICATION_SET, ARGO_GROUP, FLUX_GROUP, Deployer, try_read
 from reconciler.placement.kustomize_build import objects_in
 from reconciler.placement.objects import ObjectIdentity, SourceField, identify
 from reconciler.placement.repository import GENERATOR_GROUP, GROUP, ManifestRepository, directory_of, is_kustomization
 from reconciler.rendering.renderer import Renderer, shipped_manifests
 from reconciler.report.formatting import count
+from reconciler.report.status import FieldsView, lines_of
+from reconciler.snapshot.declarations import Commit
 
 _WORDS = frozenset(group.encode() for group in (ARGO_GROUP, FLUX_GROUP, GROUP, GENERATOR_GROUP))
-APPLICATION_SET = "ApplicationSet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,27 +313,32 @@ class Fate(StrEnum):
 class GeneratedFile:
     """A file of the work tree: its path from the root, and the text that init wants in it, without its first line.
 
-    What is `started` is a person's as soon as it is there: its first line proves nothing.
+    What is `started` is a person's as soon as it is there: its first line proves nothing. What is edited is the whole
+    file, which is a person's too: it was `before`, and is left alone where the work tree has something else.
     """
 
     path: str
     text: str
     is_started: bool = False
+    before: bytes | None = None
+    reason: str = ""
 
     @property
     def content(self) -> bytes:
         """The whole file."""
         body = self.text.encode()
-        return body if self.is_started else stamp(body, "reconciler init") + body
+        return body if self.is_started or self.before is not None else stamp(body, "reconciler init") + body
 
     def fate_in(self, root: Path) -> Fate:
         """What becomes of it in a work tree, or would."""
         refuse_links(root, self.path, f"init: {self.path}")
         present = read_content(root, self.path)
-        if present is None:
-            return Fate.CREATED
         if present == self.content:
             return Fate.UNCHANGED
+        if self.before is not None:
+            return Fate.UPDATED if present == self.before else Fate.KEPT
+        if present is None:
+            return Fate.CREATED
         return Fate.UPDATED if is_untouched(present) else Fate.KEPT
 
     def write(self, root: Path) -> Fate:
@@ -339,6 +347,43 @@ class GeneratedFile:
         if fate in (Fate.CREATED, Fate.UPDATED):
             write_content(root, self.path, self.content, f"init: {self.path}")
         return fate
+
+
+def ignore_statuses(commit: Commit, settings: Settings, renderer: Renderer) -> Iterator[GeneratedFile]:
+    """Manifests of Argo CD with the entry by which it does not compare statuses; those that cannot be edited stay."""
+    written: dict[str, dict[int, Document]] = defaultdict(dict)
+    for deployer, _ in find_comparing(commit.fleet, settings):
+        for document in _written(commit, deployer):
+            written[document.path][document.index] = document
+    text = renderer.render("manifests/fields.yaml.j2", FieldsView(lines=lines_of([dict(IGNORED_STATUS)])))
+    bodies = {each.path: each.body for each in commit.manifests}
+    for path, documents in sorted(written.items()):
+        with suppress(InputError):
+            edits = [_add_entry(document, text) for document in documents.values()]
+            edited = write_edits(path, bodies[path], edits).decode()
+            words = "Argo CD before 3.0 would compare statuses"
+            yield GeneratedFile(path=path, text=edited, before=bodies[path], reason=words)
+
+
+_SPECS: Mapping[str, tuple[str, ...]] = {"Application": ("spec",), APPLICATION_SET: ("spec", "template", "spec")}
+"""Where what an Application ignores is written."""
+
+
+def _written(commit: Commit, deployer: Deployer) -> Iterator[Document]:
+    """The documents that say what an Application is: its own, or that of the set which makes it."""
+    documents = commit.fleet.repository.files.get(deployer.spec.document.path, ())
+    candidates = [each for each in documents if text_at(each.value, "kind") in _SPECS]
+    for each in candidates:
+        if len(candidates) == 1 or value_at(each.value, ("metadata", "name")) == deployer.identity.name:
+            yield each
+
+
+def _add_entry(document: Document, text: str) -> FileEdit:
+    sheet = Sheet(document=document, prefix=_SPECS[text_at(document.value, "kind")])
+    listed = sheet.find("ignoreDifferences")
+    if isinstance(listed, list) and listed:
+        return sheet.append(text, len(listed), "ignoreDifferences")
+    return sheet.insert(text, "ignoreDifferences")
 
 
 IMAGE = f"ghcr.io/{HOME}"
@@ -506,6 +551,8 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     settings = prepared.recording.settings
     urls = tuple(each.prometheus.url for each in settings.clusters if each.prometheus is not None)
     branch = settings.git.base_branch or repository.branch
+    whole = replace(settings, clusters=(ClusterSettings(name=DEFAULT_CLUSTER),))
+    files += ignore_statuses(listed.commit, whole, renderer)
     files += job_files(request.wishes, renderer, found, remote=remote, branch=branch, urls=urls)
     fates = [(each, each.fate_in(root)) for each in files]  # all are looked at before the first is written
     if not request.checks:

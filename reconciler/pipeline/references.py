@@ -1,6 +1,8 @@
 """What a configuration and resources refer to and the repository does not have."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -20,11 +22,13 @@ from reconciler.domain.snapshot import Form
 from reconciler.domain.variant_settings import ACCELERATOR, SERVICE_CLASS
 from reconciler.domain.workloads import Annotation, Workload
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Document, parse_readable
+from reconciler.manifests.documents import Document, Value, parse_readable
 from reconciler.manifests.wording import join_words, quote, suggest
 from reconciler.placement.deployers import ARGO_GROUP, FLUX_GROUP, Deployer, try_read
+from reconciler.placement.fleet import Fleet, written_deployers
 from reconciler.placement.kustomize_build import objects_in
-from reconciler.placement.objects import SourceField, identify
+from reconciler.placement.objects import BuiltObject, SourceField, identify
+from reconciler.placement.ownership import compares
 from reconciler.placement.repository import (
     CHART_NAME,
     KUSTOMIZATION_NAMES,
@@ -443,3 +447,68 @@ def _fits(key: str, pattern: str, subjects: set[str]) -> bool:
 
 def _fits_name(pattern: str, name: str) -> bool:
     return fnmatchcase(name, pattern)
+
+
+# Whether Argo CD compares statuses in Git, which clusters never take from there: before 3.0 it does, unless the
+# Application or `argocd-cm` says otherwise, and the application stays OutOfSync. Which version runs, Git need not say.
+
+COMPARED_STATUS = "compared-status"
+_WITH_STATUS = "VariantAutoscaling"
+IGNORED_STATUS: Mapping[str, Value] = {"group": "llmd.ai", "kind": _WITH_STATUS, "jsonPointers": ["/status"]}
+"""The entry of `ignoreDifferences` that is the way out."""
+
+_OVERRIDE = "resource.customizations.ignoreDifferences."
+_ALL_STATUSES = re.compile(r"ignoreResourceStatusField:\s*[\"']?all\b")
+_STATUS_POINTER = re.compile(r"""[\s"'\[,]/status["'\s\],]""")
+
+
+def find_comparing(fleet: Fleet, settings: Settings) -> Iterator[tuple[Deployer, BuiltObject]]:
+    """Each Application that compares the status which we write, or which stands in Git, with one of its objects."""
+    if any(_ignores_status(each) for key, found in fleet.objects.items() if key.name == "argocd-cm" for each in found):
+        return
+    declared: dict[str, list[Deployer]] = {}
+    for document in (each for found in fleet.repository.files.values() for each in found):
+        for _, _, deployer in written_deployers(fleet.repository, document):
+            declared.setdefault(deployer.directory, []).append(deployer)
+    seen: set[Place] = set()
+    for built in (each for cluster in settings.clusters for each in fleet.of_kinds(cluster.name, [_WITH_STATUS])):
+        if settings.status == "off" and "status" not in built.fields:
+            continue
+        known = fleet.deployer_of(built)
+        for deployer in _applications_in(declared, built) if known is None else [known]:
+            with suppress(InputError):  # what of a deployer cannot be read is told where it is followed
+                if deployer.spec.place not in seen and compares(deployer, built, ("status",)):
+                    seen.add(deployer.spec.place)
+                    yield deployer, built
+
+
+def _applications_in(declared: Mapping[str, list[Deployer]], built: BuiltObject) -> Iterator[Deployer]:
+    """What deploys the directory of an object from a file in the paths of no cluster: no build follows that."""
+    is_file = is_yaml(built.root.path)
+    directory = own = directory_of(built.root.path) if is_file else built.root.path
+    while True:
+        yield from (each for each in declared.get(directory, ()) if directory == own or (is_file and each.is_recursive))
+        if not directory:
+            return
+        directory = directory_of(directory)
+
+
+def _ignores_status(config_map: BuiltObject) -> bool:
+    data = config_map.value_at("data")
+    texts = {
+        key: f" {text} " for key, text in (data.items() if isinstance(data, dict) else ()) if isinstance(text, str)
+    }
+    overrides = (texts.get(f"{_OVERRIDE}{name}", "") for name in ("all", f"llmd.ai_{_WITH_STATUS}"))
+    has_option = _ALL_STATUSES.search(texts.get("resource.compareoptions", "")) is not None
+    return has_option or any(_STATUS_POINTER.search(text) for text in overrides)
+
+
+def find_compared_statuses(fleet: Fleet, settings: Settings) -> Iterator[Finding]:
+    """A warning for each Application of `find_comparing`."""
+    for deployer, built in find_comparing(fleet, settings):
+        message = (
+            f"Argo CD before 3.0 compares the status of {built.key.kind} {built.key.label} in Git with the cluster's, "
+            "and the application stays OutOfSync: let `reconciler init` add {group: llmd.ai, kind: VariantAutoscaling, "
+            "jsonPointers: [/status]} to spec.ignoreDifferences, or set ignoreResourceStatusField: all in argocd-cm"
+        )
+        yield Finding(place=deployer.spec.place, severity=Severity.WARNING, message=message, rule=COMPARED_STATUS)

@@ -28,6 +28,7 @@ from reconciler.pipeline.observe import (
 )
 from reconciler.pipeline.references import (
     IGNORE_FILE,
+    find_compared_statuses,
     find_synced_configuration,
     find_unknown_references,
     is_own,
@@ -283,6 +284,7 @@ def validate_commit(flags: Flags) -> CheckedFiles:
         *name_findings((each for each in files.unread if each not in files.commit.unreadable), UNREAD),
         *_find_in_variants(settings, declaration),
         *_find_unknown_references(files.commit, settings, files.paths),
+        *find_compared_statuses(files.commit.fleet, settings),
         *find_synced_configuration(_files_about_sync(repository), settings.clusters, configuration.flags.remote),
     )
     return CheckedFiles(
@@ -319,6 +321,7 @@ def validate_paths(flags: Flags, paths: Sequence[Path]) -> CheckedFiles:
         *name_findings(commit.unreadable, UNREADABLE),
         *_find_in_variants(settings, declaration),
         *_find_unknown_on_disk(commit, settings, disk),
+        *find_compared_statuses(commit.fleet, settings),
     ]
     if disk.holds_root:  # what is synced depends on the root: a kustomization there changes everything
         files = {file.path: file.body for file in disk.files} | {IGNORE_FILE: disk.read(IGNORE_FILE) or b""}

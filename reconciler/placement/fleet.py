@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from reconciler.domain.identity import Finding, ResourceKey, finding_of, matches_any
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Value, text_at
+from reconciler.manifests.documents import Document, Value, text_at
 from reconciler.manifests.wording import Field, quote
 from reconciler.placement.deployers import (
     APPLICATION_SET,
@@ -137,23 +137,31 @@ def build_cluster(
     )
 
 
+def written_deployers(
+    repository: ManifestRepository, document: Document
+) -> Iterator[tuple[ObjectIdentity, SourceField, Deployer]]:
+    """The deployers that a document declares, those of an ApplicationSet that can be followed among them."""
+    if text_at(document.value, "kind") not in _DECLARING:
+        return
+    sources = [source := SourceField(document)]
+    if source.mapping()["kind"] == APPLICATION_SET:
+        try:
+            sources = list(make_applications(repository, source))
+        except InputError:
+            sources = []
+    for source in sources:
+        identity = identify(source.mapping())
+        for each in try_read(repository, identity, source)[0]:
+            yield identity, source, each
+
+
 def declared_deployers(job: Job) -> list[tuple[ObjectIdentity, SourceField, Deployer]]:
     """Deployers as written in the cluster's paths; those that deploy themselves come first."""
     repository = job.builder.repository
     found: list[tuple[ObjectIdentity, SourceField, Deployer]] = []
     for path, documents in repository.files.items():
-        for document in documents:
-            is_declared = text_at(document.value, "kind") in _DECLARING and path not in job.used.rules
-            if is_declared and job.holds(path) and not is_below(path, job.charts):
-                sources = [source := SourceField(document)]
-                if source.mapping()["kind"] == APPLICATION_SET:
-                    try:
-                        sources = list(make_applications(repository, source))
-                    except InputError:
-                        sources = []
-                for source in sources:
-                    identity = identify(source.mapping())
-                    found += [(identity, source, each) for each in try_read(repository, identity, source)[0]]
+        if path not in job.used.rules and job.holds(path) and not is_below(path, job.charts):
+            found += (each for document in documents for each in written_deployers(repository, document))
 
     def bootstrap_order(found: tuple[ObjectIdentity, SourceField, Deployer]) -> tuple[bool, str, int]:
         document = found[1].document

@@ -158,12 +158,28 @@ def _may_be_in(text: str, root: str) -> bool:
     return any(may_be(text, "/".join(parts[: number + 1])) for number in range(len(parts)))
 
 
-def _argo_ignoring(spec: SourceField, deployer: str, identity: ObjectIdentity, path: Field) -> Iterator[Owner]:
+def compares(deployer: Deployer, built: BuiltObject, path: Field) -> bool:
+    """Whether an Application of Argo CD compares a field of an object with the cluster's.
+
+    Entries about managers do not count: no manager has what the cluster does not have.
+    """
+    if deployer.is_flux:
+        return False
+    entries = _ignoring_entries(deployer.spec, identify(built.fields))
+    return not any(_names_any(entry, "jsonPointers", path) or _queries(entry, path) for entry in entries)
+
+
+def _ignoring_entries(spec: SourceField, identity: ObjectIdentity) -> Iterator[SourceField]:
+    """The entries of `ignoreDifferences` that are about an object."""
+    own = identity.effective
+    wanted = {"group": own.group, "kind": own.kind, "name": own.name, "namespace": own.namespace}
     for entry in spec.items("ignoreDifferences"):
-        own = identity.effective
-        wanted = {"group": own.group, "kind": own.kind, "name": own.name, "namespace": own.namespace}
-        if not all(entry.text(key) in {"", "*", value} for key, value in wanted.items()):
-            continue
+        if all(entry.text(key) in {"", "*", value} for key, value in wanted.items()):
+            yield entry
+
+
+def _argo_ignoring(spec: SourceField, deployer: str, identity: ObjectIdentity, path: Field) -> Iterator[Owner]:
+    for entry in _ignoring_entries(spec, identity):
         managers = any(True for _ in entry.items("managedFieldsManagers"))
         if managers or _names_any(entry, "jsonPointers", path) or _queries(entry, path):
             policy = spec.get("syncPolicy")

@@ -60,6 +60,12 @@ kind: HorizontalPodAutoscaler
 metadata: {name: qwen, namespace: batch}
 spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: qwen}}
 """
+APPLICATION = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: chat, namespace: argocd}
+spec: {source: {path: clusters/prod/chat}, destination: {name: in-cluster, namespace: chat}}
+"""
 DEPLOYMENT = "clusters/prod/chat/deployment.yaml"
 VARIANT = "clusters/prod/chat/variant.yaml"
 GRANITE = "clusters/prod/code/granite.yaml"
@@ -361,6 +367,11 @@ FAULTS: Mapping[str, Planted] = {
         files={VARIANT: CHAT_VARIANT + "  minReplicas: -1\n"},
         code=3,
         line=rf"^FAIL  git +spec.minReplicas: .*: mend the file \({VARIANT}:7\)",
+    ),
+    "an application that compares statuses": Planted(
+        files={"argocd/chat.yaml": APPLICATION},
+        line=r"^warn  git +spec: Argo CD before 3.0 compares the status of VariantAutoscaling chat/llama in Git .*"
+        r"reconciler init.*\(argocd/chat.yaml:4\)",
     ),
     "a version that clusters do not serve": Planted(
         files={

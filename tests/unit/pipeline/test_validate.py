@@ -229,6 +229,7 @@ def test_a_field_by_which_nothing_is_decided_is_a_note_that_fails_nothing(desk: 
         validate.UNREADABLE,
         disk.UNREAD,
         synced_configuration.SYNCED_CONFIGURATION,
+        synced_configuration.COMPARED_STATUS,
         cost_order.RULE,
         undecided.RULE,
         known_names.RULE,
