@@ -1,25 +1,28 @@
 """A stage for each forge: the same play is given on a GitHub over HTTP and on files in a bare repository."""
 
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reconciler.forge.github import GitHub, GitHubClient
 from reconciler.forge.gitlab import GitLab, GitLabClient
 from reconciler.forge.local import Local
-from reconciler.forge.pull_requests import Forge, parse_nested_remote, parse_remote
-from tests.servers.forge_server import START_S, ForgeServer, StoredPullRequest
+from reconciler.forge.pull_requests import Forge, RepositoryAddress, parse_nested_remote, parse_remote
+from tests.servers.forge_server import START_S
 from tests.servers.git_workshop import run_git
-from tests.servers.github import GitHubServer, serve_github
-from tests.servers.gitlab import GitLabServer, serve_gitlab
+from tests.servers.github import serve_github
+from tests.servers.gitlab import serve_gitlab
 from tests.servers.scripted import SteppedClock
 
 FULL_NAME = "acme/fleet"
 PROJECT = "acme/platform/fleet"
+HEAD = "reconciler/prod-llm"
 
 
 def push_branch(repository: Path, branch: str) -> str:
@@ -50,10 +53,17 @@ class Stage:
 class ServedStage:
     """A repository on a server, and how the client waits without time."""
 
-    server: ForgeServer
+    server: Any
     full_name: str
     own_fork: str | None
     repository: Path
+    forge_of: Callable[[Any, Any], Forge]
+    client_of: Callable[..., object]
+    parse: Callable[[str], RepositoryAddress | None]
+    top: str
+    unmet: str
+    closing: object
+    incomplete: object
     write_pause_s: float = 0.0
     clock: SteppedClock = field(default_factory=lambda: SteppedClock(START_S))
 
@@ -66,63 +76,46 @@ class ServedStage:
         """A head branch with one commit of its own."""
         return push_branch(self.repository, branch)
 
-    def open_one(self, head: str) -> StoredPullRequest:
-        """A pull request from a branch of the repository, which need not be there."""
+    def open_one(self, head: str) -> Any:
+        """A pull request from a branch of the repository, which need not exist."""
         return self.server.open_pull_request(self.full_name, head=head, fork=self.own_fork)
 
-
-@dataclass(kw_only=True)
-class GitHubStage(ServedStage):
-    """The GitHub server with one repository, and how the client waits without time."""
-
-    server: GitHubServer
-    full_name: str = FULL_NAME
-    own_fork: str | None = FULL_NAME
-    top: str = "^/repos"
-    unmet: str = "blocked"
-    closing: object = ("PATCH", {"body": "Withdrawn", "state": "closed"})
-    incomplete: object = field(default_factory=lambda: {"number": 1, "head": {"repo": {"full_name": FULL_NAME}}})
-
-    def open(self, *, token: str | None = None, url: str | None = None, remote: str = FULL_NAME) -> GitHub:
+    def open(self, *, token: str = "", url: str = "", remote: str = "") -> Any:
         """The forge under test."""
-        address = parse_remote(f"https://github.com/{remote}")
-        if address is None:
-            raise AssertionError(remote)
-        client = GitHubClient(
+        client = self.client_of(
             url or self.server.url,
             token or self.server.token,
             token_name="variable FORGE_TOKEN",
             write_pause_s=self.write_pause_s,
             clock=self.clock,
         )
-        return GitHub(address, client)
+        return self.forge_of(self.parse(f"https://{self.server.kind}.com/{remote or self.full_name}"), client)
 
 
-@dataclass(kw_only=True)
-class GitLabStage(ServedStage):
-    """The GitLab server with one project, and how the client waits without time."""
+def create(forge: Any, head: str = HEAD, **changes: Any) -> Any:
+    return forge.create(head=head, **{"base": "main", "title": "A title", "body": "A body", **changes})
 
-    server: GitLabServer
-    full_name: str = PROJECT
-    own_fork: str | None = None
-    top: str = "^/projects"
-    unmet: str = "not_approved"
-    closing: object = ("PUT", {"description": "Withdrawn", "state_event": "close"})
-    incomplete: object = field(default_factory=lambda: {"iid": 1, "source_project_id": 3, "target_project_id": 3})
 
-    def open(self, *, token: str | None = None, url: str | None = None, remote: str = PROJECT) -> GitLab:
-        """The forge under test."""
-        address = parse_nested_remote(f"https://gitlab.com/{remote}")
-        if address is None:
-            raise AssertionError(remote)
-        client = GitLabClient(
-            url or self.server.url,
-            token or self.server.token,
-            token_name="variable FORGE_TOKEN",
-            write_pause_s=self.write_pause_s,
-            clock=self.clock,
-        )
-        return GitLab(address, client)
+def listed(forge: Any, closed_since_s: float = 0.0) -> Any:
+    return forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=closed_since_s)
+
+
+def opened(hosted: ServedStage, **changes: Any) -> Any:
+    """A forge on which one pull request of ours is open, number 1."""
+    hosted.push(HEAD)
+    forge = hosted.open()
+    assert create(forge, **changes).number == 1
+    return forge
+
+
+def proposal_on(hosted: ServedStage) -> Any:
+    """The stage, the forge, what the server stores of one pull request of ours, and its head commit."""
+    forge, stored = opened(hosted), hosted.server.repositories[hosted.full_name].pull_requests[1]
+    return hosted, forge, stored, run_git(hosted.repository, "rev-parse", f"refs/heads/{HEAD}")
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @pytest.fixture(scope="session")
@@ -144,28 +137,51 @@ def bare_repository(template_repository: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def github(bare_repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHubStage]:
+def github(bare_repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedStage]:
     """A GitHub that serves `acme/fleet`."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with serve_github() as server:
         server.add_repository(FULL_NAME, bare_repository)
-        yield GitHubStage(server=server, repository=bare_repository)
+        yield ServedStage(
+            server=server,
+            full_name=FULL_NAME,
+            own_fork=FULL_NAME,
+            repository=bare_repository,
+            forge_of=GitHub,
+            client_of=GitHubClient,
+            parse=parse_remote,
+            top="^/repos",
+            unmet="blocked",
+            closing=("PATCH", {"body": "Withdrawn", "state": "closed"}),
+            incomplete={"number": 1, "head": {"repo": {"full_name": FULL_NAME}}},
+        )
 
 
 @pytest.fixture
-def gitlab(bare_repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitLabStage]:
+def gitlab(bare_repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedStage]:
     """A GitLab that serves `acme/platform/fleet`."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with serve_gitlab() as server:
         server.add_repository(PROJECT, bare_repository)
-        yield GitLabStage(server=server, repository=bare_repository)
+        yield ServedStage(
+            server=server,
+            full_name=PROJECT,
+            own_fork=None,
+            repository=bare_repository,
+            forge_of=GitLab,
+            client_of=GitLabClient,
+            parse=parse_nested_remote,
+            top="^/projects",
+            unmet="not_approved",
+            closing=("PUT", {"description": "Withdrawn", "state_event": "close"}),
+            incomplete={"iid": 1, "source_project_id": 3, "target_project_id": 3},
+        )
 
 
 @pytest.fixture(params=["github", "gitlab"])
-def hosted(request: pytest.FixtureRequest) -> GitHubStage | GitLabStage:
+def hosted(request: pytest.FixtureRequest) -> Any:
     """Each hosted forge in turn."""
-    served: GitHubStage | GitLabStage = request.getfixturevalue(request.param)
-    return served
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(params=["github", "gitlab", "local"])
@@ -173,8 +189,8 @@ def stage(request: pytest.FixtureRequest, bare_repository: Path) -> Stage:
     """Each forge in turn."""
     if request.param == "local":
         return _local_stage(bare_repository)
-    served: GitHubStage | GitLabStage = request.getfixturevalue(request.param)
-    server, name = served.server, next(iter(served.server.repositories.values())).full_name
+    served: ServedStage = request.getfixturevalue(request.param)
+    server, name = served.server, served.full_name
     return Stage(
         forge=served.open(),
         repository=bare_repository,

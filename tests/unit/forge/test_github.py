@@ -1,6 +1,5 @@
 """What is peculiar to GitHub: refusals, retries, limits, paging, forks, queues."""
 
-import logging
 from typing import Any
 
 import pytest
@@ -10,17 +9,9 @@ from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.github import pull_request_of
 from reconciler.forge.pull_requests import CommitStatus, PullRequestState, Verdict
 from tests.servers.git_workshop import run_git
+from tests.unit.forge.conftest import HEAD, create, listed, opened, warnings_of
 
-HEAD = "reconciler/prod-llm"
 CREATE = r"/pulls$"
-
-
-def create(forge: Any, head: str = HEAD, **changes: Any) -> Any:
-    return forge.create(head=head, **{"base": "main", "title": "A title", "body": "A body", **changes})
-
-
-def listed(forge: Any, closed_since_s: float = 0.0) -> Any:
-    return forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=closed_since_s)
 
 
 def refusal_422(**error: Any) -> dict[str, Any]:
@@ -69,13 +60,6 @@ def test_an_author_that_cannot_be_asked_for_is_not_guessed(github: Any) -> None:
 # Lists
 
 
-def test_a_deleted_fork_is_not_ours(github: Any) -> None:
-    github.server.open_pull_request("acme/fleet", head=HEAD, fork="")
-    assert listed(github.open()) == ()
-    # GitHub answers null for its repository; its description does not say so.
-    github.server.violations = [each for each in github.server.violations if "head.repo: None" not in each]
-
-
 def test_only_open_ones_of_ours_are_asked_for_a_merge_queue(github: Any) -> None:
     github.push(HEAD)
     github.push("reconciler/second")
@@ -87,26 +71,20 @@ def test_only_open_ones_of_ours_are_asked_for_a_merge_queue(github: Any) -> None
 
 
 def test_without_graphql_nothing_is_queued(github: Any) -> None:
-    github.push(HEAD)
-    forge = github.open()
-    create(forge)
+    forge = opened(github)
     github.server.has_graphql = False
     assert [each.in_merge_queue for each in listed(forge)] == [False]
 
 
 def test_a_server_that_knows_no_merge_queue_answers_with_an_error_which_means_not_queued(github: Any) -> None:
-    github.push(HEAD)
-    forge = github.open()
-    create(forge)
+    forge = opened(github)
     body = {"errors": [{"message": "Field 'isInMergeQueue' doesn't exist on type 'PullRequest'"}]}
     github.server.fail("POST", "/graphql", status=200, body=body)
     assert [each.in_merge_queue for each in listed(forge)] == [False]
 
 
 def test_a_merge_queue_that_could_not_be_asked_stops_the_run(github: Any) -> None:
-    github.push(HEAD)
-    forge = github.open()
-    create(forge)
+    forge = opened(github)
     github.server.fail("POST", "/graphql", status=502, times=9)
     with pytest.raises(TransientError):
         listed(forge)
@@ -134,7 +112,7 @@ def test_labels_and_reviewers_that_are_refused_are_only_warnings(
     created = create(github.open(), labels=("reconciler",), reviewers=("alice",))
     assert created.state is PullRequestState.OPEN
     assert created.labels == ()
-    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    warnings = warnings_of(caplog)
     assert len(warnings) == 2
     assert all(f"pull request {created.number}" in warning for warning in warnings)
 
@@ -144,31 +122,22 @@ LABELS = r"/issues/\d+/labels/"
 
 def test_a_label_whose_removal_was_not_answered_is_gone(github: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The second attempt finds it no more, which is what was wanted."""
-    github.push(HEAD)
-    forge = github.open()
-    number = create(forge, labels=("saving", "looked at", "move")).number
+    forge = opened(github, labels=("saving", "looked at", "move"))
     github.server.cut("DELETE", LABELS, applied=True)
-    assert forge.update(number, unlabel=("saving", "move")).labels == ("looked at",)
+    assert forge.update(1, unlabel=("saving", "move")).labels == ("looked at",)
     assert listed(forge)[0].labels == ("looked at",)
-    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+    assert warnings_of(caplog) == []
 
 
 def test_a_label_that_may_not_be_removed_is_told_and_those_before_it_are_gone(
     github: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    github.push(HEAD)
-    forge = github.open()
-    number = create(forge, labels=("saving", "move")).number
+    forge = opened(github, labels=("saving", "move"))
     github.server.fail("DELETE", rf"{LABELS}move", status=403)
-    assert forge.update(number, unlabel=("saving", "move")).labels == ("move",)
+    assert forge.update(1, unlabel=("saving", "move")).labels == ("move",)
     assert listed(forge)[0].labels == ("move",)
-    (warning,) = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
-    assert warning.startswith(f"pull request {number} keeps an outdated label")
-
-
-def test_a_branch_without_commits_of_its_own_is_nothing_to_propose(github: Any) -> None:
-    run_git(github.repository, "update-ref", f"refs/heads/{HEAD}", "refs/heads/main")
-    assert create(github.open()) is None
+    (warning,) = warnings_of(caplog)
+    assert warning.startswith("pull request 1 keeps an outdated label")
 
 
 def test_a_branch_that_is_not_visible_yet_is_waited_for_a_few_times(github: Any) -> None:
@@ -205,11 +174,9 @@ def test_a_workflow_token_that_may_not_create_says_where_to_allow_it(github: Any
 
 
 def test_a_branch_that_was_deleted_has_closed_its_pull_request(github: Any) -> None:
-    github.push(HEAD)
-    forge = github.open()
-    created = create(forge)
+    forge = opened(github)
     run_git(github.repository, "update-ref", "-d", f"refs/heads/{HEAD}")
-    assert forge.update(created.number, body="Other").state is PullRequestState.CLOSED
+    assert forge.update(1, body="Other").state is PullRequestState.CLOSED
 
 
 # Patience
@@ -217,9 +184,7 @@ def test_a_branch_that_was_deleted_has_closed_its_pull_request(github: Any) -> N
 
 def test_writes_are_a_second_apart_and_reads_are_not(github: Any) -> None:
     github.write_pause_s = 1.0
-    github.push(HEAD)
-    forge = github.open()
-    create(forge, labels=("reconciler",), reviewers=("alice",))
+    forge = opened(github, labels=("reconciler",), reviewers=("alice",))
     listed(forge)
     assert github.waits_s == [1.0, 1.0]
     github.clock.time_s += 0.25
@@ -285,11 +250,9 @@ def test_a_time_that_is_none_is_given_a_minute(github: Any, value: str) -> None:
 
 
 def test_an_update_can_ask_for_what_the_create_could_not(github: Any) -> None:
-    github.push(HEAD)
-    forge = github.open()
-    created = create(forge)
-    forge.update(created.number, labels=("reconciler",), reviewers=("alice",))
-    stored = github.server.repositories["acme/fleet"].pull_requests[created.number]
+    forge = opened(github)
+    forge.update(1, labels=("reconciler",), reviewers=("alice",))
+    stored = github.server.repositories["acme/fleet"].pull_requests[1]
     assert (stored.labels, stored.reviewers) == (["reconciler"], ["alice"])
 
 
@@ -297,29 +260,24 @@ def test_an_update_can_ask_for_what_the_create_could_not(github: Any) -> None:
 
 
 def test_a_comment_of_somebody_else_is_never_taken_for_ours(github: Any) -> None:
-    github.push(HEAD)
-    number = create(github.open()).number
-    theirs = github.server.comment("acme/fleet", number, "<!-- reconciler-review: {} -->")
-    reviews = github.open()
-    assert reviews.own_comments(number) == ()
-    reviews.write_comment(number, "Ours")
-    assert [comment.body for comment in reviews.own_comments(number)] == ["Ours"]
+    reviews = opened(github)
+    theirs = github.server.comment("acme/fleet", 1, "<!-- reconciler-review: {} -->")
+    assert reviews.own_comments(1) == ()
+    reviews.write_comment(1, "Ours")
+    assert [comment.body for comment in reviews.own_comments(1)] == ["Ours"]
     assert theirs in github.server.repositories["acme/fleet"].comments
 
 
 def test_our_comment_is_found_behind_a_hundred_of_others(github: Any) -> None:
-    github.push(HEAD)
-    number = create(github.open()).number
+    reviews = opened(github)
     for index in range(120):
-        github.server.comment("acme/fleet", number, f"Comment {index}")
-    reviews = github.open()
-    reviews.write_comment(number, "Ours")
-    assert [comment.body for comment in reviews.own_comments(number)] == ["Ours"]
+        github.server.comment("acme/fleet", 1, f"Comment {index}")
+    reviews.write_comment(1, "Ours")
+    assert [comment.body for comment in reviews.own_comments(1)] == ["Ours"]
 
 
 def test_pull_requests_of_forks_are_listed_as_such(github: Any) -> None:
-    github.push(HEAD)
-    create(github.open())
+    opened(github)
     github.server.open_pull_request("acme/fleet", head=HEAD, fork="mallory/fleet")
     forge = github.open()
     assert [each.is_from_fork for each in forge.list_open(base="main")] == [False, True]

@@ -10,9 +10,8 @@ from reconciler.forge.gitlab import GitLab
 from reconciler.forge.pull_requests import MergeAnswer, MergeState, PullRequest, PullRequestState
 from tests.servers.forge_server import LoggedRequest, StoredPullRequest, StoredRepository
 from tests.servers.gitlab import GitLabServer
-from tests.unit.forge.conftest import PROJECT, GitLabStage
+from tests.unit.forge.conftest import PROJECT, ServedStage, listed, proposal_on
 
-HEAD = "reconciler/prod-llm-auto"
 MERGED = MergeAnswer(state=MergeState.MERGED)
 
 
@@ -20,18 +19,11 @@ MERGED = MergeAnswer(state=MergeState.MERGED)
 class Proposed:
     """A GitLab with one merge request of ours, and its head commit."""
 
-    stage: GitLabStage
+    server: GitLabServer
+    project: StoredRepository
     forge: GitLab
     stored: StoredPullRequest
     head: str
-
-    @property
-    def server(self) -> GitLabServer:
-        return self.stage.server
-
-    @property
-    def project(self) -> StoredRepository:
-        return self.server.repositories[PROJECT]
 
     @property
     def orders(self) -> list[LoggedRequest]:
@@ -42,16 +34,16 @@ class Proposed:
         return self.forge.merge(1, head_commit=self.head, method=method)
 
     def shown(self) -> PullRequest:
-        (found,) = self.forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=0.0)
+        (found,) = listed(self.forge)
+        assert isinstance(found, PullRequest)
         return found
 
 
 @pytest.fixture
-def proposed(gitlab: GitLabStage) -> Proposed:
-    head = gitlab.push(HEAD)
-    forge = gitlab.open()
-    forge.create(head=HEAD, base="main", title="A title", body="A body")
-    return Proposed(stage=gitlab, forge=forge, stored=gitlab.server.repositories[PROJECT].pull_requests[1], head=head)
+def proposed(gitlab: ServedStage) -> Proposed:
+    _, forge, stored, head = proposal_on(gitlab)
+    project = gitlab.server.repositories[PROJECT]
+    return Proposed(server=gitlab.server, project=project, forge=forge, stored=stored, head=head)
 
 
 @pytest.mark.parametrize("pipeline", ["", "success", "skipped"])

@@ -12,25 +12,9 @@ from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, MergeAnswer, MergeS
 from tests.servers.forge_server import Answer, Fault
 from tests.servers.git_workshop import run_git
 from tests.servers.scripted import reply, serve_script
+from tests.unit.forge.conftest import HEAD, create, listed, opened, proposal_on
 
-HEAD = "reconciler/prod-llm"
 MERGED = MergeAnswer(state=MergeState.MERGED)
-
-
-def create(forge: Any, head: str = HEAD, **changes: Any) -> Any:
-    return forge.create(head=head, **{"base": "main", "title": "A title", "body": "A body", **changes})
-
-
-def listed(forge: Any, closed_since_s: float = 0.0) -> Any:
-    return forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=closed_since_s)
-
-
-def opened(hosted: Any, **changes: Any) -> Any:
-    """A forge on which one pull request of ours is open."""
-    hosted.push(HEAD)
-    forge = hosted.open()
-    create(forge, **changes)
-    return forge
 
 
 def test_the_repository_name_is_compared_without_case(hosted: Any) -> None:
@@ -63,6 +47,13 @@ def test_a_fork_with_a_branch_of_the_same_name_is_not_ours(hosted: Any) -> None:
     hosted.push(HEAD)
     created = create(hosted.open())
     assert [each.number for each in listed(hosted.open())] == [created.number], "and keeps us from nothing"
+
+
+def test_a_deleted_fork_is_not_ours(hosted: Any) -> None:
+    hosted.server.open_pull_request(hosted.full_name, head=HEAD, fork="")
+    assert listed(hosted.open()) == ()
+    # GitHub answers null for its repository; its description does not say so.
+    hosted.server.violations = [each for each in hosted.server.violations if "head.repo: None" not in each]
 
 
 def pages(hosted: Any, *states: str) -> list[str]:
@@ -105,6 +96,13 @@ def test_answers_of_another_shape_are_never_taken_for_an_empty_list(hosted: Any,
 
 
 # Creating and updating
+
+
+def test_a_branch_without_commits_of_its_own_is_nothing_to_propose(hosted: Any) -> None:
+    """GitLab itself would open an empty merge request."""
+    run_git(hosted.repository, "update-ref", f"refs/heads/{HEAD}", "refs/heads/main")
+    assert create(hosted.open()) is None
+    assert hosted.server.repositories[hosted.full_name].pull_requests == {}
 
 
 def test_a_create_whose_answer_was_lost_finds_what_it_created(hosted: Any) -> None:
@@ -222,10 +220,7 @@ def test_the_token_is_in_no_representation_and_no_address(hosted: Any) -> None:
 
 @pytest.fixture
 def proposed(hosted: Any) -> Any:
-    """The stage, the forge, what the server stores of one pull request of ours, and its head commit."""
-    forge = opened(hosted)
-    (stored,) = hosted.server.repositories[hosted.full_name].pull_requests.values()
-    return hosted, forge, stored, run_git(hosted.repository, "rev-parse", f"refs/heads/{HEAD}")
+    return proposal_on(hosted)
 
 
 def test_the_forge_is_given_time_to_find_out(proposed: Any) -> None:

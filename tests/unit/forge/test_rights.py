@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.forge.pull_requests import Rights
 from tests.servers.gitlab import protection
-from tests.unit.forge.conftest import FULL_NAME, GitHubStage, GitLabStage
+from tests.unit.forge.conftest import FULL_NAME, ServedStage
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from tests.unit.forge.conftest import FULL_NAME, GitHubStage, GitLabStage
     ],
 )
 def test_rights_follow_the_role_and_are_not_told_where_there_is_none(
-    github: GitHubStage, role: str, expected: Rights
+    github: ServedStage, role: str, expected: Rights
 ) -> None:
     server, forge = github.server, github.open()
     server.repositories[FULL_NAME].role = role
@@ -27,14 +27,14 @@ def test_rights_follow_the_role_and_are_not_told_where_there_is_none(
     assert not server.repositories[FULL_NAME].pull_requests, "asking opens nothing"
 
 
-def test_rules_of_the_base_and_of_our_branches_are_told_apart(github: GitHubStage) -> None:
+def test_rules_of_the_base_and_of_our_branches_are_told_apart(github: ServedStage) -> None:
     server, forge = github.server, github.open()
     server.repositories[FULL_NAME].rules = {"main": ["pull_request"], "reconciler/": ["creation"]}
     rights = forge.rights(base="main", head="reconciler/x")
     assert (rights.drops_approvals, rights.refusals) == (True, ("such branches may not be created",))
 
 
-def test_a_server_without_rules_has_none(github: GitHubStage) -> None:
+def test_a_server_without_rules_has_none(github: ServedStage) -> None:
     server, forge = github.server, github.open()
     server.fail("GET", "/rules/", status=404, times=2)
     assert forge.rights(base="main", head="reconciler/x").refusals == ()
@@ -52,7 +52,7 @@ def test_a_server_without_rules_has_none(github: GitHubStage) -> None:
     ],
 )
 def test_rights_on_gitlab_follow_the_access_level(
-    gitlab: GitLabStage, level: int | None, expected: Rights, *, by_group: bool
+    gitlab: ServedStage, level: int | None, expected: Rights, *, by_group: bool
 ) -> None:
     server, forge = gitlab.server, gitlab.open()
     server.access_level, server.group_access = level, by_group
@@ -61,7 +61,7 @@ def test_rights_on_gitlab_follow_the_access_level(
     assert server.writes == [], "asking changes nothing"
 
 
-def test_a_level_by_another_groups_invitation_is_found_among_the_members(gitlab: GitLabStage) -> None:
+def test_a_level_by_another_groups_invitation_is_found_among_the_members(gitlab: ServedStage) -> None:
     server, forge = gitlab.server, gitlab.open()
     server.project = {"permissions": {"project_access": None, "group_access": None}}
     assert forge.rights(base="main", head="reconciler/x").may_open
@@ -70,7 +70,7 @@ def test_a_level_by_another_groups_invitation_is_found_among_the_members(gitlab:
 
 @pytest.mark.parametrize(("merge", "may_merge"), [(30, True), (40, False)])
 def test_who_may_merge_is_what_the_protection_of_the_base_says(
-    gitlab: GitLabStage, merge: int, *, may_merge: bool
+    gitlab: ServedStage, merge: int, *, may_merge: bool
 ) -> None:
     gitlab.server.protections = [protection("main", merge=merge)]
     assert gitlab.open().rights(base="main", head="reconciler/x").may_merge is may_merge
@@ -89,20 +89,20 @@ def test_who_may_merge_is_what_the_protection_of_the_base_says(
     ],
 )
 def test_protected_branches_that_cover_ours_are_told(
-    gitlab: GitLabStage, shown: dict[str, object], refusals: tuple[str, ...]
+    gitlab: ServedStage, shown: dict[str, object], refusals: tuple[str, ...]
 ) -> None:
     gitlab.server.access_level, gitlab.server.protections = 40, [shown]
     assert gitlab.open().rights(base="main", head="reconciler/x").refusals == refusals
 
 
-def test_the_day_on_which_a_token_of_gitlab_ends_is_told(gitlab: GitLabStage) -> None:
+def test_the_day_on_which_a_token_of_gitlab_ends_is_told(gitlab: ServedStage) -> None:
     assert gitlab.open().rights(base="main", head="reconciler/x").expires_at_s is None
     gitlab.server.expires_on = "2027-01-31"
     ends_at_s = gitlab.open().rights(base="main", head="reconciler/x").expires_at_s
     assert ends_at_s == datetime(2027, 1, 31, tzinfo=UTC).timestamp()
 
 
-def test_push_rules_and_approvals_of_paid_tiers_are_told(gitlab: GitLabStage) -> None:
+def test_push_rules_and_approvals_of_paid_tiers_are_told(gitlab: ServedStage) -> None:
     gitlab.server.resets_approvals = True
     gitlab.server.push_rule = {
         "id": 1,

@@ -130,6 +130,21 @@ def choices(draw: st.DrawFn) -> Choice:
     return Choice(data, number, draw(st.sampled_from(fields_of(values[number]))), values)
 
 
+def edited_or_refused(choice: Choice, edit: SetScalar | InsertBlock | InsertItem | ReplaceBlock) -> bytes | None:
+    try:
+        return apply_edits("f.yaml", choice.data, [edit])
+    except EditRefused:
+        return None
+
+
+def assert_only_adds_lines(before: bytes, after: bytes) -> None:
+    old, new = before.splitlines(), after.splitlines()
+    num_added = len(new) - len(old)
+    start = next((number for number, line in enumerate(old) if new[number] != line), len(old))
+    assert num_added > 0
+    assert new[:start] + new[start + num_added :] == old
+
+
 NEW_VALUES = st.one_of(
     st.integers(-5, 10**6), st.text(max_size=12), st.sampled_from(["yes", "5", "a: b", "- x", "#c", "H100", "{{", "*a"])
 )
@@ -138,9 +153,8 @@ NEW_VALUES = st.one_of(
 @given(choices(), NEW_VALUES)
 def test_setting_a_scalar_changes_only_that_scalar_or_is_refused(choice: Choice, value: str | int) -> None:
     edit = SetScalar(document=choice.document, field=choice.field, value=value)
-    try:
-        edited = apply_edits("f.yaml", choice.data, [edit])
-    except EditRefused:
+    edited = edited_or_refused(choice, edit)
+    if edited is None:
         return
     found = values_of(edited)
     as_read = [set_in(choice.values, choice.document, choice.field, candidate) for candidate in (value, str(value))]
@@ -164,17 +178,12 @@ def test_setting_a_scalar_there_and_back_gives_the_same_bytes(choice: Choice, va
 @given(choices(), st.sampled_from(["5", "a: 1\nb:\n  c: x\n", "- 1\n- k: v\n", "|\n  text\n", "{}"]))
 def test_inserting_a_block_adds_lines_and_changes_no_other(choice: Choice, text: str) -> None:
     edit = InsertBlock(document=choice.document, parent=choice.field, key="status", text=text)
-    try:
-        edited = apply_edits("f.yaml", choice.data, [edit])
-    except EditRefused:
+    edited = edited_or_refused(choice, edit)
+    if edited is None:
         return
     (wanted,) = values_of(text.encode())
     assert values_of(edited) == set_in(choice.values, choice.document, (*choice.field, "status"), wanted)
-    old, new = choice.data.splitlines(), edited.splitlines()
-    num_added = len(new) - len(old)
-    start = next((number for number, line in enumerate(old) if new[number] != line), len(old))
-    assert num_added > 0
-    assert new[:start] + new[start + num_added :] == old
+    assert_only_adds_lines(choice.data, edited)
     assert edited.endswith(b"\n") == choice.data.endswith(b"\n")
     assert (b"\r\n" in edited) == (b"\r\n" in choice.data) or choice.data.count(b"\n") == 0
 
@@ -187,25 +196,19 @@ def test_inserting_an_item_adds_lines_and_changes_no_other(choice: Choice, text:
     if not isinstance(items, list):
         return
     edit = InsertItem(document=choice.document, parent=choice.field, index=len(items), text=text)
-    try:
-        edited = apply_edits("f.yaml", choice.data, [edit])
-    except EditRefused:
+    edited = edited_or_refused(choice, edit)
+    if edited is None:
         return
     (wanted,) = values_of(text.encode())
     assert values_of(edited) == set_in(choice.values, choice.document, choice.field, [*items, *wanted])
-    old, new = choice.data.splitlines(), edited.splitlines()
-    num_added = len(new) - len(old)
-    start = next((number for number, line in enumerate(old) if new[number] != line), len(old))
-    assert num_added > 0
-    assert new[:start] + new[start + num_added :] == old
+    assert_only_adds_lines(choice.data, edited)
 
 
 @given(choices(), st.sampled_from(["5", "a: 1\nb:\n  c: x\n", "- 1\n- k: v\n", "|\n  text\n", "{}"]))
 def test_replacing_a_block_changes_only_that_value_or_is_refused(choice: Choice, text: str) -> None:
     edit = ReplaceBlock(document=choice.document, field=choice.field, text=text)
-    try:
-        edited = apply_edits("f.yaml", choice.data, [edit])
-    except EditRefused:
+    edited = edited_or_refused(choice, edit)
+    if edited is None:
         return
     (wanted,) = values_of(text.encode())
     assert values_of(edited) == set_in(choice.values, choice.document, choice.field, wanted)

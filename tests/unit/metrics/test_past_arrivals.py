@@ -51,6 +51,11 @@ def answer(name: Name, *rows: tuple[Mapping[str, str], Rates], failed: str = "",
     return Answer(query=query, status=AnswerStatus.OK, body=HeldBody(content=content))
 
 
+def finished(*rows: tuple[Mapping[str, str], Rates]) -> list[Answer]:
+    """What was finished while no queue of the llama grew."""
+    return [answer(Name.PAST_COMPLETIONS, *rows), answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5))]
+
+
 def seen(*answers: Answer, picked: bool = False, **variant: Any) -> Any:
     """What is known of the past of a model whose replica finishes requests, counted by it or by a picker."""
     fleet = Fleet().model("llama").pod("llama-0")
@@ -193,15 +198,14 @@ def test_what_a_picker_counts_now_is_compared_with_what_it_counted() -> None:
     direct = {**picker, "model_name": "llama"}
     found = seen(
         answer(Name.PAST_ENDPOINT_PICKER, (picker, [1.0, 2.0, 3.0, 4.0, 5.0]), (direct, [1.0, None, 1.0, "+Inf", 1.0])),
-        answer(Name.PAST_COMPLETIONS, (LLAMA, [99.0] * 5)),
-        answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
+        *finished((LLAMA, [99.0] * 5)),
         picked=True,
     )
     assert rates(found) == [2.0, 2.0, 4.0, None, 6.0]
 
 
 def test_sources_are_never_mixed() -> None:
-    completions = answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0] * 5)), answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5))
+    completions = finished((LLAMA, [4.0] * 5))
     assert why(seen(*completions, picked=True)) == 'no series counts the past arrivals of model "llama"'
     assert why(seen(answer(Name.PAST_ENDPOINT_PICKER, (LLAMA, [4.0] * 5))))
     assert why(seen(completions[0]))
@@ -209,18 +213,14 @@ def test_sources_are_never_mixed() -> None:
 
 def test_names_of_one_model_are_added_up_where_all_are_known() -> None:
     found = seen(
-        answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0, 4.0, None, 4.0, 4.0]), (ADAPTER, [1.0, None, 1.0, 1.0, 1.0])),
-        answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
+        *finished((LLAMA, [4.0, 4.0, None, 4.0, 4.0]), (ADAPTER, [1.0, None, 1.0, 1.0, 1.0])),
         served_names=("llama", "adapter"),
     )
     assert rates(found) == [5.0, None, None, 5.0, 5.0]
 
 
 def test_a_share_of_the_requests_is_a_share_of_the_past() -> None:
-    told = (
-        answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0, 8.0, 4.0, 4.0, 4.0])),
-        answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
-    )
+    told = finished((LLAMA, [4.0, 8.0, 4.0, 4.0, 4.0]))
     assert rates(seen(*told, share=0.25)) == [1.0, 2.0, 1.0, 1.0, 1.0]
 
 
@@ -242,8 +242,7 @@ def test_pods_that_name_no_model_are_counted_for_that_of_their_variant() -> None
 
 def test_requests_are_as_long_as_the_tokens_by_what_was_finished() -> None:
     told = (
-        answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0, 4.0, 0.0, None, 2.0])),
-        answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
+        *finished((LLAMA, [4.0, 4.0, 0.0, None, 2.0])),
         answer(Name.PAST_OUTPUT_TOKENS, (LLAMA, [400.0, 800.0, 0.0, 80.0, 50.0])),
         answer(Name.PAST_INPUT_TOKENS, (LLAMA, [40.0] * 5)),
     )
@@ -254,10 +253,7 @@ def test_requests_are_as_long_as_the_tokens_by_what_was_finished() -> None:
 
 
 def test_lengths_that_nobody_asked_for_are_none_and_those_that_failed_say_why() -> None:
-    told = (
-        answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0] * 5)),
-        answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
-    )
+    told = finished((LLAMA, [4.0] * 5))
     (found,) = seen(*told).values()
     assert (found.output_tokens, found.reason) == ((), "")
     (found,) = seen(*told, answer(Name.PAST_OUTPUT_TOKENS, failed="timed out")).values()
@@ -266,10 +262,7 @@ def test_lengths_that_nobody_asked_for_are_none_and_those_that_failed_say_why() 
 
 
 def test_a_name_that_nobody_asked_for_yet_is_no_gap() -> None:
-    told = (
-        answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0] * 5), (ADAPTER, [None, None, 1.0, None, 1.0])),
-        answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
-    )
+    told = finished((LLAMA, [4.0] * 5), (ADAPTER, [None, None, 1.0, None, 1.0]))
     assert rates(seen(*told, served_names=("llama", "adapter"))) == [4.0, 4.0, 5.0, None, 5.0]
 
 
@@ -289,8 +282,5 @@ def test_an_answer_that_failed_is_told_and_leaves_its_time_out() -> None:
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "1e13"])
 def test_what_cannot_be_reckoned_with_is_not_known(value: str) -> None:
-    told = (
-        answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0, value, 4.0, 4.0, 4.0])),
-        answer(Name.PAST_QUEUE_GROWTH, (LLAMA, [0.0] * 5)),
-    )
+    told = finished((LLAMA, [4.0, value, 4.0, 4.0, 4.0]))
     assert rates(seen(*told)) == [4.0, None, 4.0, 4.0, 4.0]
