@@ -141,7 +141,8 @@ class Load:
     """A model's arrivals and mean token lengths over the last `window_s` seconds.
 
     `input_spread` is the variance of the prompts' lengths over their squared mean, None without a histogram.
-    Where nothing arrived, lengths are those of what came before; 0 when there are none. `alternatives` are those
+    Where nothing arrived, lengths are those of what came before; 0 when there are none. So they are where no replica
+    runs, and then `lengths_from` says whose requests they are; empty where they were measured. `alternatives` are those
     of the query for what was finished that told of it, as its series number them. `completions_per_s` is what replicas
     finish, None where no series counts it.
     """
@@ -152,6 +153,7 @@ class Load:
     window_s: float
     arrivals_from: ArrivalSource
     input_spread: float | None = None
+    lengths_from: str = ""
     alternatives: tuple[str, ...] = ()
     completions_per_s: float | None = None
 

@@ -4,10 +4,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import median
+
+import numpy as np
 
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.observed import ArrivalSource, Load, Observation, UpstreamQueue
+from reconciler.domain.observed import ArrivalSource, Load, Observation, UpstreamQueue, UsualLoad
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import is_usable, printable
 from reconciler.metrics.quantities import WINDOW_S, Name
@@ -146,6 +149,14 @@ def _load_of(served: Sequence[Served], replicas: int, readings: MetricReadings, 
     output = mean_length(Name.OUTPUT_TOKENS, served, readings)
     read_input = mean_length(Name.INPUT_TOKENS, served, readings)
     arrive = f"{rate_per_s:.3g} req/s arrive for {_named(served)} but"
+    if not (replicas or (output or 0.0) > 0):
+        return Load(
+            arrival_rate_per_s=rate_per_s,
+            output_tokens=0.0,
+            input_tokens=None,
+            window_s=WINDOW_S,
+            arrivals_from=source,
+        )
     if output is None:
         return NoAnswer(Absence.MISSING, f"{arrive} no series reports output tokens")
     if before.output_tokens is not None and _sum(Name.COMPLETIONS, served, readings) == 0:
@@ -164,6 +175,62 @@ def _load_of(served: Sequence[Served], replicas: int, readings: MetricReadings, 
         window_s=WINDOW_S,
         arrivals_from=source,
         completions_per_s=_sum(Name.COMPLETIONS, served, readings),
+    )
+
+
+def with_lengths(
+    models: Sequence[Model], loads: Mapping[ModelKey, Load | NoAnswer], usual: Mapping[ModelKey, UsualLoad]
+) -> dict[ModelKey, Load | NoAnswer]:
+    """The loads, those of models at zero with lengths from their last day, else from models that are measured.
+
+    The median of those of the same service class counts, else that of all in the cluster.
+    """
+    measured = [(model, load) for model in models if isinstance(load := loads[model.key], Load) and load.has_lengths]
+    filled = dict(loads)
+    for model in models:
+        load = loads[model.key]
+        if not isinstance(load, Load) or load.has_lengths or load.arrival_rate_per_s <= 0:
+            continue
+        alike = [other for each, other in measured if _class_of(each) == _class_of(model)]
+        everyone = [other for _, other in measured]
+        for lengths, words in (
+            (_usual_lengths(usual.get(model.key)), "its requests of the last day"),
+            (_median_lengths(alike), f"the median of service class {_class_of(model)}" if _class_of(model) else ""),
+            (_median_lengths(everyone), f"the median of the models of cluster {model.key.cluster}"),
+        ):
+            if lengths.output_tokens and words:
+                filled[model.key] = replace(
+                    load,
+                    output_tokens=lengths.output_tokens,
+                    input_tokens=lengths.input_tokens,
+                    lengths_from=words,
+                )
+                break
+    return filled
+
+
+def _class_of(model: Model) -> str:
+    return next((each.service_class.value.name for each in model.members if each.service_class is not None), "")
+
+
+def _usual_lengths(usual: UsualLoad | None) -> Lengths:
+    if usual is None:
+        return Lengths()
+    rates = np.array(usual.rates_per_s)
+
+    def mean(lengths: Sequence[float]) -> float | None:
+        tokens = np.array(lengths or np.full(len(rates), math.nan))
+        known = np.isfinite(tokens) & np.isfinite(rates) & (rates > 0)
+        return float(np.average(tokens[known], weights=rates[known])) if known.any() else None
+
+    return Lengths(output_tokens=mean(usual.output_tokens), input_tokens=mean(usual.input_tokens))
+
+
+def _median_lengths(loads: Sequence[Load]) -> Lengths:
+    inputs = [load.input_tokens for load in loads if load.input_tokens]
+    return Lengths(
+        output_tokens=median(load.output_tokens for load in loads) if loads else None,
+        input_tokens=median(inputs) if inputs else None,
     )
 
 

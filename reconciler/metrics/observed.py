@@ -22,7 +22,7 @@ from reconciler.metrics.history import (
     trace,
     usual_of,
 )
-from reconciler.metrics.loads import loads_of, models_of, queues_of, requests_of, with_arrivals
+from reconciler.metrics.loads import loads_of, models_of, queues_of, requests_of, with_arrivals, with_lengths
 from reconciler.metrics.quantities import PAST, USUAL, Name, Quantity
 from reconciler.metrics.queries import (
     LabelNames,
@@ -310,12 +310,14 @@ def _look(
     sightings = sight(readings, attribution, now_s)
     observations = {variant.key: observe(variant, readings, sightings, now_s) for variant in variants}
     models = tuple(models_of(variants, sightings, observations))
+    usually = usual_of(models, usual)
     loads = loads_of(models, readings, {model.key: lengths_in(model, past) for model in models})
+    loads = with_lengths(models, loads, usually)
     return Observed(
         loads=loads,
         observations=dict(with_arrivals(variants, readings, sightings, observations, loads)),
         past=past_of(models, loads, past),
-        usual=usual_of(models, usual),
+        usual=usually,
         replicas=replicas_of(variants, readings, sightings),
         ready=ready_replicas(variants, readings, attribution),
         unschedulable=unschedulable_pods(readings, attribution),

@@ -273,7 +273,8 @@ class Flow:
 class ModelReadings:
     """Everything that sizing one model needs; `history` is what earlier runs remembered, nothing is kept here.
 
-    `lengths_before` are those of the last hour's requests: each is used while no replica reports it.
+    `lengths_before` are those of the last hour's requests: each is used while no replica reports it. `arriving_per_s`
+    is of a model of which no replica runs.
     """
 
     model: ModelKey
@@ -285,6 +286,7 @@ class ModelReadings:
     lengths_before: MeanLengths = MeanLengths()
     layered: LayeredThresholds = field(default_factory=layer_thresholds)
     flow: Flow | None = None
+    arriving_per_s: float = 0.0
 
     @property
     def thresholds(self) -> Thresholds:
@@ -708,6 +710,9 @@ def size_saturation(readings: ModelReadings) -> SaturationAnswer:
 def _answer_role(role: Role, group: Sequence[VariantFacts], seen: _ScreenedModel) -> _RoleAnswer:
     if not any(variant.current_replicas for variant in group):
         # A role at zero: one replica, of the optimizer's choice, as soon as a request is known to wait.
+        if seen.readings.arriving_per_s > 0:
+            arriving = f"{seen.readings.arriving_per_s:.4g} req/s arrive"
+            return _RoleAnswer(amount=1.0, reason=f"{arriving} for a model at zero: one replica wakes")
         if seen.readings.queue is None or (waiting := screen_queue(seen.readings.queue).num_waiting) is None:
             return _RoleAnswer(amount=None, reason="at zero, and nobody can say whether requests wait")
         if waiting > 0:

@@ -188,7 +188,7 @@ class Stage:
 
     def _add_calm(self, history: History, times_s: Sequence[float]) -> None:
         """The pods of a calm hour at other times."""
-        for pod in Stage(self.seed, self.replicas).pods:
+        for pod in Stage(self.seed, self.replicas or 1).pods:
             for kind, metric, suffix, labels, values in pod.series():
                 points = list(zip(times_s, values.tolist(), strict=True))
                 history.series(kind, metric, {**pod.labels, **labels}, points, suffix)

@@ -13,6 +13,7 @@ from tests.incidents.proof import PROOF
 from tests.incidents.rows import Incident
 from tests.incidents.scraping import SCRAPING
 from tests.incidents.uneven import UNEVEN
+from tests.incidents.zero import ZERO
 
 INCIDENTS: tuple[Incident, ...] = (
     *CALM,
@@ -26,5 +27,6 @@ INCIDENTS: tuple[Incident, ...] = (
     *LENGTHS,
     *BACKLOGS,
     *UNEVEN,
+    *ZERO,
     *HEALTHY,
 )

@@ -203,7 +203,7 @@ class QueueProblem:
                 candidates += self._candidates(variants[key], options, is_priced=is_priced)
             requirement = self._loaded(demand, is_priced=is_priced)
         else:
-            requirement = self._idle()
+            requirement = self._idle(load.arrival_rate_per_s)
         return ModelProblem(
             requirements=[requirement],
             candidates=candidates,
@@ -234,10 +234,11 @@ class QueueProblem:
         segments = (Segment(amount=demand.stabilized.amount_per_s, price=price),)
         return Requirement(model=self.model, unit=RATE, segments=segments, per_replica=self._carried())
 
-    def _idle(self) -> Requirement:
+    def _idle(self, load_per_s: float) -> Requirement:
         """Without lengths there is no capacity: the answer is the fewest replicas, where they are.
 
-        While some arrived within `payback`, nobody can tell how many replicas that took, so none goes.
+        While some arrived within `payback`, nobody can tell how many replicas that took, so none goes. Requests that
+        arrive where no replica runs wake one, on the cheapest variant, which then reports their lengths.
         """
         is_paused = self.variation is not None and self.variation.peak_per_s > 0
         fixed = {
@@ -246,6 +247,12 @@ class QueueProblem:
             else max(idle_replicas(variant), self._bounds(variant).minimum)
             for variant in self._free()
         }
+        runs = any(state.variant.current.replicas for state in self.members)
+        may_wake = [each for each in self._free() if self._bounds(each).maximum != 0]
+        if load_per_s > 0 and may_wake and not (runs or any(fixed.values())):
+            is_priced = all(each.current_cost_per_hour is not None for each in may_wake)
+            waking = min(may_wake, key=lambda each: (current_weight(each, is_priced=is_priced), each.key))
+            fixed[waking.key] = 1
         return Requirement(model=self.model, unit="replicas", segments=(), per_replica={}, fixed=fixed)
 
     def _paused(self, variant: Variant) -> int:
@@ -361,6 +368,9 @@ class QueueAnswer(EngineAnswer):
             yield Step(stage="correction", before="", after=f"x {correction.factor:.2f}", reason=correction.reason)
 
     def why(self, variant: Variant, desired: Allocation) -> str:
+        demand = self.problems[variant.model].demand
+        if demand is not None and demand.rate_per_s > 0:
+            return "requests arrive, and their lengths are not known: one replica wakes to measure them"
         return "no arrivals: the fewest replicas allowed" if desired.replicas else "no arrivals, and none run"
 
     def why_kept(self, variant: Variant, desired: Allocation, formulated: FormulatedProblem, after: Allocations) -> str:
@@ -390,12 +400,13 @@ def _load_steps(state: VariantState, demand: ModelDemand | None) -> Iterator[Ste
         return
     observed, share = f"{load.arrival_rate_per_s:.4g} req/s", state.variant.share
     routed = "" if share is None else f"; {share * 100:.4g} % of its model's, by route weight"
+    origin = f" ({load.lengths_from})" if load.lengths_from else ""
     yield Step(
         stage="load",
         before="",
         after=observed,
         reason=f"arrivals from {load.arrivals_from}, {load.window_s / 60:g}m window; "
-        f"{load.output_tokens:.4g} output tokens a request{routed}",
+        f"{load.output_tokens:.4g} output tokens a request{origin}{routed}",
     )
     yield Step(
         stage="demand",

@@ -207,8 +207,15 @@ def read_model(
         history=history,
         lengths_before=_lengths_in(traces) if corrects_history else MeanLengths(),
         layered=layered,
+        arriving_per_s=_waking(snapshot.observed.loads.get(model), members) if corrects_history else 0.0,
         flow=_flow(snapshot.observed.loads.get(model), traces, payback_of(members)) if corrects_history else None,
     )
+
+
+def _waking(load: Load | NoAnswer | None, members: Sequence[Variant]) -> float:
+    """What arrives for a model of which no replica runs."""
+    runs = any(member.current.replicas for member in members)
+    return load.arrival_rate_per_s if isinstance(load, Load) and not runs else 0.0
 
 
 def _flow(load: Load | NoAnswer | None, traces: Sequence[Trace], payback_s: float) -> Flow | None:

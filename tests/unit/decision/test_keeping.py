@@ -193,6 +193,15 @@ def test_an_idle_model_of_unknown_past_stays(queue: Any) -> None:
     assert told(queue)[:2] == (5, "history-missing")
 
 
+def test_requests_of_unknown_length_wake_one_replica(fleet: Any) -> None:
+    fleet.add(replicas=0)
+    fleet.offer(20.0, output_tokens=0.0, input_tokens=None)
+    assert told(fleet)[:2] == (1, "")
+    assert any("their lengths are not known: one replica wakes" in step.reason for step in fleet.decision().steps)
+    fleet.offer(20.0)
+    assert told(fleet) == (3, "", "")
+
+
 def test_another_accelerator_is_no_way_around(fleet: Any, make: Any) -> None:
     fleet.price(H100=6.0, A100=1.0)
     fleet.add(replicas=3, profiles=(make.profile("H100"), make.profile("A100", batch=20)))

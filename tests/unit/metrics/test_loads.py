@@ -12,7 +12,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from reconciler.domain.answers import Absence, HeldBody, NoAnswer
+from reconciler.domain.identity import Source, Sourced, SourceKind
 from reconciler.domain.observed import ArrivalSource, Load, Observation, Observed, UpstreamQueue
+from reconciler.domain.profiles import ServiceClass
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.loads import LARGEST_SPREAD, USUAL_SPREAD, WORTH, spread_of
 from reconciler.metrics.observed import read_observed
@@ -252,6 +254,28 @@ def test_a_model_at_zero_replicas_is_known_only_to_the_picker() -> None:
     assert "no replica" in no_load(look(fleet, make_variant("llama", replicas=0)), Absence.MISSING)
     fleet.add("arrivals_endpoint_picker", 0.0, model_name="llama")
     assert load(look(fleet, make_variant("llama", replicas=0))).arrival_rate_per_s == 0.0
+
+
+def test_a_model_at_zero_that_requests_arrive_for_has_the_lengths_of_models_like_it() -> None:
+    fleet = Fleet().add("arrivals_endpoint_picker", 20.0, model_name="asleep")
+    asleep = make_variant("asleep", model_id="asleep", replicas=0)
+    alone = load(look(fleet, asleep))
+    assert (alone.arrival_rate_per_s, alone.has_lengths, alone.lengths_from) == (20.0, False, "")
+
+    others = []
+    for name, outputs in (("a", 100.0), ("b", 300.0), ("c", 900.0)):
+        fleet.model(name, output=outputs, input_=outputs / 2).pod(pod(0, name), model=name)
+        others.append(make_variant(name, model_id=name))
+    found = look(fleet, asleep, *others).loads[asleep.model]
+    assert isinstance(found, Load)
+    assert (found.output_tokens, found.input_tokens) == (300.0, 150.0)
+    assert found.lengths_from == "the median of the models of cluster prod"
+
+    batch = Sourced(value=ServiceClass(name="batch"), source=Source(kind=SourceKind.DEFAULT))
+    alike = [replace(each, service_class=batch) for each in (asleep, others[2])]
+    found = look(fleet, *alike, *others[:2]).loads[asleep.model]
+    assert isinstance(found, Load)
+    assert (found.output_tokens, found.lengths_from) == (900.0, "the median of service class batch")
 
 
 def test_unattributed_pods_hold_every_variant_of_the_model_with_their_share() -> None:

@@ -152,6 +152,12 @@ def test_a_model_at_zero_sleeps_on_when_nothing_waits_or_nobody_knows(variant: V
     }
 
 
+def test_a_model_at_zero_wakes_when_requests_arrive(variant: Variant, readings: Readings) -> None:
+    arriving = readings(variant("v", current_replicas=0), queue=UpstreamQueue(num_waiting=None))
+
+    assert chosen(replace(arriving, arriving_per_s=20.0)) == {"v": 1}
+
+
 def test_pending_replicas_count_and_do_not_block(variant: Variant, replicas: Replicas, readings: Readings) -> None:
     def growing(current: int, pending: int) -> UpstreamReadings:
         own = variant("v", current_replicas=current, pending_replicas=pending)
