@@ -66,14 +66,14 @@ def told(fit: Fit | Unfit) -> tuple[float, ...]:
     )
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(samples=noisy_samples(), seed=st.integers(1, 1000))
 def test_the_order_of_samples_makes_no_difference(samples: Samples, seed: int) -> None:
     order = np.argsort(spread(samples.itl_s.size, 17, seed))
     assert told(fit_profile(samples.chosen(order))) == told(fit_profile(samples))
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(samples=noisy_samples(), factor=st.floats(1e-3, 1e3))
 def test_times_in_another_unit_give_the_same_parameters_in_it(samples: Samples, factor: float) -> None:
     scaled = replace(
@@ -89,7 +89,7 @@ def test_times_in_another_unit_give_the_same_parameters_in_it(samples: Samples, 
         assert after.max_batch_size == before.max_batch_size
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(samples=noisy_samples())
 def test_a_fit_never_claims_more_than_was_seen(samples: Samples) -> None:
     fit = fit_profile(samples)
@@ -123,7 +123,7 @@ def hostile_samples(draw: st.DrawFn) -> Samples:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(samples=hostile_samples())
 def test_nothing_that_is_reported_makes_learning_fall_over(samples: Samples) -> None:
     fit = fit_profile(samples)
@@ -156,7 +156,7 @@ profiles = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(traces=hostile_traces, profile=profiles)
 def test_nothing_that_is_reported_makes_a_correction_fall_over(
     traces: list[Trace], profile: PerformanceProfile

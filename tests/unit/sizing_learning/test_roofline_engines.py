@@ -1,6 +1,7 @@
 """Engines that read weights and compute: what is learned of them never asks more of a replica than it carries."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.observed import Trace
 from reconciler.sizing.learning import Fit, fit_profile
 from reconciler.sizing.learning_lines import EngineLimits, margin_of, measured, samples_of, tokens_per_step_of
+from reconciler.sizing.profile_checks import correct
 from tests.bench.learned_engines import Played, cases, sized
 from tests.servers.roofline_engine import RooflineEngine, Series, Work
 
@@ -69,7 +71,26 @@ def test_prompts_in_the_prefix_cache_take_no_time() -> None:
 
     assert fit.cached == pytest.approx(0.5, abs=0.01)
     assert fit.prompt_s == pytest.approx(SMALL.token_s, rel=0.15)
-    assert fit.profile("L4", "2026-11-24").learning == pytest.approx(fit.profile("L4", "2026-11-24").learning)
+
+
+def test_a_day_of_more_load_makes_larger_batches_sure() -> None:
+    engine = RooflineEngine(overhead_s=0.004, weights_s=0.02, context_s=1e-7, token_s=1.5e-4, is_sum=True)
+    quiet, busy = (swinging(engine, CHAT, rate_per_s) for rate_per_s in (0.5, 3.0))
+    week = {name: values * 6 for name, values in quiet.items()}
+    before, after = learned(engine, week), learned(engine, {name: (*week[name], *busy[name]) for name in week})
+
+    assert 2 * before.reach < after.reach
+
+
+def test_a_replica_as_fast_as_its_profile_corrects_nothing() -> None:
+    engine = replace(SMALL, is_sum=True)
+    series = swinging(engine, CHAT, 5.0)
+    profile = learned(engine, series).profile("L4", "2026-11-24")
+    trace = trace_of({name: values[55:95] for name, values in series.items()})
+    corrected = correct([trace], replace(profile, max_batch_size=16))
+
+    assert corrected.samples > 20
+    assert corrected.factor == pytest.approx(1.0, abs=0.05)
 
 
 @pytest.mark.parametrize(("drafted", "accepted"), [(0, 1.0), (4, 1.8), (4, 3.0)])
