@@ -208,7 +208,7 @@ def read_model(
         lengths_before=_lengths_in(traces) if corrects_history else MeanLengths(),
         layered=layered,
         arriving_per_s=_waking(snapshot.observed.loads.get(model), members) if corrects_history else 0.0,
-        flow=_flow(snapshot.observed.loads.get(model), traces, payback_of(members)) if corrects_history else None,
+        flow=_flow(snapshot, model, members, traces) if corrects_history else None,
     )
 
 
@@ -218,11 +218,20 @@ def _waking(load: Load | NoAnswer | None, members: Sequence[Variant]) -> float:
     return load.arrival_rate_per_s if isinstance(load, Load) and not runs else 0.0
 
 
-def _flow(load: Load | NoAnswer | None, traces: Sequence[Trace], payback_s: float) -> Flow | None:
-    """What arrives and what is finished; what queues grew by within minutes shows a surge before a rate does."""
+def _flow(snapshot: Snapshot, model: ModelKey, members: Sequence[Variant], traces: Sequence[Trace]) -> Flow | None:
+    """What arrives and what is finished; what queues grew by within minutes shows a surge before a rate does.
+
+    Where long requests have only begun, less finishes than those that run will (Little's law).
+    """
+    load = snapshot.observed.loads.get(model)
     if not isinstance(load, Load) or not load.completions_per_s:
         return None
-    arriving, growth = load.arrival_rate_per_s, 0.0
+    arriving, finished, growth = load.arrival_rate_per_s, 0.0, 0.0
+    for member in members:
+        seen = snapshot.observed.observations.get(member.key)
+        if seen is not None and seen.num_running and seen.performance.itl_s and load.output_tokens > 0:
+            finished += seen.num_running / (load.output_tokens * seen.performance.itl_s)
+    finished = max(finished, load.completions_per_s)
     for trace in traces:
         count = int(GROWTH_S / trace.step_s) + 1
         recent = np.array(trace.series.get(Name.NUM_WAITING, ()), dtype=np.float64)[-count:]
@@ -230,9 +239,9 @@ def _flow(load: Load | NoAnswer | None, traces: Sequence[Trace], payback_s: floa
             growth += float(recent[-1] - recent[0]) / GROWTH_S
     if is_beyond_noise(load.completions_per_s + growth, arriving):
         arriving = max(arriving, load.completions_per_s + growth)
-    if not is_beyond_noise(arriving, load.completions_per_s):
-        arriving = load.completions_per_s
-    return Flow(arriving=arriving, finished=load.completions_per_s, drain_s=payback_s)
+    if not is_beyond_noise(arriving, finished):
+        arriving = finished
+    return Flow(arriving=arriving, finished=finished, drain_s=payback_of(members))
 
 
 def _lengths_in(traces: Sequence[Trace]) -> MeanLengths:

@@ -9,7 +9,7 @@ import pytest
 from reconciler.decision.engines.saturation import read_model
 from reconciler.decision.engines.wva import read_upstream
 from reconciler.domain.identity import Source, SourceKind
-from reconciler.domain.observed import ArrivalSource, Trace
+from reconciler.domain.observed import ArrivalSource, Observation, Performance, Trace
 from reconciler.domain.settings import AnalyzerSettings, SaturationRules, ThresholdLayer, ZeroRules
 from reconciler.domain.snapshot import Form
 from reconciler.domain.variant_settings import Engine
@@ -118,3 +118,27 @@ def test_the_models_own_entry_decides_about_zero_before_the_map(
     full.saturation[model] = replace(rules(), scales_to_zero=inline)
     snapshot = replace(full.snapshot(), zero={model: ZeroRules(is_enabled=mapped)})
     assert read_model(snapshot, model, full.variants(), corrects_history=True).zero_rule.is_enabled is goes
+
+
+@pytest.mark.parametrize(
+    ("arriving", "completing", "running", "waits", "expected"),
+    [
+        pytest.param(10.0, 10.0, 4.0, [9.0] * 9, (10.0, 10.0), id="what arrives is finished"),
+        pytest.param(10.5, 10.0, 4.0, [9.0] * 9, (10.0, 10.0), id="a difference by chance"),
+        pytest.param(30.0, 10.0, 4.0, [9.0] * 9, (30.0, 10.0), id="a surge that the gateway counts"),
+        pytest.param(10.0, 10.0, 4.0, [300.0 * each for each in range(9)], (30.0, 10.0), id="a surge in the queue"),
+        pytest.param(30.0, 10.0, 4.0, [9.0], (30.0, 10.0), id="a queue without a past"),
+        pytest.param(30.0, 1.0, 120.0, [9.0] * 9, (30.0, 20.0), id="long requests that have only begun"),
+    ],
+)
+def test_what_arrives_is_held_against_what_replicas_finish(
+    full: Any, arriving: float, completing: float, running: float, waits: list[float], expected: tuple[float, float]
+) -> None:
+    with_traces(full, trace(full, "llama-0", num_waiting=waits, kv_cache_usage=[0.5] * len(waits)))
+    full.offer(arriving, output_tokens=600.0)
+    (model,) = full.loads
+    full.loads[model] = replace(full.loads[model], completions_per_s=completing)
+    seen = Observation(performance=Performance(itl_s=0.01), num_running=running, replicas_reporting=2)
+    full.observations[full.variant().key] = seen
+    flow = readings(full).flow
+    assert (flow.arriving, flow.finished) == pytest.approx(expected)
