@@ -350,15 +350,15 @@ def _metrics_condition(decision: Decision) -> tuple[str, str, str, str]:
 
 def _optimization_condition(decision: Decision) -> tuple[str, str, str, str]:
     kind, is_early = "OptimizationReady", decision.status_shape is StatusShape.TTFT
+    kept = decision.hold or decision.waiting
+    # What replicas were measured to do keeps every one of them, whatever a profile expects.
+    overrides = (HoldKind.PROFILE_CONTRADICTED, *([HoldKind.TARGET_MISSED] if decision.unit == RATE else ()))
+    if decision.metrics_available and kept is not None and kept.kind in overrides:
+        reason = "CapacitySafetyOverride" if is_early else "SaturationSafetyOverride"
+        return kind, "True", reason, one_line(f"saturation safety override: {kept}")
     if decision.outcome is Outcome.HELD:
-        words = one_line(str(decision.hold or "held"))
-        if not decision.metrics_available:
-            return kind, "False", "MetricsUnavailable", words
-        if decision.hold is not None and decision.hold.kind is HoldKind.PROFILE_CONTRADICTED:
-            # saturation decides in the place of the profile, and keeps every replica
-            reason = "CapacitySafetyOverride" if is_early else "SaturationSafetyOverride"
-            return kind, "True", reason, one_line(f"saturation safety override: {words}")
-        return kind, "False", _reason_of(decision.hold), words
+        reason = _reason_of(decision.hold) if decision.metrics_available else "MetricsUnavailable"
+        return kind, "False", reason, one_line(str(decision.hold or "held"))
     if decision.outcome is Outcome.UNCHANGED:
         return kind, "True", "OptimizationSucceeded", "Optimization loop ran (no scaling change needed)"
     words = f"decision: {_direction(decision)} (target: {decision.desired.replicas} replicas)"

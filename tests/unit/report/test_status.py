@@ -125,12 +125,17 @@ def test_the_first_replica_for_requests_that_wait_has_upstreams_reasons_of_its_o
     ("shape", "reason"),
     [(StatusShape.TARGET, "SaturationSafetyOverride"), (StatusShape.TTFT, "CapacitySafetyOverride")],
 )
-def test_saturation_overrides_a_contradicted_profile(decision: Decision, shape: StatusShape, reason: str) -> None:
+def test_what_was_measured_overrides_a_profile(decision: Decision, shape: StatusShape, reason: str) -> None:
     hold = Hold(kind=HoldKind.PROFILE_CONTRADICTED, words="15 ms expected, 24 ms measured")
     held = dataclasses.replace(decision, status_shape=shape, outcome=Outcome.HELD, hold=hold)
-    ready = view_of(held).conditions[1]
-    assert (ready.status, ready.reason) == ("True", reason)
-    assert ready.message == "saturation safety override: 15 ms expected, 24 ms measured"
+    missed = Hold(kind=HoldKind.TARGET_MISSED, words="a target is missed")
+    kept = dataclasses.replace(decision, status_shape=shape, outcome=Outcome.UNCHANGED, waiting=missed)
+    for one, words in ((held, hold.words), (kept, missed.words)):
+        ready = view_of(one).conditions[1]
+        assert (ready.status, ready.reason) == ("True", reason)
+        assert ready.message == f"saturation safety override: {words}"
+    without_profile = dataclasses.replace(kept, unit="tokens")
+    assert view_of(without_profile).conditions[1].reason == "OptimizationSucceeded"
 
 
 @pytest.mark.parametrize(("is_applied", "told"), [(True, True), (False, False), (None, False)])
