@@ -155,7 +155,7 @@ def _open_url(url: str) -> Remote:
 # What git may see of the world: a closed environment and fixed settings.
 
 SETTINGS = (
-    # A directory that somebody else made may name commands in its own configuration. These outrank it.
+    # A directory of another user may name commands in its own configuration. These outrank it.
     ("core.fsmonitor", "false"),
     ("core.hooksPath", os.devnull),
     ("credential.helper", ""),

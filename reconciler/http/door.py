@@ -174,7 +174,7 @@ class _Session(requests.Session):
         return dict(self._merged[key])
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """Say that there is none."""
+        """Offer none."""
 
 
 class NoAuth(requests.auth.AuthBase):

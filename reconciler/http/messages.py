@@ -134,7 +134,7 @@ ADVICE: Advice = {
 PERMANENT = frozenset(
     {FailureKind.UNTRUSTED, FailureKind.UNSENDABLE, FailureKind.TOO_LARGE, FailureKind.REDIRECTED, FailureKind.REFUSED}
 )
-"""Failures that somebody must fix."""
+"""Failures that a person must fix."""
 RECOVERABLE = frozenset({FailureKind.UNREACHABLE, FailureKind.BROKEN})
 """Failures that may be temporary."""
 SILENCE = "no complete answer in time"

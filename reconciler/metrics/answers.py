@@ -173,7 +173,7 @@ def _labels(found: Json, shared: dict[str, str]) -> dict[str, str]:
     return labels
 
 
-# ---- the grid of moments that a history is asked for and read on
+# ---- the grid of moments that a history is queried and read on
 
 OFF_GRID = 0.01
 """The fraction of a step by which a point may miss its moment; a point that is farther off is ignored."""
@@ -227,7 +227,7 @@ def grid_of(start_s: float, end_s: float, step_s: float) -> Grid:
 
 
 def grid_over(queries: Sequence[Query]) -> Grid | None:
-    """The moments that range queries of one step asked about together, None without any."""
+    """The moments that range queries of one step cover together, None without any."""
     step_s = queries[0].step_s if queries else None
     if not step_s:
         return None

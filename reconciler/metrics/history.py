@@ -61,7 +61,7 @@ class Histories:
 
     @property
     def has_fullness(self) -> bool:
-        """Whether it was asked how full replicas were."""
+        """Whether the fullness of replicas was queried."""
         return Name.KV_CACHE_USAGE in self.asked
 
 
@@ -106,7 +106,7 @@ def _add_to_trace(row: MatrixRow, name: Name, names: LabelNames, histories: Hist
 
 
 def histories_by_grid(answers: Iterable[Answer], names: LabelNames) -> tuple[Histories, ...]:
-    """One cluster's histories, one for each step that was asked for, the finest first."""
+    """One cluster's histories, one for each queried step, the finest first."""
     steps = grouped((answer.query.step_s, answer) for answer in answers if answer.query.quantity in HISTORY)
     return tuple(
         read_histories(members, names, grid)

@@ -52,7 +52,7 @@ LEARNING_STEP_S = 60.0
 LIVE_STEP_S = 15.0
 """The shortest usual scrape interval of kube-state-metrics, so no sample falls between two moments."""
 PAYBACK_S = 3600.0
-"""How far back arrivals are asked for unless `payback` is set."""
+"""How far back arrivals are queried unless `payback` is set."""
 FINE_STEP_S, COARSE_STEP_S = 60.0, 300.0
 """Rates are over 5 minutes: a step of a minute misses no peak, one of 5 minutes no request."""
 FINE_UP_TO_S = 2 * 3600.0

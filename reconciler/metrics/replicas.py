@@ -129,7 +129,7 @@ def stored_capacities(readings: MetricReadings, attribution: Attribution) -> dic
 def replicas_of(
     variants: Sequence[Variant], readings: MetricReadings, sightings: Sightings
 ) -> dict[ResourceKey, tuple[ReplicaMetrics, ...]]:
-    """The fresh replicas of each variant, sorted; empty when their KV cache was not asked about."""
+    """The fresh replicas of each variant, sorted; empty when their KV cache was not queried."""
     if Name.KV_CACHE_USAGE not in readings.answered:
         return {}
     reported = [readings.per_instance.get(name, {}) for name in (Name.KV_CACHE_USAGE, Name.NUM_WAITING)]

@@ -184,7 +184,7 @@ def _read_cluster(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reader:
-    """Decodes answers by what was asked."""
+    """Decodes answers by quantity."""
 
     asked: Mapping[str, Sequence[Answer]]
     grid: Grid

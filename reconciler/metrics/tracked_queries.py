@@ -288,7 +288,7 @@ class PodLabels:
 
 
 def read_pod_labels(answers: Sequence[Answer], names: LabelNames) -> PodLabels:
-    """The labels of every pod that existed within the time asked about."""
+    """The labels of every pod that existed within the queried time."""
     of_pod: dict[ObjectName, Mapping[str, str]] = {}
     changed: set[ObjectName] = set()
     failed: NoAnswer | None = None
@@ -537,7 +537,7 @@ ACTIVITY = {
     Name.RUNNING: TrackedQuantity.RUNNING,
     Name.WAITING: TrackedQuantity.WAITING,
 }
-"""What shows that a pod is idle, whatever its engine."""
+"""What shows that a pod of any engine is idle."""
 REPLICAS_OF = {"Deployment": TrackedQuantity.DEPLOYMENTS, "StatefulSet": TrackedQuantity.STATEFUL_SETS}
 """The kinds whose replicas are exported; for any other kind pods are counted."""
 
@@ -565,7 +565,7 @@ def tracking_queries(
     *,
     sample_budget: int = SAMPLE_BUDGET,
 ) -> tuple[Query, ...]:
-    """All that is asked of one cluster for its targets, on a grid of 15 s that ends at `now_s` (Unix seconds).
+    """All queries of one cluster for its targets, on a grid of 15 s that ends at `now_s` (Unix seconds).
 
     It reaches back as far as the longest windows need. Beyond `sample_budget` points a query is split by namespace,
     then by time. Empty without targets or without a Prometheus; ConfigurationError for wrong labels.

@@ -34,7 +34,7 @@ def push_branch(repository: Path, branch: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A forge with a person beside it; `trace` changes whenever something was written."""
+    """A forge and what a person does on it; `trace` changes with every write."""
 
     forge: Forge
     repository: Path

@@ -59,7 +59,7 @@ def test_a_created_pull_request_is_listed_as_it_was_written(stage: Any) -> None:
     assert listed(stage) == (created,)
 
 
-def test_when_it_was_opened_stays_whatever_becomes_of_it(stage: Any) -> None:
+def test_the_time_of_opening_never_changes(stage: Any) -> None:
     opened_at_s = propose(stage).opened_at_s
     assert opened_at_s is not None
     assert stage.forge.update(1, title="Another title").opened_at_s == opened_at_s
@@ -168,7 +168,7 @@ def test_a_body_of_the_greatest_length_is_kept(stage: Any) -> None:
     assert propose(stage, body=body).body == body
 
 
-def test_a_merged_one_is_told_what_became_of_it_and_stays_merged_when_it_was(stage: Any) -> None:
+def test_a_merged_one_gets_its_outcome_and_keeps_its_time_of_merging(stage: Any) -> None:
     created = propose(stage)
     stage.forge.amend_merged(created.number, body="Too early")
     assert listed(stage) == (created,)
@@ -265,7 +265,7 @@ def test_what_is_a_draft_or_closed_is_not_merged(stage: Any, why: str) -> None:
     assert stage.trace() == before
 
 
-def test_nothing_is_taken_back_that_was_never_told(stage: Any) -> None:
+def test_nothing_is_unscheduled_that_was_never_scheduled(stage: Any) -> None:
     created = propose(stage)
     before = stage.trace()
     stage.forge.unschedule(created.number)

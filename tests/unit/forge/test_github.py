@@ -49,7 +49,7 @@ def test_the_author_is_the_tokens_user_with_a_private_address(github: Any) -> No
     assert github.open().author() == expected
 
 
-def test_an_author_that_cannot_be_asked_for_is_not_guessed(github: Any) -> None:
+def test_an_author_that_cannot_be_read_is_not_guessed(github: Any) -> None:
     github.server.fail("GET", "^/user$", status=500, times=4)
     with pytest.raises(TransientError):
         github.open().author()
@@ -60,7 +60,7 @@ def test_an_author_that_cannot_be_asked_for_is_not_guessed(github: Any) -> None:
 # Lists
 
 
-def test_only_open_ones_of_ours_are_asked_for_a_merge_queue(github: Any) -> None:
+def test_only_our_open_ones_are_looked_up_in_a_merge_queue(github: Any) -> None:
     github.push(HEAD)
     github.push("reconciler/second")
     forge = github.open()
@@ -83,7 +83,7 @@ def test_a_server_that_knows_no_merge_queue_answers_with_an_error_which_means_no
     assert [each.in_merge_queue for each in listed(forge)] == [False]
 
 
-def test_a_merge_queue_that_could_not_be_asked_stops_the_run(github: Any) -> None:
+def test_a_merge_queue_that_could_not_be_read_stops_the_run(github: Any) -> None:
     forge = opened(github)
     github.server.fail("POST", "/graphql", status=502, times=9)
     with pytest.raises(TransientError):
@@ -93,7 +93,7 @@ def test_a_merge_queue_that_could_not_be_asked_stops_the_run(github: Any) -> Non
 # Creating
 
 
-def test_labels_and_reviewers_are_asked_for_after_the_create(github: Any) -> None:
+def test_labels_and_reviewers_are_requested_after_the_create(github: Any) -> None:
     github.push(HEAD)
     created = create(github.open(), labels=("reconciler",), reviewers=("alice", "team:inference", "team:acme/sre"))
     stored = github.server.repositories["acme/fleet"].pull_requests[created.number]
@@ -129,7 +129,7 @@ def test_a_label_whose_removal_was_not_answered_is_gone(github: Any, caplog: pyt
     assert warnings_of(caplog) == []
 
 
-def test_a_label_that_may_not_be_removed_is_told_and_those_before_it_are_gone(
+def test_a_label_that_may_not_be_removed_is_reported_and_those_before_it_are_gone(
     github: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     forge = opened(github, labels=("saving", "move"))
@@ -240,7 +240,7 @@ def test_a_secondary_limit_without_a_time_is_given_a_minute(github: Any) -> None
 
 
 @pytest.mark.parametrize("value", ["soon", "-5", "1e99", "", "９"])
-def test_a_time_that_is_none_is_given_a_minute(github: Any, value: str) -> None:
+def test_an_invalid_time_is_given_a_minute(github: Any, value: str) -> None:
     github.server.fail("GET", "^/repos", status=429, headers={"Retry-After": value.encode().decode("latin-1")})
     github.open().check_access()
     assert github.waits_s == [60.0]
@@ -259,7 +259,7 @@ def test_an_update_can_ask_for_what_the_create_could_not(github: Any) -> None:
 # Reviews
 
 
-def test_a_comment_of_somebody_else_is_never_taken_for_ours(github: Any) -> None:
+def test_a_comment_of_another_user_is_never_taken_for_ours(github: Any) -> None:
     reviews = opened(github)
     theirs = github.server.comment("acme/fleet", 1, "<!-- reconciler-review: {} -->")
     assert reviews.own_comments(1) == ()
@@ -284,7 +284,7 @@ def test_pull_requests_of_forks_are_listed_as_such(github: Any) -> None:
     assert [forge.head_ref(each) for each in forge.list_open(base="main")][1] == "refs/pull/2/head"
 
 
-def test_a_status_that_somebody_else_set_under_our_name_is_set_again(github: Any) -> None:
+def test_a_status_that_another_user_set_under_our_name_is_set_again(github: Any) -> None:
     commit = github.push(HEAD)
     status = CommitStatus(verdict=Verdict.SUCCESS, words="x" * 200)
     github.open().set_status(commit, status)

@@ -49,7 +49,7 @@ def test_what_is_clean_is_merged_at_the_commit_that_was_looked_at(proposed: Any,
         ("something new", "has not found out yet"),
     ],
 )
-def test_whatever_else_waits_and_says_why(proposed: Any, state: str, words: str) -> None:
+def test_any_other_state_waits_with_a_reason(proposed: Any, state: str, words: str) -> None:
     github, forge, stored, head = proposed
     stored.mergeable_state = state
     answer = forge.merge(1, head_commit=head)

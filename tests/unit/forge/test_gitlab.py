@@ -35,7 +35,7 @@ def test_a_wrong_token_says_which_token_to_check(gitlab: ServedStage) -> None:
 @pytest.mark.parametrize(
     ("token", "kind"), [("glcbt-64_abcdefgh", "a CI_JOB_TOKEN"), ("gldt-abcdefgh", "a deploy token")]
 )
-def test_a_token_that_could_never_open_one_is_refused_before_anything_is_asked(
+def test_a_token_that_could_never_open_one_is_refused_before_any_request(
     gitlab: ServedStage, token: str, kind: str
 ) -> None:
     with pytest.raises(
@@ -69,7 +69,7 @@ def test_a_project_that_moved_may_answer_with_a_redirect_on_its_own_host(gitlab:
         ({"merge_requests_access_level": "disabled"}, "merge requests are switched off"),
     ],
 )
-def test_a_project_that_takes_none_is_refused_before_anything_is_pushed(
+def test_a_project_without_merge_requests_is_refused_before_anything_is_pushed(
     gitlab: ServedStage, told: dict[str, Any], words: str
 ) -> None:
     gitlab.server.project = told
@@ -218,7 +218,7 @@ def test_reviewers_that_gitlab_passes_over_are_a_warning(gitlab: ServedStage, ca
     assert warning == "pull request 1: GitLab did not ask all reviewers; Free asks one"
 
 
-def test_reviewers_whom_a_person_asked_are_kept(gitlab: ServedStage) -> None:
+def test_reviewers_that_a_person_requested_are_kept(gitlab: ServedStage) -> None:
     gitlab.server.most_reviewers = 9
     forge = opened(gitlab)
     stored(gitlab).reviewers = ["bob"]
@@ -286,7 +286,7 @@ def test_a_token_that_may_not_create_says_what_it_needs(gitlab: ServedStage) -> 
     assert gitlab.waits_s == []
 
 
-def test_a_missing_scope_is_told_in_gitlabs_words(gitlab: ServedStage) -> None:
+def test_a_missing_scope_is_reported_in_gitlabs_words(gitlab: ServedStage) -> None:
     body = {"error": "insufficient_scope", "error_description": "needs higher privileges", "scope": "api"}
     gitlab.server.fail("GET", "^/projects", status=403, body=body)
     with pytest.raises(
@@ -325,7 +325,7 @@ def test_a_spent_limit_is_waited_for_until_its_reset(gitlab: ServedStage) -> Non
     assert gitlab.waits_s == [30.0]
 
 
-def test_a_403_is_no_limit_whatever_its_headers_say(gitlab: ServedStage) -> None:
+def test_a_403_is_no_limit_with_any_headers(gitlab: ServedStage) -> None:
     gitlab.server.fail("GET", "^/projects", status=403, headers={"RateLimit-Remaining": "0"})
     with pytest.raises(ConfigurationError):
         gitlab.open().check_access()
@@ -355,7 +355,7 @@ def test_what_a_merge_came_to_is_known(told: dict[str, object], merged_as: tuple
     assert pull_request_of(answer | told).merged_as == merged_as
 
 
-def test_pipeline_schedules_are_told_to_developers(gitlab: Any) -> None:
+def test_developers_see_pipeline_schedules(gitlab: Any) -> None:
     gitlab.server.schedules = [schedule("*/10 * * * *"), schedule("0 3 * * *", ref="dev", active=False)]
     told = gitlab.open().schedules()
     assert [(each.cron, each.branch, each.is_active) for each in told] == [

@@ -66,7 +66,7 @@ def test_what_is_mergeable_is_merged_at_the_commit_that_was_looked_at(proposed: 
         ("checking", "has not found out yet"),
     ],
 )
-def test_whatever_time_does_not_change_waits_and_says_why(proposed: Proposed, status: str, words: str) -> None:
+def test_what_time_does_not_change_waits_with_a_reason(proposed: Proposed, status: str, words: str) -> None:
     proposed.stored.mergeable_state = status
     answer = proposed.merge()
     assert answer.state is MergeState.WAITING
@@ -96,7 +96,7 @@ def test_a_pipeline_that_has_not_finished_or_not_begun_is_waited_for_by_gitlab(p
     assert not proposed.shown().in_merge_queue
 
 
-def test_rules_that_are_not_met_are_waited_for_by_gitlab_and_told_once(proposed: Proposed) -> None:
+def test_rules_that_are_not_met_are_scheduled_once(proposed: Proposed) -> None:
     proposed.stored.mergeable_state = "not_approved"
     answer = proposed.merge()
     assert answer == MergeAnswer(state=MergeState.SCHEDULED, words="rules of the project are not met (not approved)")

@@ -68,7 +68,7 @@ def test_all_of_more_than_a_hundred_pull_requests_are_read_page_by_page(hosted: 
     assert pages(hosted, "open", "opened") == ["1", "2", "3"]
 
 
-def test_closed_ones_are_read_no_further_back_than_asked(hosted: Any) -> None:
+def test_closed_ones_are_read_no_further_back_than_needed(hosted: Any) -> None:
     for number in range(1, 251):
         hosted.open_one(f"reconciler/{number}")
         hosted.server.close(hosted.full_name, number)
@@ -149,7 +149,7 @@ def test_a_pull_request_that_is_gone_is_a_matter_of_configuration(hosted: Any) -
 
 
 @pytest.mark.parametrize("status", [500, 502, 503])
-def test_a_failing_server_is_asked_again_a_few_times(hosted: Any, status: int) -> None:
+def test_a_failing_server_is_tried_again_a_few_times(hosted: Any, status: int) -> None:
     hosted.server.fail("GET", hosted.top, status=status, times=3)
     hosted.open().check_access()
     assert hosted.waits_s == [1.0, 2.0, 4.0]

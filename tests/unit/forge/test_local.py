@@ -16,7 +16,7 @@ NOON_S = 1_795_176_000.0
 
 
 class Noon(Clock):
-    """A clock that stands."""
+    """A clock that never advances."""
 
     def now_s(self) -> float:
         return NOON_S + 0.75
@@ -121,7 +121,7 @@ def test_a_broken_file_is_named_with_what_to_correct(forge: Local, folder: Path,
         ("opened: 2026-11-20", NOON_S - 43_200),
     ],
 )
-def test_when_it_was_opened_may_be_missing_or_told_otherwise(
+def test_the_time_of_opening_may_be_missing_or_different(
     forge: Local, folder: Path, line: str, opened_at_s: float | None
 ) -> None:
     folder.mkdir(parents=True)
@@ -149,7 +149,7 @@ def test_symbolic_links_and_folders_are_not_read(forge: Local, folder: Path, tmp
         listed(forge)
 
 
-def test_other_files_are_nobodys_business(forge: Local, folder: Path) -> None:
+def test_other_files_are_ignored(forge: Local, folder: Path) -> None:
     create(forge)
     for name in (".writing-abc", "1.md~", "01.md", "notes.md", "0.md"):
         (folder / name).write_text("anything")

@@ -68,7 +68,7 @@ def test_closed_counts_as_closed_by_a_person_unless_the_marker_says_withdrawn(
     assert proposal_of(pull_request(state, marker), None, OURS).state is expected
 
 
-def test_without_a_branch_nobody_touched_it_and_the_forge_names_the_commit() -> None:
+def test_without_a_branch_it_is_untouched_and_the_forge_names_the_commit() -> None:
     proposal = proposal_of(pull_request(), None, OURS)
     assert (proposal.branch_decision, proposal.touched_by, proposal.head_commit) == ("", "", "c" * 40)
 
@@ -108,13 +108,13 @@ def test_only_one_trailer_in_the_last_paragraph_counts(message: str) -> None:
     assert decision_of_commit(message) == ""
 
 
-def test_a_trailer_stands_among_others_and_survives_carriage_returns() -> None:
+def test_a_trailer_among_others_is_found_and_survives_carriage_returns() -> None:
     message = f"Subject\n\nBody\n\nReconciler-Decision: {DECISION}\nSigned-off-by: R <r@example.com>\n"
     assert decision_of_commit(message) == DECISION
     assert decision_of_commit(message.replace("\n", "\r\n")) == DECISION
 
 
-def test_a_branch_tells_when_it_was_pushed_before() -> None:
+def test_a_branch_keeps_the_times_of_earlier_pushes() -> None:
     signed = f"{MESSAGE}Signed-off-by: Ann <ann@example.com>\n"
     for message in (MESSAGE, signed):
         assert with_pushes(message, ()) == message
@@ -125,7 +125,7 @@ def test_a_branch_tells_when_it_was_pushed_before() -> None:
         assert (proposal.branch_decision, proposal.touched_by) == (DECISION, "")
 
 
-def test_only_so_many_pushes_are_told_the_last_ones() -> None:
+def test_only_the_last_hundred_pushes_are_kept() -> None:
     proposal = proposal_of(pull_request(), Tip(message=with_pushes(MESSAGE, range(1, 500))), OURS)
     assert proposal.pushes_s == (*map(float, range(400, 500)), 1000.0)
 
@@ -143,10 +143,10 @@ def test_only_so_many_pushes_are_told_the_last_ones() -> None:
         " Reconciler-Earlier-Pushes: 5",
     ],
 )
-def test_what_is_not_as_we_write_it_tells_of_no_push(line: str) -> None:
+def test_an_invalid_line_of_pushes_is_ignored(line: str) -> None:
     assert proposal_of(pull_request(), Tip(message=f"{MESSAGE}{line}\n"), OURS).pushes_s == (1000.0,)
 
 
-def test_a_commit_that_is_none_of_ours_or_has_no_time_tells_of_no_push() -> None:
+def test_another_commit_or_one_without_a_time_has_no_pushes() -> None:
     for tip in (None, Tip(message="Merge branch main"), Tip(committed_s=0.0)):
         assert proposal_of(pull_request(), tip, OURS).pushes_s == ()

@@ -18,16 +18,14 @@ from tests.unit.forge.conftest import FULL_NAME, ServedStage
         ("", Rights(may_open=True, may_label=None, may_merge=None, allows_auto_merge=True)),
     ],
 )
-def test_rights_follow_the_role_and_are_not_told_where_there_is_none(
-    github: ServedStage, role: str, expected: Rights
-) -> None:
+def test_rights_follow_the_role_and_are_unknown_without_one(github: ServedStage, role: str, expected: Rights) -> None:
     server, forge = github.server, github.open()
     server.repositories[FULL_NAME].role = role
     assert forge.rights(base="main", head="reconciler/x") == expected
     assert not server.repositories[FULL_NAME].pull_requests, "asking opens nothing"
 
 
-def test_rules_of_the_base_and_of_our_branches_are_told_apart(github: ServedStage) -> None:
+def test_rules_of_the_base_and_of_our_branches_are_distinguished(github: ServedStage) -> None:
     server, forge = github.server, github.open()
     server.repositories[FULL_NAME].rules = {"main": ["pull_request"], "reconciler/": ["creation"]}
     rights = forge.rights(base="main", head="reconciler/x")
@@ -88,21 +86,21 @@ def test_who_may_merge_is_what_the_protection_of_the_base_says(
         (protection("[r]econciler/?"), ()),
     ],
 )
-def test_protected_branches_that_cover_ours_are_told(
+def test_protected_branches_that_cover_ours_are_reported(
     gitlab: ServedStage, shown: dict[str, object], refusals: tuple[str, ...]
 ) -> None:
     gitlab.server.access_level, gitlab.server.protections = 40, [shown]
     assert gitlab.open().rights(base="main", head="reconciler/x").refusals == refusals
 
 
-def test_the_day_on_which_a_token_of_gitlab_ends_is_told(gitlab: ServedStage) -> None:
+def test_the_day_on_which_a_token_of_gitlab_expires_is_known(gitlab: ServedStage) -> None:
     assert gitlab.open().rights(base="main", head="reconciler/x").expires_at_s is None
     gitlab.server.expires_on = "2027-01-31"
     ends_at_s = gitlab.open().rights(base="main", head="reconciler/x").expires_at_s
     assert ends_at_s == datetime(2027, 1, 31, tzinfo=UTC).timestamp()
 
 
-def test_push_rules_and_approvals_of_paid_tiers_are_told(gitlab: ServedStage) -> None:
+def test_push_rules_and_approvals_of_paid_tiers_are_reported(gitlab: ServedStage) -> None:
     gitlab.server.resets_approvals = True
     gitlab.server.push_rule = {
         "id": 1,

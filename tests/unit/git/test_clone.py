@@ -208,7 +208,7 @@ def test_a_push_without_a_full_commit_id_is_refused_before_git_sees_it(
     assert workshop.head() == clone.commit
 
 
-def test_a_refusal_by_the_remote_is_transient_and_tells_its_reason(
+def test_a_refusal_by_the_remote_is_transient_and_has_its_reason(
     workshop: Workshop, clone: Clone, author: Identity
 ) -> None:
     hook = workshop.remote / "hooks" / "pre-receive"

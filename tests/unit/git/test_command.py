@@ -20,7 +20,7 @@ def settings_of(environment: dict[str, str]) -> list[tuple[str, str]]:
     return [(environment[f"GIT_CONFIG_KEY_{n}"], environment[f"GIT_CONFIG_VALUE_{n}"]) for n in numbers]
 
 
-def test_without_git_a_person_is_told_to_install_it(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_the_error_says_to_install_it(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(workshop.clone))
     with pytest.raises(ConfigurationError, match="install it"):
         open_directory(workshop.clone)
@@ -80,7 +80,7 @@ def test_one_protocol_is_allowed_and_the_token_is_for_one_origin(
     )
 
 
-def test_reading_a_directory_may_talk_to_nobody() -> None:
+def test_reading_a_directory_opens_no_connection() -> None:
     environment = build_environment(Path("/x"), None, None)
     assert environment["GIT_ALLOW_PROTOCOL"] == "none"
     assert dict(settings_of(environment))["core.hooksPath"] == os.devnull

@@ -35,7 +35,7 @@ def slow_limit_s() -> float:
 
 @pytest.fixture
 def elsewhere(workshop: Workshop) -> Iterator[GitServer]:
-    """A second host that would take anybody's token."""
+    """A second host that would accept any token."""
     with serve_git(workshop.remote) as running:
         yield running
 
@@ -75,7 +75,7 @@ def test_a_host_is_named_without_a_user(address: str, host: str) -> None:
     assert open_remote(address).host == host
 
 
-def test_whether_a_branch_may_be_pushed_is_asked_without_pushing(
+def test_the_right_to_push_a_branch_is_checked_without_pushing(
     workshop: Workshop, server: GitServer, clone_over_http: CloneOverHttp
 ) -> None:
     clone = clone_over_http("private")
@@ -118,7 +118,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "kind", "advice"), FAULTS)
-def test_a_fault_on_reading_is_told_apart_by_what_the_server_answered(
+def test_a_fault_on_reading_is_recognised_by_the_servers_answer(
     server: GitServer,
     credentials: GitToken,
     tmp_path: Path,
@@ -132,7 +132,7 @@ def test_a_fault_on_reading_is_told_apart_by_what_the_server_answered(
     assert_hidden(str(raised.value), credentials)
 
 
-def test_a_fault_on_pushing_is_told_apart_by_what_the_server_answered(
+def test_a_fault_on_pushing_is_recognised_by_the_servers_answer(
     server: GitServer, credentials: GitToken, clone_over_http: CloneOverHttp, author: Identity
 ) -> None:
     clone = clone_over_http("private")
@@ -231,7 +231,7 @@ def test_headers_without_an_end_are_left(clone_over_http: CloneOverHttp, author:
             replace(clone, git=git).push("reconciler/a", commit_on(clone, author, b"1"), expected=None)
 
 
-def test_a_host_that_nobody_listens_on_is_transient(server: GitServer, tmp_path: Path) -> None:
+def test_a_host_that_does_not_listen_is_transient(server: GitServer, tmp_path: Path) -> None:
     url = re.sub(r":\d+/", ":1/", server.url)
     with pytest.raises(TransientError):
         clone_base(url, base="main", credentials=None, directory=tmp_path / "private")

@@ -149,7 +149,7 @@ def test_what_only_the_base_changed_is_the_bases(workshop: Workshop) -> None:
     assert (read(merged, "a.yaml"), read(merged, "b.yaml")) == (edited(9, b"theirs"), b"ours")
 
 
-def test_a_conflict_is_told_and_the_heads_file_stands(workshop: Workshop) -> None:
+def test_a_conflict_is_reported_and_the_heads_file_stays(workshop: Workshop) -> None:
     merged = review_of(workshop, write("a.yaml", edited(2, b"ours")), write("a.yaml", edited(2, b"theirs")))
     assert (read(merged, "a.yaml"), merged.conflicts) == (edited(2, b"ours"), ("a.yaml",))
     merged = review_of(workshop, remove("a.yaml"), write("a.yaml", edited(3, b"theirs")))

@@ -31,7 +31,7 @@ def contents(repository: Repository) -> dict[str, bytes]:
     return {entry.path: by_oid[entry.oid] for entry in files}
 
 
-def test_files_are_read_byte_for_byte_whatever_their_name(workshop: Workshop) -> None:
+def test_files_of_any_name_are_read_byte_for_byte(workshop: Workshop) -> None:
     repository = open_directory(workshop.clone)
     assert contents(repository) == {
         "README.md": b"first\n",
@@ -131,7 +131,7 @@ def test_a_file_is_read_at_any_commit(workshop: Workshop) -> None:
         assert repository.read_file_at(repository.commit, path) is None
 
 
-def test_nothing_asked_is_nothing_read_and_a_missing_object_is_explained(workshop: Workshop) -> None:
+def test_no_ids_read_nothing_and_a_missing_object_is_explained(workshop: Workshop) -> None:
     repository = open_directory(workshop.clone)
     assert list(repository.read_files([])) == []
     with pytest.raises(ConfigurationError, match="missing"):
@@ -273,7 +273,7 @@ def test_a_new_repository_is_whole_and_has_no_other_ref(tmp_path: Path, author: 
     assert run_git(tmp_path / "fleet.git", "fsck", "--strict") == ""
 
 
-def test_what_stands_in_a_directory_is_never_made_a_repository(tmp_path: Path, author: Identity) -> None:
+def test_a_directory_with_files_is_never_made_a_repository(tmp_path: Path, author: Identity) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(ConfigurationError, match="new or empty directory"):
         create(tmp_path, author)

@@ -1,4 +1,4 @@
-"""The door against servers that are slow, broken or hostile: whatever they do, it ends, within its caps."""
+"""The door against servers that are slow, broken or hostile: every request ends within its limits."""
 
 import gzip
 import logging
@@ -147,7 +147,7 @@ def test_what_is_no_answer_is_a_failure_in_words(serve: Any, ask: Any, name: str
 
 
 @pytest.mark.parametrize("length", ["-5", "two", "٣", "99999999999999999999999999"])
-def test_a_length_that_is_none_ends_with_the_connection(serve: Any, ask: Any, length: str) -> None:
+def test_a_body_of_an_invalid_length_ends_with_the_connection(serve: Any, ask: Any, length: str) -> None:
     content = OK + b"Content-Length: " + length.encode() + b"\r\n\r\n{}"
     answer = ask(serve(send_raw(content)).url)
     assert isinstance(answer, Failure) or answer.content == b"{}"
@@ -277,7 +277,7 @@ def test_a_connection_that_is_made_too_late_is_shut_down_at_once() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
-def test_what_may_recover_is_asked_again_with_pauses_that_double(serve: Any, ask: Any, clock: Any, status: int) -> None:
+def test_what_may_recover_is_tried_again_with_pauses_that_double(serve: Any, ask: Any, clock: Any, status: int) -> None:
     server = serve(reply(status=status))
     assert str(status) in str(failed(ask(server.url)).error)
     assert clock.slept == [0.5, 1.0, 2.0]
@@ -335,7 +335,7 @@ def test_no_pause_passes_the_deadline(serve: Any, ask: Any, clock: Any) -> None:
     assert len(server.seen) == 3
 
 
-def test_whoever_gave_up_meanwhile_makes_no_further_attempt(serve: Any, open_door: Any) -> None:
+def test_a_caller_that_gave_up_makes_no_further_attempt(serve: Any, open_door: Any) -> None:
     server = serve(reply(status=503))
     door = open_door()
     reason = Failure(kind=FailureKind.REFUSED, error=TransientError("enough"))
@@ -349,7 +349,7 @@ def test_whoever_gave_up_meanwhile_makes_no_further_attempt(serve: Any, open_doo
     assert len(server.seen) == door.requests_sent == 2
 
 
-def test_nobody_there_is_told_with_the_systems_own_words(ask: Any, clock: Any) -> None:
+def test_a_server_that_is_down_is_reported_in_the_systems_own_words(ask: Any, clock: Any) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
@@ -444,7 +444,7 @@ def test_a_write_is_never_repeated_elsewhere(serve: Any, ask: Any) -> None:
     assert len(server.seen) == 1
 
 
-def test_an_address_that_a_link_header_names_is_not_asked(serve: Any, ask: Any) -> None:
+def test_an_address_that_a_link_header_names_gets_no_request(serve: Any, ask: Any) -> None:
     other = serve(reply())
     succeeded(ask(serve(reply(Link=f'<{other.url}/2>; rel="next"', Refresh=f"0; url={other.url}")).url))
     assert other.seen == []
@@ -453,9 +453,7 @@ def test_an_address_that_a_link_header_names_is_not_asked(serve: Any, ask: Any) 
 # Secrets
 
 
-def test_nothing_that_a_server_repeats_of_a_token_is_said(
-    serve: Any, open_door: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_token_that_a_server_repeats_is_logged(serve: Any, open_door: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     echo = in_turn(
         send_raw(OK + f"X-A: 1\r\nno header {CANARY} Bearer {CANARY}\r\nConnection: close\r\n\r\n".encode()),
@@ -518,7 +516,7 @@ def test_many_threads_share_a_door(serve: Any, open_door: Any) -> None:
     assert door.requests_sent == len(server.seen) == 64
 
 
-def test_the_environment_is_asked_once_for_each_origin(
+def test_the_environment_is_read_once_for_each_origin(
     serve: Any, open_door: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

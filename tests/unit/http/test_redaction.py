@@ -42,7 +42,7 @@ def test_the_spellings_are_what_urls_json_and_basic_authentication_make_of_a_sec
     ],
 )
 @pytest.mark.parametrize("frame", ["remote: {} was refused", "https://host/?x=%3D{}&y", "['{}']", '{{"a":"{}"}}', "{}"])
-def test_a_token_nobody_told_us_of_is_known_by_its_shape(token: str, frame: str) -> None:
+def test_an_unknown_token_is_recognised_by_its_shape(token: str, frame: str) -> None:
     if token == JWT:
         frame = frame.replace("%3D", "=")
     shown = Redactor().show(frame.format(token))

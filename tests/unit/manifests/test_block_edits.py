@@ -95,7 +95,7 @@ def test_blocks_that_end_on_one_line_do_not_fall_into_each_other() -> None:
     )
 
 
-def test_an_own_key_may_be_inserted_beside_a_merge() -> None:
+def test_an_own_key_may_be_inserted_next_to_a_merge() -> None:
     text = "b: &b {r: 1}\nspec:\n  <<: *b\n  x: 1\n"
     assert insert(text, ("spec",), "r", "2") == text + "  r: 2\n"
 

@@ -139,7 +139,7 @@ def test_empty_documents_count() -> None:
 
 
 @pytest.mark.parametrize(("text", "line"), [("a: 1\n---", 2), ("a: 1\n---\n", 2), ("---\n\n# nothing\n---\nb: 1\n", 1)])
-def test_an_empty_document_stands_at_its_marker(text: str, line: int) -> None:
+def test_an_empty_document_is_at_its_marker(text: str, line: int) -> None:
     assert line in [each.first_line for each in parse_documents("app.yaml", text.encode()) if each.value is None]
 
 
@@ -207,7 +207,7 @@ def test_one_bad_document_leaves_the_others_readable() -> None:
         parse_documents("app.yaml", b"a: 1\n---\nb: [\n")
 
 
-def test_a_definition_of_kinds_is_none_of_them() -> None:
+def test_a_definition_of_kinds_is_no_object_of_them() -> None:
     text = "kind: CustomResourceDefinition\nspec: {names: {kind: Deployment}}\n---\nkind: Deployment\n"
     (found,) = parse_documents("crds.yaml", text.encode(), kinds=frozenset({b"Deployment"}))
     assert (found.index, found.value) == (1, {"kind": "Deployment"})

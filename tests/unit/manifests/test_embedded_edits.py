@@ -1,4 +1,4 @@
-"""Numbers of a document that stands as a text in another."""
+"""Numbers of a document that is a text in another one."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_all_numbers_of_one_text_are_written_together() -> None:
     assert edit(VALUES, *edits) == expected
 
 
-def test_a_number_beside_the_text_is_written_with_it() -> None:
+def test_a_number_next_to_the_text_is_written_with_it() -> None:
     outer = SetScalar(document=0, field=("name",), value="z")
     found = edit(VALUES, inside("decode", "replicas", value=5), outer)
     assert found == VALUES.replace("replicas: 2", "replicas: 5").replace("name: x", "name: z")

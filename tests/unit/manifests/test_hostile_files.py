@@ -112,7 +112,7 @@ def test_a_malformed_file_is_refused_at_its_line(text: str, line: int, words: st
     assert error.line == line
 
 
-def test_line_separators_in_a_skipped_document_harm_nobody() -> None:
+def test_line_separators_in_a_skipped_document_do_no_harm() -> None:
     data = "kind: Service\ntext: a\u2028b\n---\nkind: Variant\n".encode()
     (document,) = parse_documents("app.yaml", data, kinds=frozenset({b"Variant"}))
     assert (document.index, document.first_line) == (1, 4)

@@ -20,7 +20,7 @@ def insert(text: str, *others: Edit, index: int = 1, item: str = ITEM, in_line: 
     "below", ["\n", "\n  # of the last one\n", "\n# of what follows\nresources: []\n", "\n---\nb: 1\n"]
 )
 @pytest.mark.parametrize("blank", ["", "  "])
-def test_an_item_stands_beside_the_last_one(above: str, below: str, blank: str) -> None:
+def test_an_item_is_aligned_with_the_last_one(above: str, below: str, blank: str) -> None:
     head = "patches:\n" + "".join(f"{blank}{line}\n" for line in above.splitlines()).rstrip("\n")
     if blank or "of the last" not in below:
         deeper = below if "of the last" in below and not blank else ""
@@ -43,7 +43,7 @@ def test_an_item_may_be_added_where_another_changes() -> None:
         ("patches: [\n  {path: a} # one\n]\n", 'patches: [\n  {path: a}, {path: "ours.yaml"} # one\n]\n'),
     ],
 )
-def test_an_item_stands_on_the_line_of_a_list_that_is_written_on_one(text: str, expected: str) -> None:
+def test_an_item_of_a_one_line_list_stays_on_its_line(text: str, expected: str) -> None:
     assert insert(text, in_line=True) == expected
 
 
@@ -86,7 +86,7 @@ def test_an_item_is_refused_where_no_list_takes_it(text: str, index: int, item: 
 
 
 @pytest.mark.parametrize("data", ["", "# a comment\n", "b: 2\n", "b: 2", "b: 2\n...\n", "b: 2\n---\nc: |\n  x\n"])
-def test_a_document_stands_behind_all_others(data: str) -> None:
+def test_a_document_goes_after_all_others(data: str) -> None:
     new = [AppendDocument(text=FIRST), AppendDocument(text="z: 26\n")]
     appended = append_documents("f.yaml", data.encode(), new).decode()
     assert appended.startswith(data)

@@ -63,7 +63,7 @@ def test_only_the_addressed_document_changes() -> None:
     assert set_value(text, REPLICAS, 5, document=2) == text.replace("replicas: 3\n---\nspec", "replicas: 5\n---\nspec")
 
 
-def test_a_document_beside_a_broken_one_can_be_edited() -> None:
+def test_a_document_next_to_a_broken_one_can_be_edited() -> None:
     text = "{{ if .x }}\n---\nspec:\n  replicas: 3\n---\na: [\n"
     assert set_value(text, REPLICAS, 5, document=1) == text.replace("3", "5")
 
@@ -184,7 +184,7 @@ def test_what_is_in_the_way_is_named_with_its_line(text: str, line: int, words: 
     assert (raised.value.path, raised.value.line) == ("apps/app.yaml", line)
 
 
-def test_a_template_in_a_comment_is_in_nobodys_way() -> None:
+def test_a_template_in_a_comment_does_no_harm() -> None:
     assert set_value("spec:\n  replicas: 3 # {{ x }} ${y}\n", REPLICAS, 5) == "spec:\n  replicas: 5 # {{ x }} ${y}\n"
 
 

@@ -90,7 +90,7 @@ def test_a_target_that_two_variants_claim_decides_nothing() -> None:
     assert name_of(variants) == ""
 
 
-def test_two_owners_of_one_pod_are_both_disbelieved() -> None:
+def test_two_owners_of_one_pod_are_both_ignored() -> None:
     fleet = Fleet().add("pod_labels", 1.0, pod="p", label_llm_d_ai_variant="a")
     fleet.add("pod_labels", 1.0, pod="p", label_llm_d_ai_variant="b")
     readings = read(fleet.answers, LabelNames())
@@ -130,12 +130,12 @@ def test_one_model_on_engines_that_name_it_and_do_not_is_one_load() -> None:
     assert (load(observed).arrival_rate_per_s, load(observed).output_tokens) == (4.0, 125.0)
 
 
-def test_a_model_label_beside_a_series_without_one_is_counted_once() -> None:
+def test_a_series_with_and_one_without_a_model_label_count_once() -> None:
     fleet = Fleet().model().pod(pod("a"), completions=3.0).pod(pod("a"), model=UNNAMED, completions=99.0)
     assert load(look(fleet, make_variant("a"))).arrival_rate_per_s == 3.0
 
 
-def test_pods_of_nobody_that_name_no_model_hold_variants_they_might_belong_to() -> None:
+def test_unowned_pods_without_a_model_hold_variants_they_might_belong_to() -> None:
     fleet = Fleet().model().pod(pod("named"), model="llama")
     fleet.pod(pod("a"), model=UNNAMED, output_tokens=100, queue_growth=0).pod("stranger", model=UNNAMED)
     variants = [make_variant("named"), make_variant("a", model_id="qwen")]
@@ -159,7 +159,7 @@ def test_pods_known_to_be_of_another_deployment_hold_nothing() -> None:
     assert [each.absence for each in observed.observations.values()] == [None]
 
 
-def test_a_silent_variant_is_told_of_pods_that_may_be_its_own() -> None:
+def test_the_reason_of_a_silent_variant_names_pods_that_may_be_its_own() -> None:
     observed = look(Fleet().pod("tgi", model=UNNAMED), make_variant("a"))
     (found,) = observed.loads.values()
     assert isinstance(found, NoAnswer)
@@ -188,7 +188,7 @@ def test_growth_of_replicas_is_added_before_its_sign_matters() -> None:
     assert load(look(fleet, make_variant("a", replicas=2))).arrival_rate_per_s == 3.5
 
 
-def test_an_older_recording_that_tells_lengths_by_model_means_what_it_meant() -> None:
+def test_an_older_recording_with_lengths_by_model_reads_as_before() -> None:
     fleet = Fleet().of_older_recording("x", output=100.0, input_=10.0, growth=1.0)
     fleet.of_older_recording("y", output=200.0, input_=50.0)
     fleet.pod(pod("a"), model="x", completions=3.0).pod(pod("a", 1), model="y", completions=1.0)

@@ -57,7 +57,7 @@ def test_a_value_that_prometheus_never_writes_is_refused(value: object) -> None:
 
 
 @pytest.mark.parametrize("time_s", ["1", None, True, 1e300, [1]])
-def test_a_time_that_is_none_is_refused(time_s: object) -> None:
+def test_an_invalid_time_is_refused(time_s: object) -> None:
     assert "expected Unix seconds" in refused(decode(vector({"metric": {}, "value": [time_s, "1"]})))
 
 
@@ -107,14 +107,14 @@ def test_a_body_of_another_shape_is_refused(body: bytes) -> None:
     assert "cannot be read" in refused(decode(answer(body)))
 
 
-def test_an_error_is_told_in_the_words_of_prometheus_on_one_line() -> None:
+def test_an_error_has_the_words_of_prometheus_on_one_line() -> None:
     body = json.dumps({"status": "error", "error": "too many\nsamples" + "!" * 999}).encode()
     reason = refused(decode(answer(body)))
     assert "too many samples" in reason
     assert len(reason) < 300
 
 
-def test_the_same_series_twice_is_refused_whatever_the_order_of_its_labels() -> None:
+def test_the_same_series_twice_is_refused_in_any_order_of_labels() -> None:
     entries = [{"metric": {"a": "1", "b": "2"}, "value": [1, "1"]}, {"metric": {"b": "2", "a": "1"}, "value": [1, "2"]}]
     assert "two series" in refused(decode(vector(*entries)))
 
@@ -163,7 +163,7 @@ json_values = st.recursive(
 
 @given(json_values)
 @hypothesis_settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_stands_in_an_answer_is_samples_or_a_reason(value: object) -> None:
+def test_any_answer_is_samples_or_a_reason(value: object) -> None:
     for body in (
         value,
         {"status": "success", "data": {"resultType": "vector", "result": value}},
@@ -176,7 +176,7 @@ def test_whatever_stands_in_an_answer_is_samples_or_a_reason(value: object) -> N
 
 @given(st.binary(max_size=200))
 @hypothesis_settings(max_examples=100, deadline=None)
-def test_whatever_bytes_come_are_a_reason(body: bytes) -> None:
+def test_any_other_bytes_are_a_reason(body: bytes) -> None:
     assert isinstance(decode(answer(body)), NoAnswer)
 
 

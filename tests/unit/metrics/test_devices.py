@@ -1,4 +1,4 @@
-"""What nodes offer and pods hold: what is asked, and what answers mean."""
+"""What nodes offer and pods hold: the queries, and what their answers mean."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def cluster(**fields: Any) -> ClusterSettings:
     return ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://prometheus", **fields))
 
 
-def test_two_queries_tell_all_of_a_cluster() -> None:
+def test_two_queries_cover_a_cluster() -> None:
     nodes, requests = device_queries(cluster(), NAMES, 5.0)
     assert (nodes.quantity, requests.quantity, nodes.cluster) == ("nodes", "device_requests", "prod")
     assert {nodes.start_s, nodes.end_s, requests.end_s} == {5.0}
@@ -41,7 +41,7 @@ def test_they_are_held_to_their_cluster_and_spelled_as_its_server_does() -> None
     assert 'exported_namespace=""' not in requests.text
 
 
-def test_nothing_is_asked_without_a_prometheus() -> None:
+def test_nothing_is_queried_without_a_prometheus() -> None:
     assert device_queries(ClusterSettings(name="prod"), NAMES, 5.0) == ()
 
 
@@ -77,7 +77,7 @@ def test_a_node_has_what_it_offers_and_its_labels() -> None:
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1"])
-def test_a_number_that_is_none_is_not_zero(value: str) -> None:
+def test_an_invalid_number_is_not_zero(value: str) -> None:
     holding = {"namespace": "lab", "pod": "p", "node": "a", "resource": "nvidia_com_gpu"}
     found = seen(told("a", value), [(holding, value)])
     assert found.nodes[0].offers["nvidia_com_gpu"] is None
@@ -128,7 +128,7 @@ def test_what_is_stale_is_no_zero() -> None:
     assert found == NoAnswer(absence=Absence.STALE, reason="kube-state-metrics reported no node for 25 min")
 
 
-def test_a_time_that_is_none_tells_nothing() -> None:
+def test_an_invalid_time_is_unknown() -> None:
     rows = [*told("a"), ({"fact": "seen", "node": "b"}, "NaN")]
     assert seen(rows).nodes.absence is Absence.NAN
 
@@ -141,7 +141,7 @@ def test_what_failed_is_no_zero_and_is_a_failure_of_the_run() -> None:
     assert observed.failures == ("prod: 503 from the server",)
 
 
-def test_what_was_not_asked_is_no_zero() -> None:
+def test_what_was_not_queried_is_not_zero() -> None:
     found = seen([], None).holdings
     assert found == NoAnswer(absence=Absence.FAILED, reason="Prometheus was not queried for device_requests")
 

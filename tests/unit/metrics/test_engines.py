@@ -1,4 +1,4 @@
-"""Serving engines: each is one record, and all that it offers is asked, in the order of the registry."""
+"""Serving engines: each is one record, and all its metrics are queried, in the order of the registry."""
 
 from collections import Counter as Tally
 
@@ -47,14 +47,14 @@ def asked_of(engine: ServingEngine) -> dict[Name, list[str]]:
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_an_engine_is_found_by_its_name_and_tells_what_its_replicas_do_and_finish(name: str) -> None:
+def test_an_engine_is_found_by_its_name_and_has_running_and_finished_requests(name: str) -> None:
     engine = ENGINES[name]
     assert engine.name == name
     assert all((engine.running, engine.waiting, engine.finished))
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
-def test_all_that_an_engine_offers_is_asked_the_best_first(engine: ServingEngine) -> None:
+def test_all_that_an_engine_offers_is_queried_the_best_first(engine: ServingEngine) -> None:
     offers = asked_of(engine)
     assert set(offers) == OF_ONE_ENGINE
     for name, texts in offers.items():
@@ -62,7 +62,7 @@ def test_all_that_an_engine_offers_is_asked_the_best_first(engine: ServingEngine
 
 
 @pytest.mark.parametrize("name", sorted(OF_ONE_ENGINE))
-def test_what_an_exporter_renamed_is_asked_after_what_has_its_own_name(name: Name) -> None:
+def test_a_renamed_metric_is_queried_after_its_own_name(name: Name) -> None:
     own = [text for engine in ENGINES.values() for text in asked_of(engine)[name]]
     renamed = [text.replace(":", "_") for text in own if ":" in text.replace("[1h:1m]", "")]
     found = list(ASKED[name])
@@ -73,12 +73,12 @@ def test_what_an_exporter_renamed_is_asked_after_what_has_its_own_name(name: Nam
 
 
 @pytest.mark.parametrize("name", sorted(OF_ONE_ENGINE))
-def test_nothing_is_asked_that_no_engine_offers_and_nothing_twice(name: Name) -> None:
+def test_nothing_is_queried_that_no_engine_offers_and_nothing_twice(name: Name) -> None:
     assert Tally(ASKED[name]) == Tally(text for engine in SOURCES for text in asked_of(engine)[name])
     assert len(set(ASKED[name])) == len(ASKED[name])
 
 
-def test_engines_come_in_the_order_of_the_registry_what_is_derived_after_what_they_tell_themselves() -> None:
+def test_engines_come_in_the_order_of_the_registry_derived_metrics_after_their_own() -> None:
     found = offered(lambda engine: engine.finished)
     in_order = [counter for engine in SOURCES for counter in engine.finished]
     assert found == [
@@ -157,5 +157,5 @@ def test_engines_come_in_the_order_of_the_registry_what_is_derived_after_what_th
         ),
     ],
 )
-def test_what_an_engine_offers_is_asked_in_these_words(engine: str, quantity: Name, text: str) -> None:
+def test_metrics_of_an_engine_have_these_queries(engine: str, quantity: Name, text: str) -> None:
     assert " or ".join(asked_of(ENGINES[engine])[quantity]) == text

@@ -1,4 +1,4 @@
-"""What instances say of themselves, what variants hold and have beside them, and why a number is not there."""
+"""Readings of instances and of variants, and the reasons of missing ones."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def test_one_rank_is_the_pod() -> None:
     assert only(look(fleet_with(engine="0"), make_variant("llama"))).label == POD
 
 
-def test_what_an_engine_tells_without_a_rank_holds_for_each() -> None:
+def test_a_series_without_a_rank_holds_for_each_rank() -> None:
     fleet = Fleet().model().pod(POD)
     for rank in ("0", "1"):
         fleet.add("kv_cache_usage", 0.5, pod=POD, model_name="llama", dp_rank=rank)
@@ -92,7 +92,7 @@ def test_of_two_capacities_the_smaller_is_there_in_any_case() -> None:
     assert only(look(fleet, make_variant("llama"))).kv_tokens == 14_400.0
 
 
-def test_a_number_is_missing_not_a_number_failed_or_never_asked_and_says_so() -> None:
+def test_a_number_is_missing_not_a_number_failed_or_never_queried_with_its_reason() -> None:
     fleet = fleet_with(usage="NaN")
     fleet.rows["num_waiting"] = []
     fleet.failed["kv_tokens"] = "http://p: 422"
@@ -114,7 +114,7 @@ def test_a_number_that_cannot_be_is_unknown(value: str) -> None:
     assert "as kv_cache_usage" in replica.reasons["kv_cache_usage"]
 
 
-def test_stale_replicas_and_pods_of_nobody_are_no_replicas() -> None:
+def test_stale_replicas_and_unowned_pods_are_no_replicas() -> None:
     fleet = full(Fleet().model().pod(POD, age_s=690.0).pod("stranger"), pod="stranger")
     full(fleet)
     observed = look(fleet, make_variant("llama"), make_variant("other"))
@@ -167,7 +167,7 @@ def test_requests_of_the_retention_period_are_added_over_pods_and_names() -> Non
     assert requests(look(fleet, make_variant("llama", served=["x", "y"]))) == 8.0
 
 
-def test_requests_that_nobody_counted_are_not_zero() -> None:
+def test_requests_that_were_not_counted_are_not_zero() -> None:
     def absence(fleet: Any, **variant: Any) -> Absence:
         found = requests(look(fleet, make_variant("llama", **variant)))
         assert isinstance(found, NoAnswer)

@@ -1,4 +1,4 @@
-"""What scale targets ask for in their clusters: one question, and what of its answer is believed."""
+"""The replicas that scale targets have in their clusters: one query, and which answers count."""
 
 import json
 import math
@@ -71,12 +71,12 @@ def test_some_moment_is_not_after_the_beginning_of_the_delay(now_s: float) -> No
     assert live.since(now_s - 196.0) == ()
 
 
-def test_nothing_is_asked_without_targets_or_a_server() -> None:
+def test_nothing_is_queried_without_targets_or_a_server() -> None:
     assert live_queries(CLUSTER, {}, NOW_S, 180.0) == ()
     assert live_queries(ClusterSettings(name="prod"), {"llm": 1}, NOW_S, 180.0) == ()
 
 
-def test_deployments_and_stateful_sets_are_told_apart_by_their_labels() -> None:
+def test_deployments_and_stateful_sets_differ_by_their_labels() -> None:
     one, other = make_variant("llama"), make_variant("set", target="llama", kind="StatefulSet")
     (query,) = asked()
     told = read(
@@ -106,7 +106,7 @@ def test_what_cannot_be_a_count_is_not_known() -> None:
     assert live.counts == pytest.approx(expected, nan_ok=True)
 
 
-def test_a_moment_that_is_told_differently_is_not_known() -> None:
+def test_a_contradictory_moment_is_unknown() -> None:
     variant, (query,) = make_variant("llama"), asked()
     twice = answer(query, (deployment(), [3.0] * 13), ({**deployment(), "x": "y"}, [3.0] * 12 + [4.0]))
     live = read([variant], twice)[variant.key]
@@ -132,7 +132,7 @@ def test_a_series_that_ended_is_not_known_from_there() -> None:
     assert (len(live.counts), live.newest) == (13, None)
 
 
-def test_a_target_that_nobody_tells_of_is_missing_and_never_zero() -> None:
+def test_a_target_without_a_series_is_missing_and_never_zero() -> None:
     variant, (query,) = make_variant("llama"), asked()
     missing = read([variant], answer(query, (deployment("other"), [0.0] * 13)))[variant.key]
     assert isinstance(missing, NoAnswer)
@@ -140,7 +140,7 @@ def test_a_target_that_nobody_tells_of_is_missing_and_never_zero() -> None:
     assert "kube-state-metrics" in missing.reason
 
 
-def test_a_failed_answer_is_told_once_and_says_why_for_each() -> None:
+def test_a_failed_answer_is_reported_once_and_is_the_reason_for_each() -> None:
     variants, (query,) = [make_variant("a"), make_variant("b")], asked()
     seen = read_observed(variants, [answer(query, failed="connection refused")], NOW_S, Settings(clusters=(CLUSTER,)))
     reasons = [each.reason for each in seen.live.values() if isinstance(each, NoAnswer)]

@@ -51,8 +51,8 @@ def absence(observation: Observation) -> Absence | None:
     return observation.absence.absence if observation.absence else None
 
 
-def test_a_histogram_tells_how_far_prompts_differ() -> None:
-    """All of one bucket are as good as alike; what is told of another model, or under no bound, says nothing."""
+def test_a_histogram_shows_how_far_prompts_differ() -> None:
+    """Prompts of one bucket count as equal; series of another model, or without a valid bound, are ignored."""
     fleet = Fleet().model().pod(pod(0), completions=100.0)
     assert load(look(fleet, make_variant("llama"))).input_spread is None
     for bound, rate in (("500", 0.0), ("600", 100.0), ("+Inf", 100.0), ("many", 7.0), ("nan", 7.0)):
@@ -98,7 +98,7 @@ def test_the_endpoint_picker_counts_before_completions_do() -> None:
     assert (found.arrival_rate_per_s, found.arrivals_from) == (9.0, "endpoint picker")
 
 
-def test_a_picker_that_most_requests_pass_by_is_not_believed() -> None:
+def test_a_picker_that_most_requests_bypass_does_not_count() -> None:
     fleet = Fleet().model(growth=1.0).pod(pod(0), completions=5.0)
     fleet.add("arrivals_endpoint_picker", 0.5, model_name="llama")
     found = load(look(fleet, make_variant("llama")))
@@ -152,12 +152,12 @@ def test_requests_that_never_finish_are_not_zero_load(growth: float, running: fl
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1", "0"])
-def test_a_length_that_is_none_while_requests_arrive_is_no_load(value: str) -> None:
+def test_an_invalid_length_while_requests_arrive_is_no_load(value: str) -> None:
     fleet = Fleet().model(output=value).pod(pod(0))
     no_load(look(fleet, make_variant("llama")), Absence.NAN)
 
 
-def test_an_input_length_that_is_not_known_is_none() -> None:
+def test_an_unknown_input_length_is_none() -> None:
     fleet = Fleet().model(input_="NaN").pod(pod(0))
     assert load(look(fleet, make_variant("llama"))).input_tokens is None
 
@@ -206,7 +206,7 @@ def test_half_the_series_of_a_model_are_no_load(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["running", "last_seen", "completions", "output_tokens"])
-def test_an_essential_question_that_failed_or_was_not_asked_holds_the_whole_cluster(name: str) -> None:
+def test_an_essential_query_that_failed_or_is_missing_holds_the_whole_cluster(name: str) -> None:
     fleet = Fleet().model().pod(pod(0))
     fleet.failed[name] = "http://p: 503"
     observed = look(fleet, make_variant("llama"), make_variant("other", model_id="other", replicas=0))
@@ -217,7 +217,7 @@ def test_an_essential_question_that_failed_or_was_not_asked_holds_the_whole_clus
     assert "was not queried" in no_load(look(fleet, make_variant("llama")), Absence.FAILED)
 
 
-def test_another_question_that_failed_is_told_and_holds_nothing_else() -> None:
+def test_another_query_that_failed_is_reported_and_holds_nothing_else() -> None:
     fleet = Fleet().model().pod(pod(0))
     fleet.failed = {"itl": "http://p: 422", "pod_owner": "http://p: 503"}
     observed = look(fleet, make_variant("llama"))
@@ -331,7 +331,7 @@ def test_a_silent_variant_hides_a_part_of_every_share() -> None:
     assert all(isinstance(found, NoAnswer) and "small: " in found.reason for found in observed.loads.values())
 
 
-def test_a_name_that_two_models_claim_is_nobodys_load() -> None:
+def test_a_name_that_two_models_claim_is_no_load_of_either() -> None:
     fleet = Fleet().model("x").pod(pod(0, "a"), model="x").pod(pod(0, "b"), model="x")
     observed = look(fleet, make_variant("a", model_id="a", served=["x"]), make_variant("b", model_id="b", served=["x"]))
     assert {one.absence for one in observed.loads.values() if isinstance(one, NoAnswer)} == {Absence.UNATTRIBUTED}
@@ -356,7 +356,7 @@ def test_a_cluster_without_prometheus_is_missing_with_what_to_do() -> None:
     assert "was not queried" in no_load(observed, Absence.FAILED)
 
 
-def test_warnings_of_prometheus_are_told_once_with_their_cluster() -> None:
+def test_warnings_of_prometheus_are_reported_once_with_their_cluster() -> None:
     fleet = Fleet().model().pod(pod(0))
     answers = [make_answer("itl", warnings=["partial"]), make_answer("ttft", warnings=["partial"]), *fleet.answers]
     answers = [one for one in answers if one.query.quantity not in ("itl", "ttft") or b"partial" in one.body.read()]
@@ -401,7 +401,7 @@ values = st.sampled_from(["NaN", "+Inf", "-Inf", "-1", "0", "5", "1e308", "-1e30
 
 @given(st.dictionaries(st.sampled_from(ASKED), values))
 @hypothesis_settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_numbers_come_a_load_is_finite_or_has_a_reason(told: dict[str, str]) -> None:
+def test_a_load_of_any_numbers_is_finite_or_has_a_reason(told: dict[str, str]) -> None:
     fleet = Fleet().model("x").model("y").add("arrivals_endpoint_picker", 9.0, model_name="x")
     fleet.pod(pod(0, "a"), model="x", itl=1, wait=1, ttft=1).pod(pod(0, "b"), model="y", itl=1, wait=1, ttft=1)
     for name, value in told.items():
@@ -442,7 +442,7 @@ def test_the_spread_of_many_requests_is_theirs(true: float) -> None:
 
 
 def test_few_requests_say_little() -> None:
-    """A spread of next to none, told by so many as the expectation weighs, counts half."""
+    """A measured spread near zero counts half when its requests weigh as much as the expectation."""
     even = buckets_of([150.0 + index / 100 for index in range(100)], per_s=WORTH / WINDOW_S)
     assert spread_of(even, WINDOW_S) == pytest.approx(USUAL_SPREAD / 2, rel=0.1)
     few = {bound: rate / 100 for bound, rate in even.items()}
@@ -463,11 +463,11 @@ def test_few_requests_say_little() -> None:
         {-5.0: 1.0},
     ],
 )
-def test_buckets_that_contradict_each_other_tell_none(buckets: dict[float, float]) -> None:
+def test_buckets_that_contradict_each_other_have_no_spread(buckets: dict[float, float]) -> None:
     assert spread_of(buckets, WINDOW_S) is None
 
 
-def test_no_spread_is_larger_than_anybody_ever_saw() -> None:
+def test_a_spread_has_an_upper_limit() -> None:
     lone = {1.0: 1e6 - 1, 1e6: 1e6, math.inf: 1e6}
     assert spread_of(lone, WINDOW_S) == pytest.approx(LARGEST_SPREAD, rel=0.01)
 
@@ -538,7 +538,7 @@ def test_prefill_and_decode_wait_in_one_queue() -> None:
     assert found == dict.fromkeys(("llm/llamadecode", "llm/llamaprefill"), UpstreamQueue(num_waiting=4.0))
 
 
-def test_a_picker_that_could_not_be_asked_is_not_an_empty_queue() -> None:
+def test_a_picker_that_could_not_be_queried_is_not_an_empty_queue() -> None:
     fleet = picked(picked(Fleet(), 4.0, model_name="llama"), 9.0, BYTES, model_name="llama")
     fleet.failed[BYTES] = "http://p: 503"
     assert queues(fleet, make_variant("a")) == {"llm/llama": UpstreamQueue(num_waiting=4.0, reason="http://p: 503")}

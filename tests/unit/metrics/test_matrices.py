@@ -120,7 +120,7 @@ def test_a_failed_answer_keeps_its_reason() -> None:
     assert found.reason == "http://p: 422"
 
 
-def test_warnings_stand_beside_the_rows_without_what_is_expected() -> None:
+def test_warnings_come_with_the_rows_without_expected_ones() -> None:
     note = 'PromQL info: metric might not be a counter, name does not end in _total: "tgi_request_success" (1:1)'
     body = json.dumps(
         {"status": "success", "data": {"resultType": "matrix", "result": []}, "warnings": ["partial"], "infos": [note]}
@@ -132,7 +132,7 @@ def test_warnings_stand_beside_the_rows_without_what_is_expected() -> None:
 
 @given(st.binary(max_size=200))
 @hypothesis_settings(max_examples=100, deadline=None)
-def test_whatever_bytes_come_are_a_reason(body: bytes) -> None:
+def test_any_other_bytes_are_a_reason(body: bytes) -> None:
     assert isinstance(decode_matrix(answer(body)), NoAnswer)
 
 

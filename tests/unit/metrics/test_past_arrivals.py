@@ -1,4 +1,4 @@
-"""What arrived before now: what is asked, whose it is, and what of the answers is believed."""
+"""Past arrivals: the queries, the models they belong to, and which answers count."""
 
 import json
 import math
@@ -80,7 +80,7 @@ def why(past: Past) -> str:
     return found.reason
 
 
-def test_each_source_is_asked_once_over_payback_for_all_models() -> None:
+def test_each_source_is_queried_once_over_payback_for_all_models() -> None:
     queries = asked(models={f"team-{index}": 50 for index in range(20)})
     assert [each.quantity for each in queries] == [
         "past_arrivals_endpoint_picker",
@@ -93,7 +93,7 @@ def test_each_source_is_asked_once_over_payback_for_all_models() -> None:
     assert all("team-0|team-1|" in each.text for each in queries)
 
 
-def test_a_long_payback_is_asked_window_by_window() -> None:
+def test_a_long_payback_is_queried_window_by_window() -> None:
     (query, *_) = asked(payback_s=86400.0)
     assert (query.step_s, round((query.end_s - query.start_s) / 300.0)) == (300.0, 287)
 
@@ -114,7 +114,7 @@ def test_replicas_are_added_up_and_windows_are_those_of_the_load() -> None:
     assert 'rate(llm_d_epp_request_total{namespace="llm"}[5m])' in texts["past_arrivals_endpoint_picker"]
 
 
-def test_a_day_and_this_hour_a_week_ago_are_asked_in_windows_of_a_load() -> None:
+def test_a_day_and_this_hour_a_week_ago_are_queried_in_windows_of_a_load() -> None:
     needs = QueryNeeds(usual={"llm": 4})
     queries = [each for each in queries_for(CLUSTER, {"llm": 4}, NOW_S, needs=needs) if each.step_s is not None]
     assert [each.quantity for each in queries] == [
@@ -137,7 +137,7 @@ def test_a_long_payback_asks_how_full_replicas_were_in_coarser_steps() -> None:
     assert (steps(3600.0), steps(7200.0)) == ({15.0}, {15.0, 300.0})
 
 
-def test_what_a_day_was_like_is_told_by_model() -> None:
+def test_a_usual_day_is_known_by_model() -> None:
     fleet = Fleet().model("llama").pod("llama-0")
     told = [
         answer(Name.USUAL_COMPLETIONS, (LLAMA, [4.0, 0.0, None, 4.0, 4.0])),
@@ -174,13 +174,13 @@ def test_an_answer_that_lacks_a_part_says_so(extra: dict[str, Any], lacking: str
     assert observed.incomplete == ({"prod": lacking} if lacking else {})
 
 
-def test_a_query_of_the_settings_is_asked_as_it_stands() -> None:
+def test_a_query_of_the_settings_is_sent_as_written() -> None:
     configured = replace(PROMETHEUS, queries={"arrivalRate": "my_rate"}, match_labels={"cluster": "us"})
     query = asked(replace(CLUSTER, prometheus=configured))[0]
     assert (query.quantity, query.text, query.step_s) == ("past_arrivals_configured", 'my_rate{cluster="us"}', 60.0)
 
 
-def test_nothing_is_asked_where_no_queue_sizes() -> None:
+def test_nothing_is_queried_where_no_queue_sizes() -> None:
     assert [each for each in queries_for(CLUSTER, {"llm": 4}, NOW_S) if each.step_s is not None] == []
 
 
@@ -224,7 +224,7 @@ def test_a_share_of_the_requests_is_a_share_of_the_past() -> None:
     assert rates(seen(*told, share=0.25)) == [1.0, 2.0, 1.0, 1.0, 1.0]
 
 
-def test_nobody_tells_anything_of_a_model_that_no_series_names() -> None:
+def test_a_model_that_no_series_names_is_unknown() -> None:
     unnamed = {"namespace": "llm"}
     assert why(seen(answer(Name.PAST_COMPLETIONS, (unnamed, [4.0] * 5)), answer(Name.PAST_QUEUE_GROWTH)))
     assert seen() == {}
@@ -252,7 +252,7 @@ def test_requests_are_as_long_as_the_tokens_by_what_was_finished() -> None:
     assert found.input_tokens[0] == 10.0
 
 
-def test_lengths_that_nobody_asked_for_are_none_and_those_that_failed_say_why() -> None:
+def test_lengths_without_a_query_are_none_and_failed_ones_have_a_reason() -> None:
     told = finished((LLAMA, [4.0] * 5))
     (found,) = seen(*told).values()
     assert (found.output_tokens, found.reason) == ((), "")
@@ -261,12 +261,12 @@ def test_lengths_that_nobody_asked_for_are_none_and_those_that_failed_say_why() 
     assert found.reason == "timed out"
 
 
-def test_a_name_that_nobody_asked_for_yet_is_no_gap() -> None:
+def test_a_name_without_requests_so_far_is_no_gap() -> None:
     told = finished((LLAMA, [4.0] * 5), (ADAPTER, [None, None, 1.0, None, 1.0]))
     assert rates(seen(*told, served_names=("llama", "adapter"))) == [4.0, 4.0, 5.0, None, 5.0]
 
 
-def test_an_answer_that_failed_is_told_and_leaves_its_time_out() -> None:
+def test_an_answer_that_failed_is_reported_and_leaves_its_time_out() -> None:
     fleet = Fleet().model("llama").pod("llama-0")
     late = answer(Name.PAST_COMPLETIONS, (LLAMA, [4.0, 5.0]), start_s=FIRST_S + 180.0)
     answers = [

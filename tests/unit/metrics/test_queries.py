@@ -1,4 +1,4 @@
-"""What is asked: texts, labels, escaping, and how often."""
+"""Queries: texts, labels, escaping, and how often."""
 
 import re
 import string
@@ -54,7 +54,7 @@ def test_completions_are_coalesced_and_never_added() -> None:
     assert asked.count(f" or on ({labels}) label_replace(") == len(numbered) - 1
 
 
-def test_the_endpoint_picker_is_asked_under_its_new_name_else_an_old_one() -> None:
+def test_the_endpoint_picker_is_queried_by_its_new_name_else_an_old_one() -> None:
     by = "sum by (namespace, model_name, target_model_name)"
     once = "max without (job, endpoint, service, container, prometheus, prometheus_replica, replica)"
     assert texts(PLAIN, {"llm": 3})["arrivals_endpoint_picker"] == (
@@ -116,12 +116,12 @@ def test_no_text_ends_the_string_it_is_quoted_in(text: str) -> None:
         {"label_names": {"cluster": "cluster"}},
     ],
 )
-def test_a_label_that_is_none_is_a_wrong_configuration(settings: dict[str, Any]) -> None:
+def test_an_invalid_label_is_a_wrong_configuration(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=r"prometheus\.(matchLabels|labelNames)"):
         queries_for(cluster(**settings), {"llm": 1}, 0.0)
 
 
-def test_every_quantity_is_asked_once_whatever_the_number_of_variants() -> None:
+def test_every_quantity_is_queried_once_for_any_number_of_variants() -> None:
     few = queries_for(PLAIN, {"llm": 10}, 0.0)
     many = queries_for(PLAIN, {f"team-{index}": 100 for index in range(100)}, 0.0)
     assert len(few) == len(many) == len(QUANTITIES)
@@ -139,12 +139,12 @@ def test_beyond_the_budget_questions_are_split_by_namespace() -> None:
     assert len(running) == 3
 
 
-def test_without_variants_or_prometheus_nothing_is_asked() -> None:
+def test_without_variants_or_prometheus_nothing_is_queried() -> None:
     assert queries_for(PLAIN, {}, 0.0) == ()
     assert queries_for(ClusterSettings(name="a"), {"llm": 1}, 0.0) == ()
 
 
-def test_the_cluster_label_is_asked_only_on_request_and_its_values_are_listed() -> None:
+def test_the_cluster_label_is_queried_only_on_request_and_its_values_are_listed() -> None:
     asked = texts(PLAIN, {"llm": 1}, with_cluster_label=True)
     assert asked["cluster_label"].startswith(
         'group by (namespace, cluster) (vllm:num_requests_running{cluster!="",namespace="llm"})'
@@ -155,7 +155,7 @@ def test_the_cluster_label_is_asked_only_on_request_and_its_values_are_listed() 
     assert clusters_seen([make_answer("cluster_label", failed="down")]) == ()
 
 
-def test_a_configured_query_is_asked_first_and_only_for_its_cluster() -> None:
+def test_a_configured_query_comes_first_and_only_for_its_cluster() -> None:
     settings = cluster(
         match_labels={"cluster": "a"}, queries={"arrivalRate": "sum(rate(requests_total[5m]))", "x": "y"}
     )
@@ -199,7 +199,7 @@ EVERY = sorted(set(CONFIGURABLE_QUANTITIES) - {"arrivalRate"})
 
 
 @pytest.mark.parametrize("key", EVERY)
-def test_every_quantity_is_asked_in_a_persons_words_first_then_in_ours(key: str) -> None:
+def test_a_written_query_comes_before_ours_for_every_quantity(key: str) -> None:
     own = PrometheusSettings(url="http://a", match_labels={"cluster": "b"}, queries={key: "sum by (pod) (mine)"})
     plain = replace(own, queries={})
     needs = QueryNeeds(saturation={"llm": 1}, traced={"llm": 1})
@@ -226,7 +226,7 @@ def test_every_quantity_is_asked_in_a_persons_words_first_then_in_ours(key: str)
         ("completions", "usual_completions", False),
     ],
 )
-def test_the_past_is_asked_in_a_persons_words_too(key: str, past: str, by_finished: bool) -> None:
+def test_a_written_query_reads_the_past_too(key: str, past: str, by_finished: bool) -> None:
     own = PrometheusSettings(url="http://a", queries={key: 'sum by (namespace, pod, model_name) (mine{a=~"b$"})'})
     cluster, needs = ClusterSettings(name="a", prometheus=own), QueryNeeds(past={"llm": 1}, usual={"llm": 1})
     asked = {query.quantity: query.text for query in queries_for(cluster, {"llm": 1}, 1e6, needs=needs)}

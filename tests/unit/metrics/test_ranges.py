@@ -1,4 +1,4 @@
-"""What is asked beyond loads: instants in namespaces that need them, and histories in pieces that can be answered."""
+"""Queries beyond loads: instant ones of namespaces that need them, and histories in pieces of a bounded size."""
 
 from dataclasses import replace
 from typing import Any
@@ -59,7 +59,7 @@ def test_the_retention_period_and_the_hour_are_windows_of_the_queries() -> None:
     assert (past["kv_cache_usage"].start_s, past["kv_cache_usage"].end_s) == (1_789_996_410.0, 1_789_999_995.0)
 
 
-def test_instants_that_a_server_without_namespaces_answers_are_asked_once_however_many_namespaces_there_are() -> None:
+def test_instant_queries_without_namespaces_are_sent_once_for_all_namespaces() -> None:
     needs = QueryNeeds(saturation={f"team-{index}": 100 for index in range(100)})
     queries = queries_for(PLAIN, dict(needs.saturation), NOW_S, needs=needs, series_budget=1000)
     counts = {name: sum(query.quantity == name for query in queries if query.step_s is None) for name in Name}
@@ -107,7 +107,7 @@ def test_a_point_speaks_of_its_window_and_leaves_out_nothing_between_two(
     assert beside_seldom.count(expected) == beside_seldom.count("[")
 
 
-def test_owners_are_asked_once_over_the_whole_time() -> None:
+def test_owners_are_queried_once_over_the_whole_time() -> None:
     queries = asked(*OWNERSHIP, Name.RUNNING, sample_budget=70)
     owners = [query for query in queries if query.quantity in OWNERSHIP]
     assert [query.quantity for query in owners] == list(OWNERSHIP)
@@ -138,7 +138,7 @@ def test_no_series_has_more_points_than_prometheus_gives() -> None:
     assert points == [11_000.0, 9_160.0]
 
 
-def test_without_time_namespaces_or_prometheus_no_history_is_asked() -> None:
+def test_without_time_namespaces_or_prometheus_no_history_is_queried() -> None:
     assert history_queries(PLAIN, {}, *HOUR, 60.0, [Name.ITL]) == ()
     assert history_queries(PLAIN, {"llm": 1}, NOW_S, NOW_S - 60.0, 15.0, [Name.ITL]) == ()
     assert history_queries(ClusterSettings(name="a"), {"llm": 1}, *HOUR, 60.0, [Name.ITL]) == ()

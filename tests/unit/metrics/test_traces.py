@@ -55,7 +55,7 @@ def values(trace: Trace, name: str) -> list[float | None]:
     return [None if math.isnan(value) else value for value in trace.series[name]]
 
 
-def test_a_series_stands_on_the_grid_with_gaps_as_unknown() -> None:
+def test_a_series_lies_on_the_grid_with_unknown_gaps() -> None:
     points = [*line("1", "2"), (START_S + 60.0, "5")]
     (trace,) = look(ranged("itl", (of(), points)), ranged("wait"))
     assert (trace.pod, trace.variant.name, trace.start_s, trace.step_s) == (POD, "llama", START_S, STEP_S)
@@ -87,7 +87,7 @@ def test_points_that_do_not_fit_are_sorted_or_unknown(points: Points, expected: 
     assert values(trace, "itl") == expected
 
 
-def test_a_series_twice_is_believed_where_both_agree() -> None:
+def test_a_series_twice_counts_where_both_agree() -> None:
     (trace,) = look(ranged("itl", (of(), line("1", "2", NAN)), (of(), line("1", "3", "4"))))
     assert values(trace, "itl") == [1.0, None, 4.0, None, None]
 
@@ -174,7 +174,7 @@ told = st.sampled_from([NAN, "+Inf", "-1", "0", "1", "2.5", "1e308"])
 
 @given(st.lists(st.tuples(st.sampled_from(["", "0", "1"]), st.lists(st.tuples(times, told), max_size=8)), max_size=5))
 @hypothesis_settings(max_examples=150, deadline=None)
-def test_whatever_points_come_a_trace_is_numbers_on_the_grid_in_any_order(found: list[tuple[str, Points]]) -> None:
+def test_a_trace_of_any_points_in_any_order_is_numbers_on_the_grid(found: list[tuple[str, Points]]) -> None:
     series = [(of(engine=rank) if rank else of(), points) for rank, points in found]
     traces = look(ranged("kv_cache_usage", *series))
     assert repr(traces) == repr(look(*[ranged("kv_cache_usage", one) for one in reversed(series)]))

@@ -119,7 +119,7 @@ def test_a_pod_that_is_not_ready_is_counted_and_not_read() -> None:
     assert (backend.unready[10], backend.pods[METRIC].total[10]) == (0.0, 14.0)
 
 
-def test_where_nobody_tells_readiness_pods_that_report_are_ready_and_replicas_tell_who_is_missing() -> None:
+def test_without_readiness_reporting_pods_are_ready_and_replicas_show_how_many_are_missing() -> None:
     got = history(Server().replicas(3).add(f"tracked_metric {METRIC}", 5.0, pod=POD_A)).backends[0]
     assert (got.pods[METRIC].reporting[-1], got.pods[METRIC].missing[-1]) == (1.0, 2.0)
 
@@ -137,19 +137,19 @@ def test_a_metric_that_is_a_typo_is_missing_and_not_zero() -> None:
     )
 
 
-def test_a_name_that_no_series_can_have_is_said() -> None:
+def test_a_name_that_no_series_can_have_is_reported() -> None:
     got = history(Server().replicas(1).pod(POD_A), make_target(metrics=("queue-depth",)))
     assert got.backends[0].pods == {}
     assert got.reasons == ("metric queue-depth: no series can have that name",)
 
 
-def test_a_target_at_zero_has_nobody_to_ask() -> None:
+def test_a_target_at_zero_has_no_pods_to_report() -> None:
     assert history(Server().replicas(0), make_target(replicas=0)).reasons == (
         f"Deployment llm/chat has no pods: at zero replicas nothing reports {METRIC}",
     )
 
 
-def test_a_pod_that_stopped_reporting_is_said() -> None:
+def test_a_pod_that_stopped_reporting_is_reported() -> None:
     values = [5.0] * (TICKS - 1) + [NAN]
     got = history(Server().replicas(2).pod(POD_A, values).pod(POD_B))
     assert got.reasons == (f"1 ready pods of Deployment llm/chat do not report {METRIC} now",)
@@ -205,7 +205,7 @@ def test_a_selector_narrows_a_metric_to_some_pods() -> None:
     assert labelled.reasons == ()
 
 
-def test_a_label_that_nobody_shows_may_be_absent_and_that_is_said() -> None:
+def test_a_label_that_is_not_exported_may_be_absent_with_a_note() -> None:
     canaries = LabelRequirement(key="canary", operator=LabelOperator.DOES_NOT_EXIST)
     asked = make_target(sources={METRIC: PodMetric(name=METRIC, selector=LabelSelector(match_expressions=(canaries,)))})
     got = history(Server().replicas(1).pod(POD_A), asked)
@@ -239,12 +239,12 @@ def test_only_the_series_of_the_port_that_a_policy_names_count(port: int | None,
 
 
 @pytest.mark.parametrize(("uri", "wanted"), [("/metrics", 10.0), ("/stats", 90.0), (None, 10.0)])
-def test_where_series_tell_their_path_only_those_of_the_policys_count(uri: str | None, wanted: float) -> None:
+def test_where_series_have_a_path_only_those_of_the_policys_count(uri: str | None, wanted: float) -> None:
     got = history(scraped((10.0, at(8100, "/metrics")), (90.0, at(8100, "/stats", "b"))), exported(8100, uri))
     assert got.backends[0].pods[METRIC].total == (wanted,) * TICKS
 
 
-def test_a_port_that_nobody_wrote_is_the_only_one_there_is() -> None:
+def test_without_a_port_the_only_scraped_one_counts() -> None:
     assert history(scraped((10.0, at(8000))), exported()).backends[0].pods[METRIC].total[-1] == 10.0
     several = history(scraped((10.0, at(8000)), (90.0, at(9000))), exported())
     assert math.isnan(several.backends[0].pods[METRIC].total[-1])
@@ -259,7 +259,7 @@ def test_a_port_that_is_written_and_not_scraped_is_missing() -> None:
     assert got.reasons[-1] == f"{METRIC} of pod {POD_A}: it is scraped at port 9000, and not at port 8100 /metrics"
 
 
-def test_an_address_without_a_port_tells_nothing_of_it() -> None:
+def test_an_address_without_a_port_fits_any_port() -> None:
     got = history(scraped((10.0, {"instance": "chat-0"})), exported(8100, "/stats"))
     assert got.backends[0].pods[METRIC].total[-1] == 10.0
 
@@ -317,7 +317,7 @@ def serving(**changes: Any) -> TrackedTarget:
     return make_target(kind="ModelServing", labels=SERVING, **changes)
 
 
-def test_replicas_that_no_series_tells_are_pods() -> None:
+def test_without_a_series_of_replicas_pods_are_counted() -> None:
     late = [NAN] * 20 + [1.0] * (TICKS - 20)
     server = Server().add("tracked_pods_counted", 9.0).pod(ENTRIES[0]).pod(ENTRIES[1], ready=late)
     assert history(server, serving()).backends[0].replicas == (1.0,) * 20 + (2.0,) * (TICKS - 20)
@@ -348,7 +348,7 @@ def test_pods_that_are_not_found_are_not_gone() -> None:
     assert asleep.reasons == (f"ModelServing llm/chat has no pods: at zero replicas nothing reports {METRIC}",)
 
 
-def test_nobody_is_gone_while_pods_are_not_counted() -> None:
+def test_no_replica_is_gone_while_pods_are_not_counted() -> None:
     server = Server().pod(ENTRIES[0], ready=[1.0] * (TICKS - 1) + [NAN])
     got = history(server, serving())
     assert math.isnan(got.backends[0].replicas[-1])
@@ -357,7 +357,7 @@ def test_nobody_is_gone_while_pods_are_not_counted() -> None:
     assert math.isnan(history(server, serving()).backends[0].replicas[-1])
 
 
-def test_a_deployment_that_no_series_tells_is_unknown() -> None:
+def test_a_deployment_without_a_series_is_unknown() -> None:
     got = history(Server().pod(POD_A))
     assert all(math.isnan(count) for count in got.backends[0].replicas)
     assert got.reasons[0] == "no series reports the replicas of Deployment llm/chat: is kube-state-metrics scraped?"
@@ -389,12 +389,12 @@ def test_several_numbers_at_a_tick_are_none() -> None:
     assert got.reasons == ("the query of metric queue did not return one element at 5 earlier ticks",)
 
 
-def test_a_negative_answer_is_said() -> None:
+def test_a_negative_answer_is_reported() -> None:
     got = history(Server().replicas(1).add(QUANTITY, -2.0), external())
     assert got.reasons == ("the query of metric queue returned -2.0 now, expected a finite number of 0 or more",)
 
 
-def test_a_query_of_another_server_is_not_asked_and_takes_nobody_elses_answer() -> None:
+def test_a_query_of_another_server_is_not_sent_and_takes_no_other_answer() -> None:
     foreign, ours = external(server_url="https://other:9090"), make_target("code", metrics=("queue",))
     ours = replace(ours, backends=(replace(ours.backends[0], sources={"queue": WRITTEN}),))
     server = Server().replicas(1).replicas(1, "code").add("tracked_query llm/code queue", 7.0)
@@ -427,7 +427,7 @@ def test_activity_is_what_finishes_and_what_is_under_way() -> None:
     assert history(busy(Server().replicas(1).pod(POD_A), idle)).activity is None
 
 
-def test_activity_that_nobody_counted_is_unknown() -> None:
+def test_activity_that_was_not_counted_is_unknown() -> None:
     gap = [0.0] * TICKS
     gap[5] = NAN
     got = activity(busy(Server().replicas(1).pod(POD_A), 0.0, waiting=gap))
@@ -458,7 +458,7 @@ def test_without_answers_everything_is_unknown() -> None:
     assert unconfigured.reasons[0].startswith("cluster prod has no Prometheus")
 
 
-def test_samples_that_repeat_go_back_or_lie_beside_the_ticks_are_left_out() -> None:
+def test_samples_that_repeat_go_back_or_lie_between_the_ticks_are_left_out() -> None:
     one = make_target()
     ages_s = (600.0, 585.0, 585.0, 540.0, 555.0, 523.0, 0.0)
     pairs = [[at, "1"] for at in (*(NOW_S - age_s for age_s in ages_s), 9e99, -5.0)]
@@ -518,7 +518,7 @@ odd_series = st.fixed_dictionaries(
 
 @hypothesis_settings(max_examples=50, deadline=None)
 @given(st.data())
-def test_whatever_a_server_answers_is_a_history(data: st.DataObject) -> None:
+def test_any_answer_of_a_server_is_a_history(data: st.DataObject) -> None:
     one = serving(grace_s=30.0, metrics=(METRIC, "x_total", "queue"))
     one = replace(one, backends=(replace(one.backends[0], sources={"queue": WRITTEN}),))
     answers = []

@@ -55,7 +55,7 @@ def labels(name: str, *, entry: bool = True) -> dict[str, str]:
     return {**shown, "label_modelserving_volcano_sh_entry": "true"} if entry else shown
 
 
-def test_labels_decide_whatever_a_pod_is_called() -> None:
+def test_labels_decide_and_not_the_name_of_a_pod() -> None:
     known = exported({"x": labels("chat"), "chat-0-server-0-0": labels("code"), "y": labels("chat", entry=False)})
     pods = ["x", "y", "chat-0-server-0-0"]
     assert found([backend("chat"), backend("code")], pods, known) == [["x"], ["chat-0-server-0-0"]]
@@ -143,7 +143,7 @@ def test_all_requirements_must_hold() -> None:
     assert is_selected([unknown, other], pod, known) is False
 
 
-def test_a_name_longer_than_kubernetes_allows_is_nobodys() -> None:
+def test_a_name_longer_than_kubernetes_allows_matches_no_workload() -> None:
     pod = "chat-0-server-0" + "-0" * 50_000
     assert found([backend("chat")], [pod]) == [[]]
 
@@ -270,7 +270,7 @@ readings = st.sampled_from([NAN, 0.0, 1.0, 5.0, -3.0, 1e308, 1e15, math.inf, 2.5
 
 @hypothesis_settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(readings, min_size=3, max_size=3), min_size=TICKS, max_size=TICKS))
-def test_whatever_is_counted_nothing_is_raised_and_nothing_infinite_comes_out(counts: list[list[float]]) -> None:
+def test_no_counts_raise_or_give_infinite_percentiles(counts: list[list[float]]) -> None:
     times_ms = 15_000 * np.arange(TICKS)
     values, _ = recent_percentiles(times_ms, np.array([0.5, 2.0, math.inf]), np.array([counts]))
     known = values[~np.isnan(values)]

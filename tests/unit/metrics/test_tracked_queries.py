@@ -1,4 +1,4 @@
-"""What is asked for metric targets: texts, times, escaping, and how often."""
+"""Queries for metric targets: texts, times, escaping, and how often."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -37,7 +37,7 @@ def asked(*targets: TrackedTarget, cluster: ClusterSettings = CLUSTER) -> dict[s
     return {query.quantity: query.text for query in tracking_queries(cluster, targets, NOW_S)}
 
 
-def test_a_gauge_is_asked_for_once_by_pod_with_its_buckets_and_label_sets() -> None:
+def test_a_gauge_is_queried_once_by_pod_with_its_buckets_and_label_sets() -> None:
     metric = "vllm:num_requests_waiting"
     texts = asked(target("chat"), target("code"), target("other", namespace="team-b"))
     where = 'namespace=~"llm|team-b"'
@@ -49,7 +49,7 @@ def test_a_gauge_is_asked_for_once_by_pod_with_its_buckets_and_label_sets() -> N
     assert len(texts) == 6
 
 
-def test_a_counter_is_asked_for_as_it_is_and_as_a_rate() -> None:
+def test_a_counter_is_queried_as_it_is_and_as_a_rate() -> None:
     texts = asked(target(metrics=("vllm:iteration_tokens_total",)))
     series = 'vllm:iteration_tokens_total{namespace="llm"}'
     assert texts["tracked_metric vllm:iteration_tokens_total"] == f"sum by ({EACH}) ({series})"
@@ -77,7 +77,7 @@ def test_replicas_are_those_set_else_those_there_are_else_pods() -> None:
     assert asked(target())["tracked_pods_counted"] == 'count(kube_pod_status_ready{condition="true",})'
 
 
-def test_labels_of_pods_are_asked_for_under_the_names_that_they_are_exported_as() -> None:
+def test_labels_of_pods_are_queried_by_their_exported_names() -> None:
     chosen = LabelSelector(
         match_expressions=(LabelRequirement(key="appTier", operator=LabelOperator.EXISTS),),
     )
@@ -93,7 +93,7 @@ def test_labels_of_pods_are_asked_for_under_the_names_that_they_are_exported_as(
     )
 
 
-def test_activity_is_asked_for_where_a_grace_period_waits_for_it() -> None:
+def test_activity_is_queried_where_a_grace_period_needs_it() -> None:
     assert not any("running" in quantity for quantity in asked(target()))
     texts = asked(target(grace_s=60.0))
     assert texts["tracked_running"].startswith(
@@ -121,13 +121,13 @@ def test_the_grid_ends_now_and_reaches_back_over_the_warm_up_and_the_grace_perio
 
 
 @pytest.mark.parametrize("length_s", [1e9, float("inf"), float("nan"), -5.0])
-def test_a_window_that_nobody_may_ask_for_is_not_waited_for(length_s: float) -> None:
+def test_a_window_that_is_too_long_is_not_waited_for(length_s: float) -> None:
     odd = replace(DEFAULT_BEHAVIOR, down=replace(DEFAULT_BEHAVIOR.down, stabilization_s=length_s))
     for query in tracking_queries(CLUSTER, [target(behavior=odd, grace_s=length_s)], NOW_S):
         assert query.end_s - query.start_s <= 7_200.0 + 1_800.0 + 300.0
 
 
-def test_a_policys_own_query_is_asked_as_it_is_written_and_once() -> None:
+def test_a_policys_own_query_is_sent_as_written_and_once() -> None:
     written = PrometheusMetric(query='sum(queue{model="a"})', server_url="http://PROMETHEUS:9090/other/path")
     targets = [target(name, sources={"queue": written}, metrics=("queue",)) for name in ("a", "b")]
     texts = asked(*targets)
@@ -154,21 +154,21 @@ def test_a_policys_own_query_is_asked_as_it_is_written_and_once() -> None:
         ("p", "http://p", False),
     ],
 )
-def test_a_query_meant_for_another_origin_is_not_asked(server: str, ours: str, is_asked: bool) -> None:
+def test_a_query_meant_for_another_origin_is_not_sent(server: str, ours: str, is_asked: bool) -> None:
     written = PrometheusMetric(query="up", server_url=server)
     cluster = ClusterSettings(name="prod", prometheus=PrometheusSettings(url=ours))
     texts = asked(target(sources={"queue": written}, metrics=("queue",)), cluster=cluster)
     assert ("up" in texts.values()) is is_asked
 
 
-def test_only_the_targets_of_the_cluster_are_asked_about() -> None:
+def test_only_the_targets_of_the_cluster_are_queried() -> None:
     assert tracking_queries(CLUSTER, [target(cluster="other")], NOW_S) == ()
     assert tracking_queries(ClusterSettings(name="prod"), [target()], NOW_S) == ()
     assert tracking_queries(CLUSTER, [], NOW_S) == ()
 
 
 @pytest.mark.parametrize("name", ["", 'x"} or vector(1)', "a-b", "up{}", "$where", "a b", "ä"])
-def test_a_metric_that_no_series_can_have_is_not_asked_for(name: str) -> None:
+def test_a_metric_that_no_series_can_have_is_not_queried(name: str) -> None:
     assert asked(target(metrics=(name,))).keys() == asked(target(metrics=())).keys()
 
 

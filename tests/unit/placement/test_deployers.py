@@ -14,7 +14,7 @@ def flux(name: str, path: str, more: str = "") -> str:
     return f"{head}spec:\n  path: {path}\n  sourceRef: {{kind: GitRepository, name: flux-system}}\n{more}"
 
 
-def test_a_second_one_of_a_name_is_told(build: Build) -> None:
+def test_a_second_one_of_a_name_is_reported(build: Build) -> None:
     files = {
         "east/apps.yaml": flux("apps", "./apps/east"),
         "west/apps.yaml": flux("apps", "./apps/west"),
@@ -169,7 +169,7 @@ def test_an_image_may_hold_a_directory_of_the_repository(build: Build) -> None:
         {"artifacts.yaml": GENERATOR.replace("FROM", '"@monorepo/x/llama/**"').replace("TO", '"@artifact/llama"')},
     ],
 )
-def test_an_artifact_that_cannot_be_followed_is_told(build: Build, files: dict[str, str]) -> None:
+def test_an_artifact_that_cannot_be_followed_is_reported(build: Build, files: dict[str, str]) -> None:
     (finding,) = build({**LLAMA, **files, "llama.yaml": ARTIFACT}).findings
     assert str(finding) == (
         "llama.yaml:6: warning: spec.sourceRef: the content of ExternalArtifact flux-system/fleet is not known here: "

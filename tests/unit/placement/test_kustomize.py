@@ -1,4 +1,4 @@
-"""What Kustomize builds, told without running it."""
+"""What Kustomize builds, found without running it."""
 
 import pytest
 
@@ -173,7 +173,7 @@ def test_replicas_find_a_workload_by_any_name_it_ever_had(build: Build) -> None:
         assert only(build(overlay(text))).value_at("spec", "replicas") == 8
 
 
-def test_replicas_for_nobody_fail_the_build_and_hold_its_objects(build: Build) -> None:
+def test_replicas_without_a_workload_fail_the_build_and_hold_its_objects(build: Build) -> None:
     fleet = build(overlay("resources: [../base]\nreplicas: [{name: nobody, count: 8}]\n"))
     obstacle = only(fleet).obstacle_at(("spec", "replicas"))
     assert obstacle is not None
@@ -181,7 +181,7 @@ def test_replicas_for_nobody_fail_the_build_and_hold_its_objects(build: Build) -
     assert [finding.place.line for finding in fleet.findings] == [2]
 
 
-def test_what_stands_behind_an_address_may_hold_the_target(build: Build) -> None:
+def test_the_target_may_be_behind_an_address(build: Build) -> None:
     text = "resources: [../base, 'https://example.com/x']\nreplicas: [{name: nobody, count: 8}]\n"
     fleet = build(overlay(text))
     assert only(fleet).obstacles == ()
@@ -268,7 +268,7 @@ def test_generated_objects_are_known_by_name_alone(build: Build) -> None:
     assert built.obstacle_at(("data",)) is not None
 
 
-def test_a_cycle_is_told_and_ends(build: Build) -> None:
+def test_a_cycle_is_reported_and_ends(build: Build) -> None:
     fleet = build(
         {
             "a/kustomization.yaml": "resources: [../b]\n",
@@ -291,7 +291,7 @@ def test_every_doubling_of_bases_ends_within_the_budget() -> None:
     assert "fewer directories" in failures[0].message
 
 
-def test_a_file_that_no_kustomization_lists_is_told(build: Build) -> None:
+def test_a_file_that_no_kustomization_lists_is_reported(build: Build) -> None:
     fleet = build(overlay("resources: [../base]\n") | {"prod/extra.yaml": DEPLOYMENT})
     assert "prod/extra.yaml" in fleet.clusters["prod"].unbuilt
 

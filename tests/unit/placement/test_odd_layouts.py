@@ -79,7 +79,7 @@ def test_a_patch_that_is_fetched_is_no_mistake_and_may_change_what_it_is_for(
     assert held(fleet).startswith("a patch that is not read may change it") is is_held
 
 
-def test_a_patch_that_is_only_a_name_is_said_to_be_one(build: Build) -> None:
+def test_a_patch_that_is_only_a_name_is_reported(build: Build) -> None:
     fleet = build({**BASE, "prod/kustomization.yaml": PATCHED.format("patches: [patch.yaml]")}, PROD)
     (finding,) = fleet.findings
     assert finding.message == 'expected a mapping with a path or a patch, got "patch.yaml"'
@@ -112,7 +112,7 @@ spec:
 
 @pytest.mark.parametrize("scaler", [KEDA, AIBRIX])
 @pytest.mark.parametrize("source", ["{kind: ConfigMap, name: vars}", "{kind: Secret, name: vars}"])
-def test_an_owner_whose_target_is_filled_in_from_elsewhere_may_own_all_beside_it(
+def test_an_owner_whose_target_is_filled_in_from_elsewhere_may_own_all_of_its_namespace(
     build: Build, scaler: str, source: str
 ) -> None:
     files = {
@@ -128,7 +128,7 @@ def test_an_owner_whose_target_is_filled_in_from_elsewhere_may_own_all_beside_it
 @pytest.mark.parametrize(
     ("name", "is_owner"), [("${APP}", True), ("${APP}-decode", False), ("{{ .app }}", True), ("ll${X:=ama}", True)]
 )
-def test_an_owner_whose_target_nobody_is_seen_to_fill_in_may_own_what_its_name_may_become(
+def test_an_owner_whose_target_is_a_template_may_own_what_its_name_may_become(
     build: Build, name: str, *, is_owner: bool
 ) -> None:
     files = {"prod/llama.yaml": DEPLOYMENT, "prod/scaler.yaml": KEDA.replace('"${APP}"', f'"{name}"')}
@@ -185,7 +185,7 @@ def test_what_a_set_ignores_is_heeded_wherever_it_says_so(build: Build, text: st
     assert not list(owners_of(build({"apps/llama/llama.yaml": DEPLOYMENT}), key, REPLICAS))
 
 
-def test_what_two_deployers_make_alike_is_built_once_and_told(build: Build) -> None:
+def test_the_same_objects_of_two_deployers_are_built_once_and_reported(build: Build) -> None:
     files = {
         "app/llama.yaml": DEPLOYMENT,
         "cluster/a.yaml": FLUX.replace("NAME", "a"),
@@ -260,7 +260,7 @@ def test_a_chart_that_is_not_rendered_is_named_where_no_release_is(build: Build)
 
 
 @pytest.mark.parametrize("entry", ["../prod", ".", "../other"])
-def test_a_circle_of_kustomizations_is_told(build: Build, entry: str) -> None:
+def test_a_circle_of_kustomizations_is_reported(build: Build, entry: str) -> None:
     files = {
         "prod/kustomization.yaml": f"namespace: llm\nresources: [{entry}, llama.yaml]\n",
         "prod/llama.yaml": DEPLOYMENT,

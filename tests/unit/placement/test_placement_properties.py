@@ -1,4 +1,4 @@
-"""Whatever a kustomization says: a build ends, tells what is wrong, and never loses the place of a number."""
+"""Any kustomization: a build ends, reports what is wrong, and never loses the place of a number."""
 
 import yaml
 from hypothesis import given, settings
