@@ -74,6 +74,19 @@ BACKLOGS = (
     ),
     *(
         Incident(
+            name=f"backlog: queue, {factor:g} x for {minutes:g} min{', no gateway' if not has_gateway else ''}",
+            happened=f"{factor:g} times what six replicas finish arrives, for {minutes:g} minutes",
+            play=overload(minutes, factor),
+            # With the headroom of a fifth, or as near to what arrives.
+            after=tuple(sorted({*_near(factor), *_near(factor * 1.2)})),
+            has_gateway=has_gateway,
+        )
+        for factor in (1.8, 3.0)
+        for minutes in (3, 10, 30)
+        for has_gateway in (True, False)
+    ),
+    *(
+        Incident(
             name=f"backlog: {factor:g} x, at most {most:g} waiting",
             happened=f"{factor:g} times what six replicas finish arrives, clients give up",
             play=overload(10, factor, most),
