@@ -10,6 +10,7 @@ import yaml
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.proposals import MovedFile
 from reconciler.manifests.edits import EditRefused, SetScalar
+from reconciler.metrics.quantities import Name
 from reconciler.pipeline.edits import FileEdit, write_edits
 from reconciler.pipeline.run import Prepared
 from tests.servers.answers import Replica, answering
@@ -41,10 +42,21 @@ def test_one_scalar_changes_and_every_other_byte_stays(desk: Desk) -> None:
 def test_the_status_rides_along_in_the_shape_of_its_resource(desk: Desk) -> None:
     status = yaml.safe_load(written(desk.plan(BUSY))[VARIANT])["status"]
     assert status["desiredOptimizedAlloc"]["numReplicas"] == 4
-    assert {each["type"]: each["status"] for each in status["conditions"]} == {
-        "MetricsAvailable": "True",
-        "OptimizationReady": "True",
-    }
+    assert status["actuation"] == {"applied": False}
+    assert [(each["type"], each["status"], each["message"]) for each in status["conditions"]] == [
+        ("MetricsAvailable", "True", "Load metrics data is available for scaling decisions"),
+        ("OptimizationReady", "True", "model-based decision: scale-up decision (target: 4 replicas)"),
+    ]
+
+
+def test_what_the_cluster_runs_by_now_rides_with_the_next_change_of_the_group(desk: Desk) -> None:
+    merged = "status:\n  desiredOptimizedAlloc: {accelerator: H100, numReplicas: 2}\n  actuation: {applied: false}\n"
+    add_silent(desk, merged)
+    labels = {"namespace": "chat", "deployment": "silent"}
+    for count, is_applied in ((2.0, True), (1.0, False)):
+        counted = {str(name): [(labels, count)] for name in (Name.LIVE_REPLICAS, Name.READY_REPLICAS)}
+        prepared = desk.plan(answering(*llama(110.0), GRANITE, QWEN, rows=counted))
+        assert yaml.safe_load(written(prepared)[SILENT])["status"]["actuation"] == {"applied": is_applied}
 
 
 SILENT, QUIET_DEPLOYMENT = "clusters/prod/chat/silent.yaml", "clusters/prod/chat/silent-deployment.yaml"
