@@ -179,6 +179,10 @@ def _changed(load: object, usual: UsualLoad | None, now_s: float, payback_s: flo
     for what, tokens, lengths in told:
         moments = _moments(usual, lengths, now_s)
         before = [(length, age_s) for age_s, length in moments if age_s > payback_s and length > 0]
+        if tokens is not None and tokens < FEWEST_TOKENS:
+            # Failures that last longer than `payback` are no reference for themselves.
+            longer = [index for index, (length, _) in enumerate(before) if length >= FEWEST_TOKENS]
+            before = before[: longer[-1] + 1] if longer else before
         if tokens is None or (not before and (what == "prompts" or tokens >= FEWEST_TOKENS)):
             continue
         if not before:

@@ -113,6 +113,16 @@ def _dips(engine: str, replicas: int) -> tuple[Incident, ...]:
     return (*spoiled, *young)
 
 
+def failing(minutes: float) -> Play:
+    """Answers have had one token for so many minutes, and were as usual half a day ago."""
+
+    def play(stage: Stage) -> None:
+        lengths(minutes, 1.0)(stage)
+        stage.days_before = (0.5,)
+
+    return play
+
+
 DIPS = (
     *_dips("queueing", 6),
     *_dips("saturation", 4),
@@ -175,6 +185,18 @@ DIPS = (
         )
         for engine, replicas in (("queueing", 6), ("saturation", 4))
         for minutes in (8, 70)
+    ),
+    *(
+        Incident(
+            name=f"lengths: {engine}, one token for {minutes}m, not so half a day ago",
+            happened="all requests fail after one token",
+            play=failing(minutes),
+            engine=engine,
+            replicas=replicas,
+            holds=("lengths-changed",),
+        )
+        for engine, replicas in (("queueing", 6), ("saturation", 4))
+        for minutes in (70, 79)
     ),
     Incident(
         name="lengths: saturation, no documents",

@@ -193,6 +193,23 @@ def test_an_idle_model_of_unknown_past_stays(queue: Any) -> None:
     assert told(queue)[:2] == (5, "history-missing")
 
 
+@pytest.mark.parametrize("minutes", [20, 70, 180])
+def test_requests_that_fail_for_longer_than_payback_are_still_changed(queue: Any, minutes: int) -> None:
+    usual(queue, 100.0)
+    day = queue.observed.usual[MODEL_KEY]
+    failing = minutes // 10 + 1
+    outputs = (*day.output_tokens[:-failing], *[1.0] * failing)
+    queue.observed = replace(queue.observed, usual={MODEL_KEY: replace(day, output_tokens=outputs)})
+    queue.offer(20.0, output_tokens=1.0)
+    assert told(queue)[:2] == (5, "lengths-changed")
+
+
+def test_answers_of_one_token_all_day_are_usual(queue: Any) -> None:
+    usual(queue, 1.0)
+    queue.offer(20.0, output_tokens=1.0)
+    assert told(queue)[1] == ""
+
+
 def test_requests_of_unknown_length_wake_one_replica(fleet: Any) -> None:
     fleet.add(replicas=0)
     fleet.offer(20.0, output_tokens=0.0, input_tokens=None)
