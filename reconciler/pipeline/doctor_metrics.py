@@ -8,11 +8,13 @@ from datetime import date
 
 from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.holds import CURES, Hold, HoldKind
-from reconciler.domain.identity import Place, Severity
+from reconciler.domain.identity import Place, Severity, SourceKind
 from reconciler.domain.plan import Decision, Plan
 from reconciler.domain.reports import Check, Level, warning, well
+from reconciler.domain.rules import BoundsRule, Direction
 from reconciler.domain.settings import ClusterSettings
 from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.variant_settings import MIN_REPLICAS
 from reconciler.metrics.answers import UnexpectedError, decode, document_of, result_of
 from reconciler.metrics.engines import ENGINES
 from reconciler.metrics.quantities import LIVE_REPLICAS, POD_OWNERS, Name
@@ -20,6 +22,7 @@ from reconciler.metrics.queries import label_names
 from reconciler.metrics.readings import served_by
 from reconciler.metrics.replicas import STALE_AFTER_S
 from reconciler.metrics.survey import ESSENTIAL, NODES, REQUESTS, Survey, metrics_in, metrics_of
+from reconciler.policy.port import Subject, covers
 from reconciler.report.formatting import count, duration, labels_of
 
 AGE, LABEL, ENGINES_SEEN = "sample-age", "scrape-label", "engines"
@@ -300,6 +303,7 @@ def _unknown(variant: Variant, decision: Decision, examined: ExaminedPlan) -> It
         cure = CURES[HoldKind.ACCELERATOR_UNKNOWN]
         words = "its accelerator is not known, so it is kept"
         yield warning(cluster, str(HoldKind.ACCELERATOR_UNKNOWN), words, cure.words, _written_at(decision))
+    yield from _kept_from_zero(variant, examined)
     if variant.tracked_by is not None:
         return
     if variant.service_class is None and not variant.is_held_by(HoldKind.SERVICE_CLASS_MISSING):
@@ -308,6 +312,21 @@ def _unknown(variant: Variant, decision: Decision, examined: ExaminedPlan) -> It
         yield warning(cluster, "service-class-none", words, cure_words, REPOSITORY_FILE)
     elif variant.service_class is not None and variant.current.accelerator:
         yield from _profile(variant, examined)
+
+
+def _kept_from_zero(variant: Variant, examined: ExaminedPlan) -> Iterator[Check]:
+    """The rule that lets no last replica go, where somebody declared that it may."""
+    declared = variant.settings[MIN_REPLICAS]
+    if declared.value or declared.source.kind is SourceKind.BUILT_IN:
+        return
+    subject = Subject(now_s=examined.snapshot.now_s, variant=variant)
+    for rule in examined.snapshot.settings.rules:
+        directions = rule.scope.directions
+        is_down = not directions or not {Direction.DOWN, Direction.TO_ZERO}.isdisjoint(directions)
+        if isinstance(rule.asks, BoundsRule) and rule.asks.least and is_down and covers(rule.scope, subject):
+            words = f"minReplicas 0 ({declared.source}) has no effect: rule {rule.name} keeps its last replica"
+            cure = f"change or exclude rule {rule.name}, or declare a minimum of 1"
+            yield warning(variant.key.cluster, "zero-kept", words, cure, rule.place)
 
 
 def _profile(variant: Variant, examined: ExaminedPlan) -> Iterator[Check]:

@@ -36,7 +36,10 @@ def test_everything_that_may_be_given_is_documented() -> None:
     [
         ("given: {replicas: 4, to: 3, mergedAgo: 1d}, expect: {verdict: allow, replicas: 3}", ""),
         ("given: {replicas: 4, to: 3}, expect: {verdict: needs approval, rule: first-change}", ""),
-        ("given: {replicas: 1, to: 0, mergedAgo: 1d}, expect: {verdict: clamp, rule: never-to-zero, replicas: 1}", ""),
+        (
+            "given: {replicas: 1, to: 0, mergedAgo: 1d}, expect: {verdict: needs approval, rule: to-zero, replicas: 0}",
+            "",
+        ),
         (
             "given: {replicas: 4, to: 4, toAccelerator: L4, mergedAgo: 1d, price: 1}, expect: {verdict: allow}",
             "expected verdict allow, got needs approval",
