@@ -418,6 +418,7 @@ def fold_kthena(pieces: Sequence[object], broken: Sequence[BrokenResource]) -> F
             *_report_missing(followed),
             *_report_rivals(followed),
             *_report_stalls(followed),
+            *_report_least(followed),
         ),
     )
 
@@ -488,6 +489,18 @@ def _report_stalls(followed: Iterable[Followed]) -> Iterator[Finding]:
                     f"{each.target.key.kind} {each.target.key.label} has {lowest} to {highest}, {whole}"
                 )
                 yield Finding(place=place, severity=Severity.WARNING, message=message)
+
+
+def _report_least(followed: Iterable[Followed]) -> Iterator[Finding]:
+    """Upstream refuses a model whose minimums are all 0, whatever an annotation of ours asks for."""
+    for each in followed:
+        target = each.target
+        if sum(scaled.backend.min_replicas for scaled in target.backends) < target.least_replicas:
+            message = (
+                "the annotation reconciler.io/min-replicas 0 is raised to 1 on the cheapest backend: "
+                f"the webhook of Kthena refuses a {target.backends[0].scale_target.kind} whose minReplicas add up to 0"
+            )
+            yield Finding(place=_named(each.place), severity=Severity.WARNING, message=message)
 
 
 def _first_moving(rate: Rate) -> int:

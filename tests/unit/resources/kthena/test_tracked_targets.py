@@ -22,6 +22,7 @@ from reconciler.domain.metric_targets import (
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.kthena.targets import DEFAULT_COST_EXPANSION_PERCENT
 from reconciler.resources.kthena.tracked_targets import tracked_targets
+from reconciler.snapshot.variants import settle_minimums
 
 Follow = Callable[[str], dict[str, TrackedTarget]]
 Declare = Callable[..., Declaration]
@@ -168,6 +169,33 @@ def test_the_number_of_a_backend_is_a_bound_that_we_may_have_written_and_an_anno
     assert not any(each.counts_at_minimum for each in follow("g1")["llm/deepseek"].backends)
     assert [each.backend.min_replicas for each in follow("g1")["llm/deepseek"].backends] == [2, 2]
     assert [each.backend.max_replicas for each in follow("g1")["llm/deepseek"].backends] == [6, 8]
+
+
+ANNOTATED = """\
+apiVersion: %s
+kind: %s
+metadata: {name: phi, namespace: llm, annotations: {reconciler.io/min-replicas: "0"}}
+spec:
+  autoscalingPolicy: {metrics: [{metricName: waiting, targetValue: 10}]}
+"""
+BACKEND = "type: vLLM, modelURI: 'hf://a/b', minReplicas: 1, maxReplicas: 8, workers: [{type: server, pods: 1}]"
+BOOSTER = ANNOTATED % ("workload.serving.volcano.sh/v1alpha1", "ModelBooster") + f"  backend: {{{BACKEND}}}\n"
+OLD_MODEL = (
+    ANNOTATED % ("registry.volcano.sh/v1alpha1", "Model")
+    + "  costExpansionRatePercent: 200\n  backends:\n"
+    + "".join(f"  - {{name: {name}, scalingCost: {cost}, {BACKEND}}}\n" for name, cost in (("dear", 9), ("cheap", 5)))
+)
+
+
+@pytest.mark.parametrize(("text", "settled", "is_raised"), [(BOOSTER, [0], False), (OLD_MODEL, [0, 1], True)])
+def test_an_annotation_of_zero_beats_a_written_one_as_far_as_upstream_takes_it(
+    declare: Declare, text: str, settled: list[int], is_raised: bool
+) -> None:
+    declared = declare(text)
+    (target,) = settle_minimums(tracked_targets(declared.kthena), ())
+    assert [each.backend.min_replicas for each in target.backends] == settled
+    found = [each for each in declared.findings if "is raised to 1 on the cheapest backend" in each.message]
+    assert len(found) == is_raised
 
 
 def test_a_policy_on_a_backend_scales_that_one_alone(follow: Follow) -> None:
