@@ -37,14 +37,24 @@ def load(kind: type[Value], dumped: object) -> Value:
 def dump_settings(settings: Settings) -> object:
     """Effective settings as a recording holds them; secrets are references.
 
-    Rules, limits and automatic merging are left out where they are the default: older recordings keep their
-    fingerprint.
+    Rules, limits, automatic merging and what learned profiles got later are left out where they are the default: older
+    recordings keep their fingerprint.
     """
     dumped = cast(dict[str, object], dump(Settings, settings))
+    for model in cast(list[dict[str, list[dict[str, Any]]]], dumped["models"]):
+        for profile in model["profiles"]:
+            _drop_defaults(profile, tokens_per_step=1.0)
+            _drop_defaults(profile["learning"] or {}, cached=0.0, margin=1.0)
     pull_requests = cast(dict[str, object], dumped["pull_requests"])
     defaults = cast(dict[str, object], dump(PullRequestSettings, PullRequestSettings()))
     kept = {key: value for key, value in pull_requests.items() if key not in _LATER or value != defaults[key]}
     return {key: value for key, value in (dumped | {"pull_requests": kept}).items() if key != "rules" or value}
+
+
+def _drop_defaults(dumped: dict[str, object], **defaults: object) -> None:
+    for name, default in defaults.items():
+        if dumped.get(name) == default:
+            del dumped[name]
 
 
 def load_settings_json(dumped: object) -> Settings:
