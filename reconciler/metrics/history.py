@@ -292,6 +292,8 @@ def _summed(
     series = [rates for one in served if (rates := readings.rates.get(name, {}).get(one)) is not None]
     if not series:
         return None
+    if len(series) == 1:
+        return [rate if is_usable(abs(rate) if is_net else rate) else math.nan for rate in series[0]]
     firsts = [next((at for at, rate in enumerate(rates) if not math.isnan(rate)), len(rates)) for rates in series]
     sums = []
     for at, parts in enumerate(zip(*series, strict=True)):
