@@ -8,8 +8,9 @@ import pytest
 
 from reconciler.http.messages import Clock
 
-INCIDENT = "incident"
-"""A line of the table of incidents, as the test that played it records it; with several workers as well."""
+INCIDENT, ATTACK = "incident", "attack"
+"""A line of the table of incidents, or of attacks on merging, as its test records it; with several workers as well."""
+TABLES = {INCIDENT: "incidents: name | replicas | truth | told", ATTACK: "attacks on merging: way | forge | told"}
 
 
 def pytest_collection_finish() -> None:
@@ -19,12 +20,13 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the table of all incidents that were played."""
+    """Print the tables of all incidents and attacks that were played."""
     reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
-    lines = sorted(str(value) for each in reports for name, value in each.user_properties if name == INCIDENT)
-    if lines:
-        terminalreporter.section("incidents: name | replicas | truth | told")
-        terminalreporter.write_line("\n".join(lines))
+    for table, title in TABLES.items():
+        lines = sorted(str(value) for each in reports for name, value in each.user_properties if name == table)
+        if lines:
+            terminalreporter.section(title)
+            terminalreporter.write_line("\n".join(lines))
 
 
 @pytest.fixture(autouse=True)

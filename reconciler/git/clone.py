@@ -1,7 +1,7 @@
 """A private clone of one branch, from which `run` reads, commits and pushes."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -128,19 +128,39 @@ class Clone(Repository):
         """The files changed by a merge of `head`, a single commit on `parent`; None for a conflict or a removal."""
         return merged_files(self, self._files_of(parent), self._files_of(head), self._files_of(self.commit))
 
-    def merge(self, branch: str, head: str, *, parent: str, message: str, author: Identity, date_s: int) -> "Clone":
-        """Push a merge of `head`, a single commit on `parent` and the newest of `branch`; return the new clone.
+    def changes_only(self, tip: CommitRecord, paths: Iterable[str]) -> bool:
+        """Whether a commit is its parent with other contents of these files: its tree, written anew, is the same."""
+        contents = {path: self.read_file_at(tip.oid, path) for path in paths}
+        files = {path: content for path, content in contents.items() if content is not None}
+        author = Identity(name="Compare", email="")
+        written = self.write_commit(parent=tip.parents[0], files=files, message="Compare", author=author, date_s=0)
+        return self.read_commit(written).tree == tip.tree
 
-        Raises RivalRunError when the branch or the base points elsewhere by now, or both have a conflict.
+    def merge(
+        self,
+        branch: str,
+        head: str,
+        *,
+        files: Mapping[str, bytes],
+        since: str,
+        message: str,
+        author: Identity,
+        date_s: int,
+    ) -> "Clone":
+        """Push a merge of `head`, the newest commit of `branch`, that brings `files`, made from the base at `since`.
+
+        Returns the new clone. Raises RivalRunError when the branch or the base points elsewhere by now, or the files
+        conflict with what the base has become.
         """
         ref = branch_ref(branch)
         if _list_remote(self.git, ref).get(ref) != head:
             raise RivalRunError(f"merge {branch}: somebody pushed to it meanwhile; left alone")
-        files = self.merged(head, parent=parent)
-        if files is None:
+        drafted = self.write_commit(parent=since, files=files, message=message, author=author, date_s=date_s)
+        merged = self.merged(drafted, parent=since)
+        if merged is None:
             raise RivalRunError(f"merge {branch}: it conflicts with {self.branch}")
         commit = self.write_commit(
-            parent=self.commit, files=files, message=message, author=author, date_s=date_s, merged=head
+            parent=self.commit, files=merged, message=message, author=author, date_s=date_s, merged=head
         )
         self.push(self.branch, commit, expected=self.commit)
         return replace(self, commit=commit)

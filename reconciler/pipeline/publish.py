@@ -1,7 +1,7 @@
 """Publish: one commit and one pull request per part of a group: created, updated, merged or withdrawn."""
 
 import logging
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -228,19 +228,19 @@ def take_back(forge: Forge, view: ForgeView) -> None:
 class Merger:
     """Merges part by part; each merge counts against what is left of the hour, and one of a group is enough.
 
-    `base` is what the run decided from, `clone` the same after merges of this run. `ordered` are merges of this run and
-    those that the forge still has to do, by group.
+    `base` is the commit that the run decided from, `clone` the same after merges of this run. `ordered` are merges of
+    this run and those that the forge still has to do, by group.
     """
 
     forge: Forge
-    base: Clone
+    base: str
     clone: Clone
     now_s: float
     method: str
     ordered: dict[str, int]
 
     def merge(self, state: GroupState, published: Published) -> Published:
-        """What becomes of a part that this run wrote nothing to; a failure becomes its outcome."""
+        """What becomes of a part that stands as this run drafts it; a failure becomes its outcome."""
         pull_request, terms = state.pull_request, None if state.group is None else state.group.merges
         tip = state.tip
         if published.operation is not Operation.NONE or pull_request is None or terms is None or tip is None:
@@ -250,7 +250,7 @@ class Merger:
             return replace(published, operation=Operation.WAITING, reason=waits)
         try:
             return self._order(state, pull_request, tip, published)
-        except (TransientError, ConfigurationError) as error:
+        except ReconcilerError as error:
             return replace(published, operation=Operation.FAILED, reason=str(error), error=error)
 
     def _why_wait(self, state: GroupState, pull_request: PullRequest, terms: MergeTerms, tip: CommitRecord) -> str:
@@ -263,21 +263,7 @@ class Merger:
             return "another pull request of its group is being merged"
         if sum(self.ordered.values()) >= terms.left:
             return f"at most {terms.per_hour} of our pull requests are merged in an hour"
-        if not terms.waits and not self._is_as_drafted(state, tip):
-            return "it says something else than we would write: a person merges it"
         return terms.waits
-
-    def _is_as_drafted(self, state: GroupState, tip: CommitRecord) -> bool:
-        """Whether a merge brings what we would write now: anybody can commit in our name."""
-        files = self.base.merged(tip.oid, parent=tip.parents[0]) if len(tip.parents) == 1 else None
-        if files is None or state.draft is None:
-            return False
-        wanted = state.draft.change_set.files
-        for path in files.keys() | wanted.keys():
-            before = self.base.read_file_at(self.base.commit, path) or b""
-            if not says_the_same(path, files.get(path, before), wanted.get(path, before)):
-                return False
-        return True
 
     def _order(
         self, state: GroupState, pull_request: PullRequest, tip: CommitRecord, published: Published
@@ -285,12 +271,13 @@ class Merger:
         answer = self.forge.merge(pull_request.number, head_commit=tip.oid, method=self.method)
         if answer.state is MergeState.WAITING and pull_request.is_scheduled:
             self.forge.unschedule(pull_request.number)
-        if answer.state is MergeState.LEFT_TO_GIT:
+        if answer.state is MergeState.LEFT_TO_GIT and state.draft is not None:
             title = one_line(pull_request.title)
             self.clone = self.clone.merge(
                 state.branch,
                 tip.oid,
-                parent=tip.parents[0],
+                files=state.draft.change_set.files,
+                since=self.base,
                 message=f"Merge pull request #{pull_request.number} from {state.branch}\n\n{title}\n",
                 author=state.ours,
                 date_s=int(self.now_s),
@@ -401,6 +388,8 @@ class _Press:
     settings: PullRequestSettings
     unseen: frozenset[str]
     is_access_checked: bool = False
+    standing: dict[str, bool] = field(default_factory=dict)
+    """Whether each branch can stay as it is."""
     taken_back: set[str] = field(default_factory=set)
     """Branches that the forge was to merge, and is not any more."""
 
@@ -447,7 +436,7 @@ class _Press:
                 ordered[state.name] = ordered.get(state.name, 0) + 1
         return Merger(
             forge=self._forge,
-            base=self.clone,
+            base=self.clone.commit,
             clone=self.clone,
             now_s=self.observed.recording.now_s,
             method=self.settings.merge_method,
@@ -461,7 +450,7 @@ class _Press:
             return state.outcome(Operation.PUT_BACK if state.is_put_back else Operation.LEFT, reason=reason)
         if state.draft is None:
             return self._withdraw(state)
-        if state.is_pushed and self._still_merges(state):
+        if self._stands(state, state.draft):
             return self._write_body(state, state.draft, pushed=False)
         if state.proposal is not None and (late := why_not_pushed(state.proposal, self.settings, self.date_s)):
             return state.outcome(Operation.PUT_BACK, reason=late)
@@ -473,7 +462,8 @@ class _Press:
         pull_request, terms = state.pull_request, None if state.group is None else state.group.merges
         if pull_request is None or not pull_request.is_scheduled:
             return
-        is_same = not reason and state.is_pushed and state.has_current_body and self._still_merges(state)
+        draft = None if reason else state.draft
+        is_same = draft is not None and state.has_current_body and self._stands(state, draft)
         if not is_same or terms is None or terms.waits:
             self._forge.unschedule(pull_request.number)
             self.taken_back.add(state.branch)
@@ -492,11 +482,35 @@ class _Press:
             self.clone.delete_branch(state.branch, expected=state.tip_oid)
         return state.outcome(operation, pull_request=pull_request)
 
-    def _still_merges(self, state: GroupState) -> bool:
+    def _stands(self, state: GroupState, draft: Draft) -> bool:
+        """Whether a branch can stay as it is: it has this decision, merges, and has what we merge to the byte."""
+        if state.branch not in self.standing:
+            self.standing[state.branch] = state.is_pushed and self._still_merges(state, draft)
+        return self.standing[state.branch]
+
+    def _still_merges(self, state: GroupState, draft: Draft) -> bool:
         tip = state.tip
         if tip is None or len(tip.parents) != 1 or state.branch in self.observed.forge.stale:
             return False
-        return self.clone.merges_cleanly(head=tip.oid, onto=self.clone.commit, parent=tip.parents[0])
+        try:
+            merges = self.clone.merges_cleanly(head=tip.oid, onto=self.clone.commit, parent=tip.parents[0])
+            if not merges or not draft.merges or self._is_as_drafted(tip, draft.change_set.files):
+                return merges
+            words = "it does not hold what this run would write"
+        except (ReconcilerError, ValueError) as error:
+            words = str(error)
+        logger.warning("%s is written anew: %s", state.branch, words)
+        return False
+
+    def _is_as_drafted(self, tip: CommitRecord, drafted: Mapping[str, bytes]) -> bool:
+        """Whether merging a commit gives the tree of this run: names, trailers and dates in it are anybody's."""
+        merged = self.clone.merged(tip.oid, parent=tip.parents[0]) if self.clone.changes_only(tip, drafted) else None
+        if merged is None:
+            return False
+        found = {path: merged.get(path, self.clone.read_file_at(self.clone.commit, path)) for path in drafted}
+        return all(
+            content is not None and says_the_same(path, content, drafted[path]) for path, content in found.items()
+        )
 
     def _push(self, state: GroupState, draft: Draft) -> str:
         self._check_access()

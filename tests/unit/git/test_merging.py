@@ -84,7 +84,9 @@ def test_a_merge_is_judged_as_git_would(
     tree = merged_tree(workshop)
     assert bool(tree) is clean
 
-    order = partial(later.merge, "reconciler/a", head, parent=parent, message="Merge", author=author, date_s=1)
+    order = partial(
+        later.merge, "reconciler/a", head, files=ours, since=parent, message="Merge", author=author, date_s=1
+    )
     if not clean:
         with pytest.raises(RivalRunError, match="conflicts with main"):
             order()
@@ -117,7 +119,7 @@ def test_a_branch_that_moved_meanwhile_is_not_merged(workshop: Workshop, author:
     other = first.write_commit(parent=first.commit, files=OURS, message="Another", author=author, date_s=0)
     first.push("reconciler/a", other, expected=None)
     with pytest.raises(RivalRunError, match="somebody pushed to it meanwhile"):
-        first.merge("reconciler/a", head, parent=first.commit, message="Merge", author=author, date_s=1)
+        first.merge("reconciler/a", head, files=OURS, since=first.commit, message="Merge", author=author, date_s=1)
     assert run_git(workshop.remote, "rev-parse", "main").strip() == first.commit
 
 
