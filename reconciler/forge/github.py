@@ -9,6 +9,7 @@ from urllib.parse import quote
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
 from reconciler.forge.hosted import (
+    PAGE_SIZE,
     SETTLING_WAITS_S,
     ForbiddenError,
     ForgeClient,
@@ -159,11 +160,10 @@ def _errors_of(content: object) -> tuple[Mapping[str, object], ...]:
 def pull_request_of(answer: object, full_name: str) -> PullRequest:
     """The pull request of `full_name` in an answer (full or simple form).
 
-    It is scheduled if its author enabled auto-merge. `merged_as` is the merge, the squashed commit, or the last rebased
-    one; before the merge that is only a test merge. TransientError when a field is missing or wrong.
+    `merged_as` is the merge, the squashed commit, or the last rebased one; before the merge that is only a test merge.
+    TransientError when a field is missing or wrong.
     """
     is_merged, merge_commit = bool(text_of(answer, "merged_at")), text_of(answer, "merge_commit_sha")
-    scheduled_by = text_of(answer, "auto_merge", "enabled_by", "login")
     number = number_of(answer, "number")
     state = PullRequestState.MERGED if is_merged else PullRequestState.CLOSED
     if not is_merged and needed_text(answer, "state") == "open":
@@ -179,7 +179,6 @@ def pull_request_of(answer: object, full_name: str) -> PullRequest:
         head_commit=needed_text(answer, "head", "sha"),
         is_draft=flag_of(answer, "draft"),
         is_from_fork=not is_from(answer, full_name),
-        is_scheduled=bool(scheduled_by) and scheduled_by == text_of(answer, "user", "login"),
         closed_at_s=time_of(answer, "closed_at"),
         opened_at_s=time_of(answer, "created_at"),
         merged_as=(merge_commit,) if merge_commit and is_merged else (),
@@ -262,10 +261,20 @@ class GitHub(HostedForge[GitHubClient]):
                 logger.debug("no merge queue is known: %s", error)
                 return recent
             queued |= {number for number in batch if flag_of(answer, "repository", f"p{number}", "isInMergeQueue")}
-        return tuple(replace(each, in_merge_queue=each.number in queued) for each in recent)
+        return tuple(replace(each, in_merge_queue=each.in_merge_queue or each.number in queued) for each in recent)
 
-    def _open(self, base: str) -> Iterator[object]:
-        query = {"state": "open", "base": base, "sort": "created", "direction": "asc"}
+    def pushed_s(self, branch: str, commit: str, *, since_s: float) -> float | None:
+        """See `Forge`."""
+        del since_s  # the newest pushes of one branch are one page
+        query: dict[str, str | int] = {"ref": f"refs/heads/{branch}", "per_page": PAGE_SIZE}
+        pushes = self._client.get(self._path("activity"), action=f"ask who pushed {branch}", query=query)
+        for push in list_of(pushes):
+            if text_of(push, "after") == commit:  # the newest first
+                return time_of(push, "timestamp") if self._is_by_us(push, "actor") else None
+        return None
+
+    def _open(self, base: str = "") -> Iterator[object]:
+        query = {"state": "open", "sort": "created", "direction": "asc"} | ({"base": base} if base else {})
         return self._client.entries(self._path("pulls"), action="list open pull requests", query=query)
 
     def _closed_since(self, base: str, since_s: float) -> Iterator[object]:
@@ -398,14 +407,20 @@ class GitHub(HostedForge[GitHubClient]):
         return next((each for each in listed if isinstance(each, Mapping) and each.get("context") == context), None)
 
     def _user_id(self) -> int:
-        answer = self._client.ask_graphql(WHO, {}, action="ask whose token this is")
+        try:
+            answer = self._client.ask_graphql(WHO, {}, action="ask whose token this is")
+        except ConfigurationError:  # a GitHub without GraphQL
+            return super()._user_id()
         return number_of(answer, "viewer", "databaseId")
 
     def _is_from_here(self, answer: object) -> bool:
         return is_from(answer, self._address.full_name)
 
     def _shown(self, answer: object) -> PullRequest:
-        return pull_request_of(answer, self._address.full_name)
+        found = pull_request_of(answer, self._address.full_name)
+        if found.is_open and find(answer, "auto_merge") is not None:
+            return self._scheduled(found, answer, "auto_merge", "enabled_by")
+        return found
 
     def _path(self, rest: str = "") -> str:
         return f"/repos/{self._address.full_name}" + (f"/{rest}" if rest else "")

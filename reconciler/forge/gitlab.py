@@ -171,18 +171,13 @@ def _texts(message: object) -> Iterator[str]:
 def pull_request_of(answer: object) -> PullRequest:
     """The merge request in an answer; TransientError when a field is missing or wrong.
 
-    It is scheduled if we asked GitLab to merge it, in a train or when its pipeline succeeds. It is in the merge queue
-    if a person did that, or if it is being merged right now.
+    It is in the merge queue if it is being merged right now.
     """
     number = number_of(answer, "iid")
     state = STATES.get(needed_text(answer, "state"), PullRequestState.CLOSED)
     is_open = state is PullRequestState.OPEN
     is_draft = flag_of(answer, "draft")
     title = needed_text(answer, "title")
-    merges_later = flag_of(answer, "merge_when_pipeline_succeeds")
-    merged_by = number_or_none(answer, "merge_user", "id")
-    is_scheduled = merges_later and merged_by is not None and merged_by == number_or_none(answer, "author", "id")
-    is_queued = text_of(answer, "state") == "locked" or (merges_later and not is_scheduled)
     return PullRequest(
         number=number,
         state=state,
@@ -194,8 +189,7 @@ def pull_request_of(answer: object) -> PullRequest:
         head_commit=text_of(answer, "sha"),
         is_draft=is_draft,
         is_from_fork=not is_ours(answer),
-        in_merge_queue=is_open and is_queued,
-        is_scheduled=is_open and is_scheduled,
+        in_merge_queue=text_of(answer, "state") == "locked",
         closed_at_s=None if is_open else time_of(answer, "merged_at") or time_of(answer, "closed_at"),
         opened_at_s=time_of(answer, "created_at"),
         merged_as=tuple(filter(None, (text_of(answer, f"{name}_commit_sha") for name in ("merge", "squash")))),
@@ -224,7 +218,7 @@ class GitLab(HostedForge[GitLabClient]):
     update_method = "PUT"
     closing: Mapping[str, object] = {"state_event": "close"}
     create_refusals = (NothingToProposeError, UnseenBranchError, ConflictError)
-    comment_author = "author"
+    author_role = "author"
     comment_query: Mapping[str, str] = {"sort": "asc", "order_by": "created_at"}
     status_author = "author"
     status_limit = 255
@@ -317,9 +311,25 @@ class GitLab(HostedForge[GitLabClient]):
             logger.debug("not shown: %s", error)
             return None
 
-    def _open(self, base: str) -> Iterator[object]:
+    def pushed_s(self, branch: str, commit: str, *, since_s: float) -> float | None:
+        """See `Forge`; the events are those of our account, after a day."""
+        day_before = datetime.fromtimestamp(max(0.0, since_s - 2 * 86400.0), UTC).date()
+        query = {"action": "pushed", "after": day_before.isoformat(), "sort": "desc"}
+        for event in self._client.entries("/events", action=f"ask who pushed {branch}", query=query):
+            push = find(event, "push_data")
+            if (text_of(push, "ref_type"), text_of(push, "ref"), text_of(push, "commit_to")) == (
+                "branch",
+                branch,
+                commit,
+            ):
+                return time_of(event, "created_at")
+        return None
+
+    def _open(self, base: str = "") -> Iterator[object]:
         for state in ("opened", "locked"):
-            query = {"state": state, "target_branch": base, "order_by": "created_at", "sort": "asc"}
+            query = {"state": state, "order_by": "created_at", "sort": "asc"} | (
+                {"target_branch": base} if base else {}
+            )
             yield from self._client.entries(self._path(self.pulls), action="list open pull requests", query=query)
 
     def _closed_since(self, base: str, since_s: float) -> Iterator[object]:
@@ -333,7 +343,7 @@ class GitLab(HostedForge[GitLabClient]):
         query = {"state": "opened", "source_branch": head, "target_branch": base}
         for answer in self._client.entries(self._path(self.pulls), action=f"look for {head}", query=query):
             if is_ours(answer) and text_of(answer, "source_branch") == head:
-                return pull_request_of(answer)
+                return self._shown(answer)
         return None
 
     def _propose(self, wanted: PullRequest, reviewers: tuple[str, ...]) -> object:
@@ -427,6 +437,8 @@ class GitLab(HostedForge[GitLabClient]):
         rules = f"rules of the project are not met ({status.replace('_', ' ')})"
         words = "its pipeline has not finished" if status == READY else rules
         if found.is_scheduled or text_of(answer, "state") == "locked":
+            if found.is_draft or status in WAITS:
+                return waiting(WAITS["draft_status" if found.is_draft else status])
             return MergeAnswer(state=MergeState.SCHEDULED, words=words)
         if flag_or_none(answer, "user", "can_merge") is False:
             raise ConfigurationError(
@@ -523,7 +535,10 @@ class GitLab(HostedForge[GitLabClient]):
         return is_ours(answer)
 
     def _shown(self, answer: object) -> PullRequest:
-        return pull_request_of(answer)
+        found = pull_request_of(answer)
+        if found.is_open and flag_of(answer, "merge_when_pipeline_succeeds"):
+            return self._scheduled(found, answer, "merge_user")
+        return found
 
     def _title_to_send(self, title: str, *, is_draft: bool) -> str:
         """See `HostedForge`: drafts have a prefix, and GitLab strips spaces."""

@@ -27,6 +27,7 @@ from reconciler.forge.pull_requests import (
     Rights,
     Verdict,
     check_commit,
+    check_same,
     ours_among,
     waiting,
 )
@@ -336,7 +337,8 @@ class HostedForge(ABC, Generic[Client]):
     closing: Mapping[str, object] = {"state": "closed"}
     create_refusals: tuple[type[ReconcilerError], ...]
     """Errors of a create if the pull request may be open already, or the branch not visible yet."""
-    comment_author = "user"
+    author_role = "user"
+    """Where the author of a pull request or comment stands."""
     comment_query: Mapping[str, str] = {}
     status_author = "creator"
     status_limit = 140
@@ -365,8 +367,8 @@ class HostedForge(ABC, Generic[Client]):
         """Whether a pull request's head branch is in the repository itself; a deleted fork is not."""
 
     @abstractmethod
-    def _open(self, base: str) -> Iterator[object]:
-        """The open ones to `base`, the oldest first: new ones then move nothing to another page."""
+    def _open(self, base: str = "") -> Iterator[object]:
+        """The open ones (to `base`), the oldest first: new ones then move nothing to another page."""
 
     @abstractmethod
     def _closed_since(self, base: str, since_s: float) -> Iterator[object]:
@@ -495,9 +497,13 @@ class HostedForge(ABC, Generic[Client]):
     def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
         """See `Forge`."""
         # Open ones first: one that is closed in between appears twice, and the later answer counts.
-        answers = (*self._open(base), *self._closed_since(base, closed_since_s))
-        shown = (self._shown(answer) for answer in answers if self._is_from_here(answer))
-        return ours_among(shown, head_prefix=head_prefix, base=base, closed_since_s=closed_since_s)
+        answers = (*self._open(), *self._closed_since(base, closed_since_s))
+        found = ((answer, self._shown(answer)) for answer in answers if self._is_from_here(answer))
+        ours = (
+            replace(shown, opened_by=self._other_author(answer)) if shown.head_branch.startswith(head_prefix) else shown
+            for answer, shown in found
+        )
+        return ours_among(ours, head_prefix=head_prefix, base=base, closed_since_s=closed_since_s)
 
     def list_open(self, *, base: str) -> tuple[PullRequest, ...]:
         """See `Forge`."""
@@ -586,15 +592,14 @@ class HostedForge(ABC, Generic[Client]):
     def note_merge(self, number: int) -> None:
         """See `Forge`: a hosted forge notices it soon after the push."""
 
-    def merge(self, number: int, *, head_commit: str, method: str = "") -> MergeAnswer:
+    def merge(self, wanted: PullRequest, *, method: str = "") -> MergeAnswer:
         """See `Forge`. Only the commit that was checked is merged."""
-        answer = self._look(number)
+        answer = self._look(wanted.number)
         found = self._shown(answer)
         if not found.is_open:
             is_merged = found.state is PullRequestState.MERGED
             return MergeAnswer(state=MergeState.MERGED) if is_merged else waiting("a person closed it")
-        if found.head_commit != head_commit:
-            raise RivalRunError(f"merge pull request {number}: somebody pushed to it meanwhile; left alone")
+        check_same(found, wanted)
         return self._merge(answer, found, method)
 
     def unschedule(self, number: int) -> None:
@@ -609,7 +614,7 @@ class HostedForge(ABC, Generic[Client]):
         """See `Forge`."""
         action = f"read the comments on pull request {number}"
         listed = self._client.entries(self._comments(number), action=action, query=self.comment_query)
-        ours = {number_of(each, "id"): each for each in listed if self._is_by_us(each, self.comment_author)}
+        ours = {number_of(each, "id"): each for each in listed if self._is_by_us(each, self.author_role)}
         found = [(str(key), ours[key]) for key in sorted(ours) if self._is_comment(ours[key])]
         return tuple(Comment(key=key, body=text_of(answer, "body")) for key, answer in found)
 
@@ -638,12 +643,29 @@ class HostedForge(ABC, Generic[Client]):
         if not is_same or not self._is_by_us(shown, self.status_author):
             self._post_status(commit, form)
 
-    def _is_by_us(self, answer: object, role: str) -> bool:
-        author = number_or_none(answer, role, "id")
+    def _is_by_us(self, answer: object, *role: str) -> bool:
+        author = number_or_none(answer, *role, "id")
         if author is None:
             return False
         self._own_id = self._own_id or self._user_id()
         return author == self._own_id
+
+    def _scheduled(self, found: PullRequest, answer: object, *role: str) -> PullRequest:
+        """The same with whose order to merge it the forge has: ours, or that of somebody else."""
+        try:
+            is_ours = self._is_by_us(answer, *role)
+        except ConfigurationError as error:
+            logger.debug("nobody knows whose order it is to merge pull request %d: %s", found.number, error)
+            is_ours = False
+        return replace(found, is_scheduled=is_ours, in_merge_queue=found.in_merge_queue or not is_ours)
+
+    def _other_author(self, answer: object) -> str:
+        try:
+            is_ours = self._is_by_us(answer, self.author_role)
+        except ConfigurationError as error:
+            logger.debug("the authors of pull requests are not compared with our account: %s", error)
+            return ""
+        return "" if is_ours else text_of(answer, self.author_role, self.login_field) or "an unknown account"
 
 
 def needed_token(token: ForgeToken | None, address: RepositoryAddress, variable: str) -> ForgeToken:

@@ -27,6 +27,7 @@ from reconciler.forge.pull_requests import (
     PullRequestState,
     Rights,
     check_commit,
+    check_same,
     ours_among,
     waiting,
 )
@@ -336,14 +337,22 @@ class Local:
         """See `Forge`: there are no forks."""
         return f"refs/heads/{pull_request.head_branch}"
 
-    def merge(self, number: int, *, head_commit: str, method: str = "") -> MergeAnswer:
-        """See `Forge`; git does it, with a merge commit."""
-        del head_commit, method
-        current = self._read(self._path(number))
+    def pushed_s(self, branch: str, commit: str, *, since_s: float) -> float | None:
+        """See `Forge`: when git wrote the branch, whoever pushed it, as there are no accounts."""
+        del commit, since_s
+        places = (self._directory / "refs" / "heads" / branch, self._directory / "packed-refs")
+        return next((path.stat().st_mtime for path in places if path.is_file()), None)
+
+    def merge(self, wanted: PullRequest, *, method: str = "") -> MergeAnswer:
+        """See `Forge`; git does it, with a merge commit, and looks at the commit."""
+        del method
+        current = self._read(self._path(wanted.number))
         if current.is_draft:
             return waiting("it is a draft")
         if current.state is PullRequestState.CLOSED:
             return waiting("a person closed it")
+        if current.is_open:
+            check_same(current, replace(wanted, head_commit=current.head_commit))
         return MergeAnswer(state=MergeState.LEFT_TO_GIT if current.is_open else MergeState.MERGED)
 
     def unschedule(self, number: int) -> None:

@@ -7,7 +7,9 @@ from enum import StrEnum
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from reconciler.domain.proposals import STOP_LABEL
 from reconciler.domain.settings import Identity
+from reconciler.errors import RivalRunError
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
@@ -209,8 +211,9 @@ class PullRequest:
 
     `head_commit` is empty and `opened_at_s` None if the forge does not show them; `closed_at_s` (Unix seconds) is None
     while it is open. `is_from_fork`: `head_branch` is not in this repository, and may have any name. `is_scheduled`:
-    its author asked the forge to merge it once the rules of its base are met. `merged_as` are the commits of its merge
-    on the base, as far as the forge shows them.
+    our account asked the forge to merge it once the rules of its base are met; where another one did, it counts as
+    `in_merge_queue`. `opened_by` is the other account that opened it, empty for ours. `merged_as` are the commits of
+    its merge on the base, as far as the forge shows them.
     """
 
     number: int
@@ -227,6 +230,7 @@ class PullRequest:
     is_scheduled: bool = False
     closed_at_s: float | None = None
     opened_at_s: float | None = None
+    opened_by: str = ""
     merged_as: tuple[str, ...] = ()
     url: str = ""
 
@@ -241,10 +245,25 @@ def ours_among(
 ) -> tuple[PullRequest, ...]:
     """Those that `Forge.list_pull_requests` returns; of two with one number the later one counts."""
     found = {
-        each.number: each for each in shown if each.base_branch == base and each.head_branch.startswith(head_prefix)
+        each.number: each
+        for each in shown
+        if (each.base_branch == base or each.is_scheduled) and each.head_branch.startswith(head_prefix)
     }
     recent = (each for each in found.values() if each.is_open or (each.closed_at_s or 0.0) >= closed_since_s)
     return tuple(sorted(recent, key=lambda each: each.number))
+
+
+def check_same(found: PullRequest, wanted: PullRequest) -> None:
+    """Raise RivalRunError where a pull request that is to be merged is not what was looked at."""
+    fields = {
+        "pushed to it": (found.head_commit, wanted.head_commit),
+        "changed its base": (found.base_branch, wanted.base_branch),
+        "changed its text": ((found.title, found.body), (wanted.title, wanted.body)),
+        f"labelled it {STOP_LABEL}": (STOP_LABEL in found.labels, False),
+    }
+    did = next((did for did, (now, then) in fields.items() if now != then), "")
+    if did:
+        raise RivalRunError(f"merge pull request {found.number}: somebody {did} meanwhile; left alone")
 
 
 class Forge(Protocol):
@@ -281,8 +300,8 @@ class Forge(Protocol):
     def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
         """Those from branches of this repository under `head_prefix`, by number.
 
-        All open ones, and the ones closed or merged at or after `closed_since_s` (Unix seconds). A fork's branch of
-        the same name is not ours.
+        All open ones, and the ones closed or merged at or after `closed_since_s` (Unix seconds); of those to another
+        base than `base` the ones that are scheduled. A fork's branch of the same name is not ours.
         """
 
     def create(
@@ -331,13 +350,19 @@ class Forge(Protocol):
     def head_ref(self, pull_request: PullRequest) -> str:
         """The ref under which git finds its head in this repository, that of a fork's too."""
 
-    def merge(self, number: int, *, head_commit: str, method: str = "") -> MergeAnswer:
-        """Merge an open one whose newest commit is `head_commit`, within the rules of its base.
+    def pushed_s(self, branch: str, commit: str, *, since_s: float) -> float | None:
+        """When our account pushed a commit to a branch, by the forge's clock; None where it shows no such push.
+
+        Both times are Unix seconds; a push before `since_s` is not looked for.
+        """
+
+    def merge(self, wanted: PullRequest, *, method: str = "") -> MergeAnswer:
+        """Merge an open one whose newest commit, base, title and text are those of `wanted`, within its base's rules.
 
         `method` is merge, squash or rebase; empty is the first of these that the repository allows. If only rules of
         the base are not met, the merge is scheduled if the forge can do that. Nothing is merged with a check that
         failed or has not finished, with a review that requests changes, or as a draft. Repeating a merge or schedule
-        changes nothing. Raises RivalRunError when the newest commit is another.
+        changes nothing. Raises RivalRunError when one of these four is another.
         """
 
     def unschedule(self, number: int) -> None:

@@ -405,6 +405,7 @@ class ForgeView:
     `pull_requests` are by number. `branches` are the remote's under our prefix, with the object each points at; `tips`
     the commits of those whose newest pull request is not merged. `stale` are those that begin at no commit of
     the base, `merged_in_git` the numbers of those that the base holds although the forge shows them as open.
+    `retargeted` are those to another base that the forge is to merge for us.
     """
 
     proposals: tuple[Proposal, ...] = ()
@@ -413,6 +414,7 @@ class ForgeView:
     tips: Mapping[str, CommitRecord] = field(default_factory=dict)
     stale: frozenset[str] = frozenset()
     merged_in_git: tuple[int, ...] = ()
+    retargeted: tuple[PullRequest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -638,7 +640,9 @@ def _view_of(forge: Forge, doors: Doors, settings: Settings, now_s: float) -> Fo
     doors.progress("reading pull requests", 0, 1)
     prefix = settings.git.branch_prefix
     window_s = max(CLOSED_WINDOW_S, settings.pull_requests.reopen_after_s)
-    found = forge.list_pull_requests(head_prefix=prefix, base=doors.repository.branch, closed_since_s=now_s - window_s)
+    base = doors.repository.branch
+    listed = forge.list_pull_requests(head_prefix=prefix, base=base, closed_since_s=now_s - window_s)
+    found = tuple(each for each in listed if each.base_branch == base)
     branches: Mapping[str, str] = {}
     tips: Mapping[str, CommitRecord] = {}
     compared = ComparedBranches()
@@ -670,6 +674,7 @@ def _view_of(forge: Forge, doors: Doors, settings: Settings, now_s: float) -> Fo
         tips={name: tip for name, tip in tips.items() if name not in compared.merged},
         merged_in_git=tuple(each.number for each in found if each.is_open and each.head_branch in compared.merged),
         stale=compared.stale,
+        retargeted=tuple(each for each in listed if each.base_branch != base),
     )
 
 

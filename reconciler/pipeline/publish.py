@@ -26,7 +26,7 @@ from reconciler.forge.pull_requests import Forge, MergeState, PullRequest
 from reconciler.git.clone import Clone
 from reconciler.git.repository import CommitRecord
 from reconciler.pipeline.draft import DAY_S, says_the_same
-from reconciler.pipeline.observe import ForgeView, ObservedRun
+from reconciler.pipeline.observe import CLOSED_WINDOW_S, ForgeView, ObservedRun
 from reconciler.pipeline.session import Doors
 from reconciler.report.formatting import one_line
 from reconciler.report.pull_request import outcome_view
@@ -145,7 +145,10 @@ class GroupState:
         proposal = self.proposal
         if proposal is not None:
             if proposal.in_merge_queue:
-                return f"pull request #{proposal.number} is in the merge queue"
+                return f"pull request #{proposal.number} is in the merge queue, or to be merged for somebody else"
+            if self.pull_request is not None and self.pull_request.opened_by:
+                opener = self.pull_request.opened_by
+                return f"{opener} opened pull request #{proposal.number} from this branch: merge or close it yourself"
             if STOP_LABEL in proposal.labels:
                 return f"pull request #{proposal.number} is labelled {STOP_LABEL}"
             unseen = [change.resource for change in proposal.changes if change.resource in self.unseen]
@@ -216,7 +219,7 @@ OPERATIONS = {MergeState.SCHEDULED: Operation.SCHEDULED, MergeState.WAITING: Ope
 
 def take_back(forge: Forge, view: ForgeView) -> None:
     """Cancel the merges that we scheduled on the forge: a pause stops those, too."""
-    for each in view.pull_requests.values():
+    for each in (*view.pull_requests.values(), *view.retargeted):
         if each.is_open and each.is_scheduled:
             try:
                 forge.unschedule(each.number)
@@ -238,6 +241,8 @@ class Merger:
     now_s: float
     method: str
     ordered: dict[str, int]
+    taken_back: Container[str]
+    """Branches that the forge was to merge, and is not any more."""
 
     def merge(self, state: GroupState, published: Published) -> Published:
         """What becomes of a part that stands as this run drafts it; a failure becomes its outcome."""
@@ -245,11 +250,15 @@ class Merger:
         tip = state.tip
         if published.operation is not Operation.NONE or pull_request is None or terms is None or tip is None:
             return published
-        waits = "" if pull_request.is_scheduled else self._why_wait(state, pull_request, terms, tip)
-        if waits:
-            return replace(published, operation=Operation.WAITING, reason=waits)
+        is_scheduled = pull_request.is_scheduled and state.branch not in self.taken_back
         try:
-            return self._order(state, pull_request, tip, published)
+            waits = "" if is_scheduled else self._why_wait(state, pull_request, terms, tip)
+            waits = waits or self._why_unproven(state, tip)
+            if not waits:
+                return self._order(state, pull_request, tip, published)
+            if is_scheduled:
+                self.forge.unschedule(pull_request.number)
+            return replace(published, operation=Operation.WAITING, reason=waits)
         except ReconcilerError as error:
             return replace(published, operation=Operation.FAILED, reason=str(error), error=error)
 
@@ -257,22 +266,33 @@ class Merger:
         marker = read_marker(pull_request.body)
         if pull_request.head_commit not in ("", tip.oid) or marker is None or not marker.merges:
             return "the forge shows another state of it"
-        if self.now_s - tip.committed_s < LEAST_AGE_S:
-            return f"it was pushed less than {LEAST_AGE_S / 60:.0f} minutes ago"
         if state.name in self.ordered:
             return "another pull request of its group is being merged"
         if sum(self.ordered.values()) >= terms.left:
             return f"at most {terms.per_hour} of our pull requests are merged in an hour"
         return terms.waits
 
+    def _why_unproven(self, state: GroupState, tip: CommitRecord) -> str:
+        """What the forge does not show of the push: who signed a commit and when is only what its author says."""
+        since_s = max(tip.committed_s, self.now_s - CLOSED_WINDOW_S)
+        pushed_s = self.forge.pushed_s(state.branch, tip.oid, since_s=since_s)
+        if pushed_s is None:
+            return "the forge shows no push of its commit by our account: delete its branch to have it written anew"
+        is_old = self.now_s - pushed_s >= LEAST_AGE_S
+        return "" if is_old else f"it was pushed less than {LEAST_AGE_S / 60:.0f} minutes ago"
+
     def _order(
         self, state: GroupState, pull_request: PullRequest, tip: CommitRecord, published: Published
     ) -> Published:
-        answer = self.forge.merge(pull_request.number, head_commit=tip.oid, method=self.method)
+        if state.draft is None:
+            return published
+        wanted = self.forge.update(pull_request.number, title=state.draft.title, body=state.draft.body)
+        wanted = replace(wanted, head_commit=tip.oid, base_branch=self.clone.branch)
+        answer = self.forge.merge(wanted, method=self.method)
         if answer.state is MergeState.WAITING and pull_request.is_scheduled:
             self.forge.unschedule(pull_request.number)
-        if answer.state is MergeState.LEFT_TO_GIT and state.draft is not None:
-            title = one_line(pull_request.title)
+        if answer.state is MergeState.LEFT_TO_GIT:
+            title = one_line(wanted.title)
             self.clone = self.clone.merge(
                 state.branch,
                 tip.oid,
@@ -326,6 +346,7 @@ def publish(
         unseen=_unseen(plan, observed),
     )
     press.note_merges()
+    press.take_back_retargeted(plan)
     by_branch = {draft.change_set.head_branch: draft for draft in drafts}
     states = [
         *(press.state(group.name, group.head_branch, group, by_branch.get(group.head_branch)) for group in plan.groups),
@@ -413,6 +434,15 @@ class _Press:
             except ReconcilerError as error:
                 logger.warning("pull request %d was merged, which the forge does not learn: %s", number, error)
 
+    def take_back_retargeted(self, plan: Plan) -> None:
+        """Cancel merges into another branch, which a person has chosen since: what is pushed now would go there."""
+        prefix = self.observed.recording.settings.git.branch_prefix
+        ours = {branch for group in plan.groups for branch in branches_of(prefix, group.name)}
+        for each in self.observed.forge.retargeted:
+            if each.head_branch in ours:
+                logger.warning("pull request %d goes to %s now: we do not merge it", each.number, each.base_branch)
+                self._forge.unschedule(each.number)
+
     def attempt(self, state: GroupState) -> Published:
         """Publish one part; an expected failure becomes its outcome."""
         try:
@@ -441,6 +471,7 @@ class _Press:
             now_s=self.observed.recording.now_s,
             method=self.settings.merge_method,
             ordered=ordered,
+            taken_back=self.taken_back,
         )
 
     def _publish(self, state: GroupState) -> Published:

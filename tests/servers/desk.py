@@ -5,6 +5,7 @@ desk.run(BUSY)
 assert desk.pull_requests()[0].is_open
 """
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -60,6 +61,7 @@ class Desk:
     now_s: float = NOW_S
     runs: int = 0
     clusters: tuple[str, ...] = ()
+    dates: set[float] = field(default_factory=set)
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -101,9 +103,19 @@ class Desk:
     def run(self, ask: Ask, forge: Forge | None = None) -> RunResult:
         """One run, a minute after the last."""
         self.now_s += 60.0
+        self.date_branches()
         doors = self.doors(ask, forge)
         loaded = self.loaded(doors.repository)
-        return run(doors, loaded.settings, self.now_s, repository="fleet", paused=loaded.paused)
+        result = run(doors, loaded.settings, self.now_s, repository="fleet", paused=loaded.paused)
+        self.date_branches()
+        return result
+
+    def date_branches(self) -> None:
+        """Give what was pushed since the last time a date of the desk: a file's is the machine's."""
+        for path in (self.workshop.remote / "refs" / "heads").rglob("*"):
+            if path.is_file() and path.stat().st_mtime not in self.dates:
+                os.utime(path, (self.now_s, self.now_s))
+        self.dates.add(self.now_s)
 
     def plan(self, ask: Ask, forge: Forge | None = None, record: Path | None = None) -> Prepared:
         """One plan."""

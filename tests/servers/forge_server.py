@@ -104,6 +104,8 @@ class StoredPullRequest:
     reviews: list[tuple[str, str]] = field(default_factory=list)
     merged_by: str = ""
     told_by: str = ""
+    author: str = ""
+    """Who opened it; empty: our account."""
     hidden_lists: int = 0
 
 
@@ -117,6 +119,16 @@ class StoredComment:
     login: str
     created_s: float
     updated_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """A push as the forge saw it; `by` is empty for our account."""
+
+    branch: str
+    commit: str
+    by: str
+    at_s: float
 
 
 @dataclass(kw_only=True)
@@ -141,6 +153,8 @@ class StoredRepository:
     comments: dict[int, StoredComment] = field(default_factory=dict)
     statuses: dict[str, list[Any]] = field(default_factory=dict)
     """By commit, the newest first, as the forge shows them."""
+    pushes: list[Push] = field(default_factory=list)
+    """The oldest first."""
 
     def branches(self) -> dict[str, str]:
         """Branch -> commit, as git has them now."""
@@ -152,7 +166,7 @@ class ForgeServer(ABC):
     """The state behind a server, and a person's hands on it.
 
     `hide_new_for` keeps a new pull request out of that many lists; `next_page` is where its Link headers lead;
-    `faults` go wrong once or more; `requests` grows with each request.
+    `faults` go wrong once or more; `requests` grows with each request; `pushed_by` says which commits others pushed.
     """
 
     kind: str
@@ -184,6 +198,7 @@ class ForgeServer(ABC):
         self.violations: list[str] = []
         self.operations: set[str] = set()
         self.repositories: dict[str, StoredRepository] = {}
+        self.pushed_by: dict[str, str] = {}
         self._contract = contract
         self._lock = threading.Lock()
 
@@ -235,13 +250,15 @@ class ForgeServer(ABC):
         body: str = "",
         fork: str | None = None,
         commit: str = "",
+        author: str = "",
     ) -> StoredPullRequest:
-        """Open a pull request as somebody else would; `fork` is OWNER/NAME, or empty for a deleted one.
+        """Open a pull request as `author` would; `fork` is OWNER/NAME, or empty for a deleted one.
 
         `commit` is a fork's head, which this repository holds under the number of the pull request alone.
         """
         repository = self.repositories[full_name.lower()]
         stored = self.store(repository, head, base, title, body, fork=fork)
+        stored.author = author
         found = commit or repository.branches().get(head, "")
         if found:
             self.push_head(full_name, stored.number, found)
@@ -331,6 +348,14 @@ class ForgeServer(ABC):
         exchange = Exchange(method=method, path=path, query=query, body=body, status=answer.status, answer=answer.body)
         self.operations.add(self._contract.operation_id(method, path))
         self.violations += self._contract.violations(exchange)
+
+    def note_pushes(self, repository: StoredRepository, branches: Mapping[str, str]) -> None:
+        """Remember when branches came to their commits: at the first request after that."""
+        known = {each.branch: each.commit for each in repository.pushes}
+        for branch, commit in branches.items():
+            if known.get(branch) != commit:
+                by = self.pushed_by.get(commit, "")
+                repository.pushes.append(Push(branch=branch, commit=commit, by=by, at_s=self.now_s))
 
     def store(
         self,

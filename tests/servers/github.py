@@ -31,6 +31,7 @@ from tests.servers.github_contract import find_description, load_contract
 from tests.servers.github_objects import (
     Json,
     PullRequestView,
+    activity_object,
     comment_object,
     error_object,
     full_repository_object,
@@ -110,6 +111,7 @@ class GitHubServer(ForgeServer):
             ("GET", "", lambda: self._repository_answer(repository)),
             ("GET", r"/rules/branches/([^/]+)", lambda branch: self._rules(repository, branch)),
             ("GET", r"/branches/([^/]+)/protection", lambda _: self._protection(repository)),
+            ("GET", "/activity", lambda: self._activity(repository, query)),
             ("GET", "/pulls", lambda: self._list(repository, query)),
             ("POST", "/pulls", lambda: self._create(repository, body)),
             ("GET", r"/pulls/(\d+)", lambda number: self._one(repository, number)),
@@ -198,6 +200,15 @@ class GitHubServer(ForgeServer):
             **{field: name in repository.methods for name, field in MERGE_METHODS.items()},
         }
         return Answer(status=200, body={**full_repository_object(shown), **told})
+
+    def _activity(self, repository: StoredRepository, query: Mapping[str, str]) -> Answer:
+        found = [each for each in reversed(repository.pushes) if f"refs/heads/{each.branch}" == query["ref"]]
+        shown = [activity_object(each, self._user_of(each.by), number) for number, each in enumerate(found, start=1)]
+        return Answer(status=200, body=page_of(shown, query))
+
+    def _user_of(self, login: str) -> Json:
+        """An account by its name; empty is ours."""
+        return user_object(self.url, login or self.login, 666 if login else OWN_ID)
 
     def _rules(self, repository: StoredRepository, branch: str) -> Answer:
         name = unquote(branch)
@@ -335,6 +346,7 @@ class GitHubServer(ForgeServer):
     def _refresh(self, repository: StoredRepository) -> None:
         """As on GitHub, a pull request closes by itself when its head branch is deleted."""
         branches = repository.branches()
+        self.note_pushes(repository, branches)
         for stored in repository.pull_requests.values():
             if stored.state != "open" or stored.head_repository is not None:
                 continue
@@ -359,13 +371,13 @@ class GitHubServer(ForgeServer):
             head_repository=here if stored.head_repository is None else self._fork(stored.head_repository),
             labels=self._labels(repository, stored),
             reviewers=[user_object(self.url, login, 100 + number) for number, login in enumerate(stored.reviewers)],
-            user=user_object(self.url, self.login, OWN_ID),
+            user=self._user_of(stored.author),
             created_s=stored.created_s,
             updated_s=stored.updated_s,
             closed_s=stored.closed_s,
             merged_s=stored.merged_s,
             node_id=f"PR_{repository.id}_{stored.number}",
-            told_by=user_object(self.url, stored.told_by, 99) if stored.told_by else None,
+            told_by=self._user_of(stored.told_by.removeprefix(self.login)) if stored.told_by else None,
         )
 
     def _labels(self, repository: StoredRepository, stored: StoredPullRequest) -> list[Json]:

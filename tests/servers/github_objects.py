@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from tests.servers.forge_server import Push
+
 Json = dict[str, Any]
 
 USER_LINKS = (
@@ -103,6 +105,20 @@ def user_object(api: str, login: str, user_id: int) -> Json:
         **{f"{name}_url": f"{url}/{name}" for name in USER_LINKS},
         "type": "User",
         "site_admin": False,
+    }
+
+
+def activity_object(push: Push, actor: Json, number: int) -> Json:
+    """An `activity`: a push to a branch."""
+    return {
+        "id": number,
+        "node_id": f"PSH_{number}",
+        "before": "0" * 40,
+        "after": push.commit,
+        "ref": f"refs/heads/{push.branch}",
+        "timestamp": timestamp(push.at_s),
+        "activity_type": "force_push",
+        "actor": actor,
     }
 
 

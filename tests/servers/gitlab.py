@@ -32,6 +32,7 @@ from tests.servers.gitlab_objects import (
     MergeRequestView,
     branch_object,
     commit_object,
+    event_object,
     merge_request_object,
     note_object,
     own_user_object,
@@ -100,6 +101,8 @@ class GitLabServer(ForgeServer):
         if method == "GET" and path == "/personal_access_tokens/self" and self.expires_on:
             token = {"id": 1, "name": "reconciler", "scopes": ["api"], "active": True, "expires_at": self.expires_on}
             return Answer(status=200, body=token)
+        if method == "GET" and path == "/events":
+            return self._events(query)
         if method == "GET" and path == "/users":
             found = [(number, name) for number, name in self.users.items() if name == query["username"].lower()]
             return Answer(status=200, body=[self._person(number, name) for number, name in found])
@@ -150,6 +153,16 @@ class GitLabServer(ForgeServer):
             return Answer(status=403, body={"error": "insufficient_scope", "error_description": "read_user is missing"})
         own = own_user_object(self.host, self.login, OWN_ID, self.user_name, self.commit_email)
         return Answer(status=200, body=own)
+
+    def _events(self, query: Mapping[str, str]) -> Answer:
+        """The pushes of our account in all projects, the newest first."""
+        after_s = _seconds(f"{query['after']}T00:00:00Z")
+        found = []
+        for repository in self.repositories.values():
+            self._refresh(repository)
+            ours = (each for each in repository.pushes if not each.by and each.at_s > after_s)
+            found += [event_object(each, repository.id, self._person(OWN_ID, self.login)) for each in ours]
+        return Answer(status=200, body=page_of(found[::-1], query))
 
     def _person(self, number: int, name: str) -> Json:
         return user_object(self.host, name, number, name.title())
@@ -390,6 +403,7 @@ class GitLabServer(ForgeServer):
     def _refresh(self, repository: StoredRepository) -> None:
         """Unlike GitHub's, a merge request stays open when its head branch is deleted."""
         branches = repository.branches()
+        self.note_pushes(repository, branches)
         for stored in repository.pull_requests.values():
             if stored.state == "open" and stored.head_repository is None and stored.head in branches:
                 stored.head_commit = branches[stored.head]
@@ -415,7 +429,7 @@ class GitLabServer(ForgeServer):
                 project_id=repository.id,
                 labels=stored.labels,
                 reviewers=[self._person(numbers[name], name) for name in stored.reviewers],
-                author=self._person(OWN_ID, self.login),
+                author=self._person(666, stored.author) if stored.author else self._person(OWN_ID, self.login),
                 sha=stored.head_commit,
                 told_by=self._teller(stored),
                 merge_status="checking" if stored.unknown_for else _merge_status(stored),

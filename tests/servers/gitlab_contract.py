@@ -4,9 +4,9 @@ GitLab publishes a description of its own (`doc/api/openapi/openapi_v3.yaml` in 
 of any registry); it calls no field required and none nullable, and a list of merge requests one of them. So what stands
 here is taken from the API reference, read in November 2026 (docs.gitlab.com/api/, doc/api/ in gitlab-org/gitlab):
 merge_requests.md, projects.md, users.md, repositories.md, branches.md, protected_branches.md, project_push_rules.md,
-merge_request_approvals.md, merge_trains.md, members.md, notes.md, commits.md, rest/_index.md (pages, status codes); and
-for the refusals of a create from lib/api/helpers/merge_requests_helpers.rb (422: branches in conflict, 409: it is open
-already, 400: anything else).
+merge_request_approvals.md, merge_trains.md, events.md, members.md, notes.md, commits.md, rest/_index.md (pages,
+status codes); and for the refusals of a create from lib/api/helpers/merge_requests_helpers.rb (422: branches in
+conflict, 409: it is open already, 400: anything else).
 """
 
 import functools
@@ -110,6 +110,26 @@ BRANCH = objects(
         "default": FLAG,
     }
 )
+EVENT = objects(
+    {
+        "id": NUMBER,
+        "project_id": NUMBER,
+        "action_name": TEXT,
+        "author_id": NUMBER,
+        "author_username": TEXT,
+        "created_at": TIME,
+        "push_data": objects(
+            {
+                "commit_count": {"type": "integer"},
+                "action": one_of("created", "pushed", "removed"),
+                "ref_type": one_of("branch", "tag"),
+                "commit_from": or_null(TEXT),
+                "commit_to": or_null(TEXT),
+                "ref": or_null(TEXT),
+            }
+        ),
+    }
+)
 NOTE = objects({"id": NUMBER, "body": TEXT, "author": USER, "created_at": TIME, "updated_at": TIME, "system": FLAG})
 NEW_NOTE: Json = {
     "type": "object",
@@ -201,6 +221,13 @@ PATHS: Json = {
     "/personal_access_tokens/self": {
         "get": operation(
             "token/get", objects({"id": NUMBER, "name": TEXT, "scopes": many(TEXT), "expires_at": or_null(DAY)})
+        )
+    },
+    "/events": {
+        "get": operation(
+            "events/list",
+            many(EVENT),
+            query={**PAGE, "action": TEXT, "target_type": TEXT, "before": DAY, "after": DAY, "sort": TEXT},
         )
     },
     "/users": {"get": operation("users/list", many(USER), query={**PAGE, "username": TEXT})},

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from tests.servers.forge_server import Push
+
 Json = dict[str, Any]
 
 
@@ -132,6 +134,20 @@ def branch_object(name: str, commit: Json, *, protected: bool, developers_may: b
 def commit_object(oid: str) -> Json:
     """A commit, of which nobody reads more than that it is there."""
     return {"id": oid, "short_id": oid[:8], "title": "A commit", "message": "A commit", "parent_ids": []}
+
+
+def event_object(push: Push, project_id: int, author: Json) -> Json:
+    """A push to a branch, as an event of the one who pushed."""
+    pushed = {"commit_count": 1, "action": "pushed", "ref_type": "branch", "ref": push.branch}
+    return {
+        "id": 1,
+        "project_id": project_id,
+        "action_name": "pushed to",
+        "author_id": author["id"],
+        "author_username": author["username"],
+        "created_at": timestamp(push.at_s),
+        "push_data": {**pushed, "commit_from": None, "commit_to": push.commit},
+    }
 
 
 def note_object(number: int, body: str, author: Json, created_s: float) -> Json:

@@ -51,4 +51,5 @@ def live_through_everything(forge: Forge) -> None:
     assert not closed.is_open
     again = forge.create(head="reconciler/llm", base="main", title="Scale llama", body=body)
     assert again is not None
-    assert forge.merge(again.number, head_commit=again.head_commit).state is MergeState.MERGED
+    assert forge.pushed_s("reconciler/llm", again.head_commit, since_s=0.0) is not None
+    assert forge.merge(again).state is MergeState.MERGED

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from reconciler.domain.proposals import Draft
 from reconciler.forge.github import GitHub, GitHubClient
 from reconciler.forge.gitlab import GitLab, GitLabClient
-from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, RepositoryAddress
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, MergeAnswer, PullRequest, RepositoryAddress
 from reconciler.pipeline.draft import says_the_same
 from reconciler.pipeline.publish import Operation, Published
 from reconciler.pipeline.run import RunResult
@@ -82,6 +82,8 @@ class Field:
     def run(self, ask: Ask = BUSY, *, minutes: float = 10.0) -> RunResult:
         """One run, so many minutes after the last; its drafts are remembered."""
         self.desk.now_s += minutes * MINUTE_S
+        if self.server is not None:
+            self.server.now_s = self.desk.now_s
         result = self.desk.run(ask, self.forge)
         for draft in result.drafts:
             self.drafts.setdefault(draft.change_set.head_branch, []).append(draft)
@@ -89,13 +91,25 @@ class Field:
 
     def outcome(self, result: RunResult) -> Published:
         """What became of the pull request that is attacked."""
-        return next(each for each in result.published if each.head_branch.startswith(GROUP))
+        found = (each for each in result.published if each.head_branch.startswith(GROUP))
+        return next(found, Published(group="", operation=Operation.NONE, head_branch="", reason="nothing"))
 
     def schedule(self) -> None:
         """Have the forge told to merge once its rules are met, where it has rules."""
         if self.server is not None:
             self.stored.mergeable_state = BLOCKED[self.kind]
             assert self.outcome(self.run()).operation is Operation.SCHEDULED
+
+    def before_merging(self, attack: Callable[[], object]) -> None:
+        """Attack once, between the last look of a run and its merge."""
+        merge, attacks = self.forge.merge, [attack]
+
+        def attacked(wanted: PullRequest, *, method: str = "") -> MergeAnswer:
+            if attacks:
+                attacks.pop()()
+            return merge(wanted, method=method)
+
+        self.forge.merge = attacked  # type: ignore[method-assign]
 
     def meet_rules(self) -> None:
         """The rules of the base are met: the forge merges what it was told to."""

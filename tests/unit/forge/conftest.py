@@ -4,7 +4,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,12 @@ def create(forge: Any, head: str = HEAD, **changes: Any) -> Any:
 
 def listed(forge: Any, closed_since_s: float = 0.0) -> Any:
     return forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=closed_since_s)
+
+
+def order(forge: Any, head: str, **asked: Any) -> Any:
+    """Have the only pull request merged at a commit."""
+    (found,) = listed(forge)
+    return forge.merge(replace(found, head_commit=head), **asked)
 
 
 def opened(hosted: ServedStage, **changes: Any) -> Any:

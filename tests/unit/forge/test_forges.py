@@ -245,13 +245,13 @@ def test_a_status_is_set_on_a_commit_alone(stage: Any) -> None:
 
 def test_an_order_to_merge_is_obeyed_or_left_to_git(stage: Any) -> None:
     created = propose(stage)
-    answer = stage.forge.merge(created.number, head_commit=head_commit_of(stage))
+    answer = stage.forge.merge(replace(created, head_commit=head_commit_of(stage)))
     assert answer.state in (MergeState.MERGED, MergeState.LEFT_TO_GIT)
     if answer.state is MergeState.LEFT_TO_GIT:
         stage.forge.note_merge(created.number)
     assert listed(stage)[0].state is PullRequestState.MERGED
     before = stage.trace()
-    assert stage.forge.merge(created.number, head_commit="").state is MergeState.MERGED
+    assert stage.forge.merge(created).state is MergeState.MERGED
     assert stage.trace() == before
 
 
@@ -261,7 +261,7 @@ def test_what_is_a_draft_or_closed_is_not_merged(stage: Any, why: str) -> None:
     if why == "closed":
         stage.close(created.number)
     before = stage.trace()
-    assert stage.forge.merge(created.number, head_commit=head_commit_of(stage)).state is MergeState.WAITING
+    assert stage.forge.merge(replace(created, head_commit=head_commit_of(stage))).state is MergeState.WAITING
     assert stage.trace() == before
 
 

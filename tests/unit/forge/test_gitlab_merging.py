@@ -10,7 +10,7 @@ from reconciler.forge.gitlab import GitLab
 from reconciler.forge.pull_requests import MergeAnswer, MergeState, PullRequest, PullRequestState
 from tests.servers.forge_server import LoggedRequest, StoredPullRequest, StoredRepository
 from tests.servers.gitlab import GitLabServer
-from tests.unit.forge.conftest import PROJECT, ServedStage, listed, proposal_on
+from tests.unit.forge.conftest import PROJECT, ServedStage, listed, order, proposal_on
 
 MERGED = MergeAnswer(state=MergeState.MERGED)
 
@@ -31,7 +31,9 @@ class Proposed:
         return self.server.writes[1:]
 
     def merge(self, method: str = "") -> MergeAnswer:
-        return self.forge.merge(1, head_commit=self.head, method=method)
+        answer = order(self.forge, self.head, method=method)
+        assert isinstance(answer, MergeAnswer)
+        return answer
 
     def shown(self) -> PullRequest:
         (found,) = listed(self.forge)

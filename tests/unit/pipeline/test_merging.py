@@ -277,9 +277,9 @@ def test_a_push_to_the_base_meanwhile_loses_nothing(ruled: Desk, monkeypatch: py
     forge = type(ruled.forge)
     order = forge.merge
 
-    def slow(self: Any, number: int, **asked: Any) -> Any:
+    def slow(self: Any, wanted: PullRequest, **asked: Any) -> Any:
         ruled.write("README.md", "Somebody was faster.\n")
-        return order(self, number, **asked)
+        return order(self, wanted, **asked)
 
     with monkeypatch.context() as patched:
         patched.setattr(forge, "merge", slow)
@@ -295,10 +295,10 @@ def test_a_push_to_the_head_meanwhile_is_never_merged(ruled: Desk, monkeypatch: 
     forge, branch = type(ruled.forge), chat(ruled).head_branch
     order = forge.merge
 
-    def slow(self: Any, number: int, **asked: Any) -> Any:
+    def slow(self: Any, wanted: PullRequest, **asked: Any) -> Any:
         commit = run_git(ruled.workshop.remote, "commit-tree", "main^{tree}", "-p", branch, "-m", "Mine")
         run_git(ruled.workshop.remote, "update-ref", f"refs/heads/{branch}", commit)
-        return order(self, number, **asked)
+        return order(self, wanted, **asked)
 
     monkeypatch.setattr(forge, "merge", slow)
     operation, reason = of_chat(ruled.run(BUSY))
@@ -346,6 +346,7 @@ class Served:
         return self.server.repositories["acme/fleet"].pull_requests[1]
 
     def run(self, ask: Ask) -> tuple[Operation, str]:
+        self.server.now_s = self.desk.now_s
         return of_chat(self.desk.run(ask, self.forge))
 
 
