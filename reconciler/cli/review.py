@@ -29,7 +29,9 @@ Replay = Annotated[
 FailOn = Annotated[
     list[str] | None,
     typer.Option(
-        "--fail-on", metavar="refuse|hold|slo", help="Exit with 3 on such a remark (default: refuse). Repeatable."
+        "--fail-on",
+        metavar="refuse|hold|slo|approval",
+        help="Exit with 3 on such a remark (default: refuse). Repeatable.",
     ),
 ]
 
@@ -61,10 +63,10 @@ def review(
 def _objections(fail_on: list[str] | None) -> "frozenset[Objection]":
     from reconciler.domain.reports import Objection
 
-    known = {str(each): each for each in (Objection.REFUSE, Objection.HOLD, Objection.SLO)}
+    known = {str(each): each for each in (Objection.REFUSE, Objection.HOLD, Objection.SLO, Objection.APPROVAL)}
     asked = fail_on or [str(Objection.REFUSE)]
     if unknown := set(asked) - known.keys():
-        raise typer.BadParameter(f"{min(unknown)!r} is not one of refuse, hold, slo", param_hint="--fail-on")
+        raise typer.BadParameter(f"{min(unknown)!r} is not one of refuse, hold, slo, approval", param_hint="--fail-on")
     return frozenset(known[each] for each in asked)
 
 

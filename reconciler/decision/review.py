@@ -1,24 +1,26 @@
 """Somebody else's change compared with a plan, decided on the base with the same answers."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from reconciler.decision.decide import Solved, solve
+from reconciler.decision.decide import DIGITS, Solved, solve
 from reconciler.decision.staged_plan import StagedPlan
-from reconciler.decision.variant_states import Allocations
-from reconciler.decision.verdicts import give_verdicts
+from reconciler.decision.variant_states import Allocations, bounds_of
+from reconciler.decision.verdicts import give_verdicts, judge_changes
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Outcome, Plan, TotalCost, VerdictKind
-from reconciler.domain.profiles import PerformanceProfile, SloTarget
+from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarget
+from reconciler.domain.recording import Recording
 from reconciler.domain.reports import AllocationRemark, HeadView, Objection, Review, SettingRemark
 from reconciler.domain.rules import AutoMergeRule
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import SETTING_DEFINITIONS
 from reconciler.domain.workloads import Workload
-from reconciler.policy.judging import NO_LIMITS
+from reconciler.manifests.wording import join_words
+from reconciler.policy.port import Spoken
 
 KEPT = "its replicas stay as they are, and nobody sizes them"
 UNREADABLE = "cannot be read any more"
@@ -85,7 +87,7 @@ def _unreadable_at(paths: Iterable[str], head: HeadView) -> Place | None:
 
 
 def _remark(variant: Variant, words: str, objection: Objection, place: Place) -> SettingRemark:
-    return SettingRemark(subject=variant.key.label, words=words, objection=objection, path=place.path, line=place.line)
+    return _note(variant.key, words, place, objection)
 
 
 def judge_newcomer(variant: Variant, known: Sequence[Variant]) -> AllocationRemark:
@@ -142,18 +144,90 @@ CONFIGURATION_FILE = "reconciler.yaml"
 NOT_TRIED = "a review does not try it: the base's stands"
 
 
-def remark_on_variants(known: Mapping[ResourceKey, Variant], head: HeadView) -> Iterator[SettingRemark]:
-    """Holds that the head brings and takes away, and every setting of a variant that becomes another."""
-    for key in sorted(known.keys() & head.variants.keys()):
-        before, after = known[key], head.variants[key]
+def remark_on_variants(pairs: Iterable[tuple[Variant, Variant]]) -> Iterator[SettingRemark]:
+    """Of variants before and after: holds that come and go, what a replica is, and every setting that changes."""
+    for before, after in sorted(pairs, key=lambda each: each[0].key):
+        key = after.key
         yield from _holds(before, after)
         yield from _class(before, after)
+        yield from _replica(before, after)
         for setting in SETTING_DEFINITIONS:
             was, now = before.settings[setting].value, after.settings[setting].value
             if was != now:
                 source = after.settings[setting].source.place or after.place
                 words = f"{setting.name} is {_shown(now)} instead of {_shown(was)}"
-                yield _note(key.label, words, source)
+                yield _note(key, words, source)
+
+
+LAUNCHED = {
+    "tensor parallel size": "tensor_parallel",
+    "most requests at once": "max_num_seqs",
+    "most tokens of an iteration": "batched_tokens",
+    "longest context": "max_model_tokens",
+    "share of the device's memory": "memory_fraction",
+    "type of the KV cache": "kv_dtype",
+    "tokens of a KV block": "block_tokens",
+    "KV blocks": "num_blocks_override",
+    "tokens of the KV cache": "total_kv_tokens_override",
+}
+"""How an engine is started, by what people call it."""
+
+
+def devices_of_replica(variant: Variant) -> Mapping[str, int]:
+    """What a replica takes of each resource, by its containers; by its profile what it costs is counted in."""
+    counted = {
+        each.resource: each.devices_per_replica
+        for each in variant.options
+        if each.accelerator == variant.current.accelerator
+    }
+    return counted or (variant.workload.devices if variant.workload is not None else {})
+
+
+def _replica(before: Variant, after: Variant) -> Iterator[SettingRemark]:
+    """What becomes of what a replica is: its model, its devices, its engine and how that is started."""
+    old, new = before.workload, after.workload
+    if before.model.model_id != after.model.model_id:
+        words = f"serves {after.model.model_id} instead of {before.model.model_id}, whose load is not known"
+        yield _note(after.key, words, after.place, Objection.HOLD)
+    if before.priority is not None or after.priority is not None:
+        was, now = (each.priority.value if each.priority is not None else None for each in (before, after))
+        if was != now:
+            yield _note(after.key, f"its priority is {_shown(now)} instead of {_shown(was)}", after.place)
+    if old is None or new is None:
+        return
+    if old.key != new.key:
+        yield _note(
+            after.key, f"scales {new.key.kind} {new.key.label} instead of {old.key.kind} {old.key.label}", new.place
+        )
+    if set(before.served_names) != set(after.served_names):
+        words = f"is served as {join_words(after.served_names)} instead of {join_words(before.served_names)}"
+        yield _note(after.key, words, new.place)
+    if old.template_labels != new.template_labels:
+        changed = sorted({key for key, _ in old.template_labels.items() ^ new.template_labels.items()})
+        words = f"the labels of its pods change ({join_words(changed)}): what selects them may lose them"
+        yield _note(after.key, words, new.place)
+    changes = [
+        f"{new.devices.get(resource, 0)} {resource} a replica instead of {old.devices.get(resource, 0)}"
+        for resource in sorted(old.devices.keys() | new.devices.keys())
+        if old.devices.get(resource, 0) != new.devices.get(resource, 0)
+    ]
+    if old.engine != new.engine:
+        changes.append(f"engine {_shown(new.engine)} instead of {_shown(old.engine)}")
+    if old.launch is not None and new.launch is not None:
+        for name, field in LAUNCHED.items():
+            was, now = getattr(old.launch, field), getattr(new.launch, field)
+            if was != now:
+                changes.append(f"{name} {_shown(now)} instead of {_shown(was)}")
+    measured = "; its profile was measured before" if after.options else ""
+    for words in changes:
+        yield _note(after.key, f"{words}{measured}", new.place, Objection.HOLD if measured else Objection.NONE)
+    gone, come = (
+        [image for image in one if image not in other]
+        for one, other in ((old.images, new.images), (new.images, old.images))
+    )
+    if come:
+        words = f"image {join_words(come)}" + (f" instead of {join_words(gone)}" if gone else "")
+        yield _note(after.key, f"{words}; how fast that is, is not known", new.place)
 
 
 def _holds(before: Variant, after: Variant) -> Iterator[SettingRemark]:
@@ -161,10 +235,10 @@ def _holds(before: Variant, after: Variant) -> Iterator[SettingRemark]:
     for hold in after.holds:
         if hold.kind not in had:
             words = f"is held from then on: {hold.words}"
-            yield _note(after.key.label, words, hold.place or after.place, Objection.HOLD)
+            yield _note(after.key, words, hold.place or after.place, Objection.HOLD)
     for hold in before.holds:
         if hold.kind not in has:
-            yield _note(after.key.label, f"is not held any more: {hold.words}", after.place)
+            yield _note(after.key, f"is not held any more: {hold.words}", after.place)
 
 
 def _class(before: Variant, after: Variant) -> Iterator[SettingRemark]:
@@ -172,12 +246,32 @@ def _class(before: Variant, after: Variant) -> Iterator[SettingRemark]:
     new = after.service_class.value if after.service_class is not None else None
     if old is not None and new is not None and replace(old, place=new.place) != new:
         named = f"is {new.name} instead of {old.name}" if old.name != new.name else f"{new.name} changes"
-        yield _note(after.key.label, f"its service class {named}", after.place)
+        targets = "; ".join(_targets(old, new))
+        yield _note(after.key, f"its service class {named}" + (f": {targets}" if targets else ""), after.place)
     elif old is None and new is not None:
-        yield _note(after.key.label, f"its service class is {new.name}, where it had none", after.place)
+        yield _note(after.key, f"its service class is {new.name}, where it had none", after.place)
     elif old is not None and new is None:
         words = f"has no service class any more, and no target: it had {old.name}"
-        yield _note(after.key.label, words, after.place, Objection.HOLD)
+        yield _note(after.key, words, after.place, Objection.HOLD)
+
+
+def _targets(old: ServiceClass, new: ServiceClass) -> Iterator[str]:
+    """Every target that becomes another one, and whether that asks for more."""
+    for name in ("ttft", "itl", "wait"):
+        was, now = getattr(old, name, None), getattr(new, name, None)
+        if was == now:
+            continue
+        looser = was is not None and (now is None or now.limit_s > was.limit_s)
+        stricter = now is not None and (was is None or now.limit_s < was.limit_s)
+        how = " (looser)" if looser else " (stricter)" if stricter else ""
+        yield f"{name.upper()} {_target(now)} instead of {_target(was)}{how}"
+
+
+def _target(target: SloTarget | None) -> str:
+    if target is None:
+        return "without a target"
+    statistic = "mean" if target.percentile is None else f"p{target.percentile:g}"
+    return f"{statistic} {1000 * target.limit_s:g} ms"
 
 
 def remark_on_settings(base: Settings, head: Settings) -> Iterator[SettingRemark]:
@@ -275,9 +369,12 @@ def _shown(value: object) -> str:
     return "none" if value in (None, "") else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _note(subject: str, words: str, place: Place | None, objection: Objection = Objection.NONE) -> SettingRemark:
+def _note(
+    subject: str | ResourceKey, words: str, place: Place | None, objection: Objection = Objection.NONE
+) -> SettingRemark:
     return SettingRemark(
-        subject=subject,
+        subject=subject if isinstance(subject, str) else subject.label,
+        cluster="" if isinstance(subject, str) else subject.cluster,
         words=words,
         objection=objection,
         path=place.path if place else "",
@@ -291,9 +388,9 @@ def connections_changed(names: Iterable[str]) -> tuple[SettingRemark, ...]:
     return tuple(_note(name, f"changes; {NOT_TRIED}", place, Objection.HOLD) for name in names)
 
 
-# Somebody else's change beside what a plan would do, decided on the base with the same answers of Prometheus. The
-# head's numbers are put in the place of a plan's and judged by the base's rules: one problem is posed and solved for
-# all heads, so what is equal on both sides is worked out once.
+# Somebody else's change compared with what a plan would do. Two problems are posed with the same answers: that of the
+# base and, where the head says anything else that sizes or costs, that of the head, in which what runs is what the base
+# declares. The head's numbers are put in the place of a plan's and judged by the base's rules.
 
 STOPPING = (VerdictKind.REFUSE, VerdictKind.HOLD, VerdictKind.CLAMP)
 HELD = -1
@@ -302,18 +399,20 @@ HELD = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewedBase:
-    """A base, decided once for all heads that are judged beside it."""
+    """A base, decided once for all heads that are compared with it, from the answers of `recording`."""
 
+    recording: Recording
     snapshot: Snapshot
     solved: Solved
     recommended: Mapping[ResourceKey, Decision]
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> "ReviewedBase":
+    def of(cls, recording: Recording, snapshot: Snapshot) -> "ReviewedBase":
         """Decide on the base as a plan does."""
         solved = solve(snapshot, {})
-        decisions = solved.plan_of(solved.staged).decisions
-        return cls(snapshot=snapshot, solved=solved, recommended={each.variant: each for each in decisions})
+        return cls(
+            recording=recording, snapshot=snapshot, solved=solved, recommended=_decisions(solved.plan_of(solved.staged))
+        )
 
     def needed(self, variants: Iterable[str]) -> dict[str, int]:
         """The replicas that a plan would give variants of these names; HELD for one that it would not decide."""
@@ -322,33 +421,42 @@ class ReviewedBase:
         return {name: HELD if each.outcome is Outcome.HELD else each.desired.replicas for name, each in known}
 
 
+def _decisions(plan: Plan) -> Mapping[ResourceKey, Decision]:
+    return {each.variant: each for each in plan.decisions}
+
+
 def review(base: ReviewedBase, head: HeadView, *, head_commit: str) -> Review:
     """What the head does to the fleet that `base` declares."""
-    snapshot, solved = base.snapshot, base.solved
+    snapshot = base.snapshot
     known = {variant.key: variant for variant in snapshot.variants}
-    gone = {key for key, variant in known.items() if is_gone(variant, head)}
-    judged = judge_allocations(solved, dict(_wanted(known, gone, head)))
-    added = [head.variants[key] for key in sorted(head.variants.keys() - known.keys())]
-    newcomers = [judge_newcomer(each, tuple(known.values())) for each in added]
-    absences = (absence_of(known[key], head) for key in sorted(known.keys() - head.variants.keys()))
-    # The totals with what new variants cost; None as soon as one price is missing.
-    after = judged.totals.cost_after_per_hour
-    for remark in newcomers:
-        cost = remark.added_cost_per_hour
-        after = None if after is None or cost is None else after + cost
+    renamed = find_renamed(known, head)
+    gone = {key for key, variant in known.items() if key not in renamed and is_gone(variant, head)}
+    comparison = _Comparison.of(base, head, gone, renamed)
+    kept = {key: after for key in known if (after := renamed.get(key) or head.variants.get(key)) and key not in gone}
+    heirs = {variant.key for variant in renamed.values()}
+    added = [head.variants[key] for key in sorted(head.variants.keys() - known.keys() - heirs)]
+    allocations = (
+        *filter(None, (comparison.remark(variant) for variant in known.values())),
+        *(comparison.newcomer(variant, tuple(known.values())) for variant in added),
+    )
+    absences = (absence_of(known[key], head) for key in sorted(known.keys() - head.variants.keys() - renamed.keys()))
+    before = sum(each.cost_before_per_hour or 0.0 for each in base.recommended.values())
+    moved = [each.added_cost_per_hour for each in allocations]
     return Review(
         base=snapshot.commit,
         head=head_commit,
         currency=snapshot.settings.currency,
-        totals=replace(judged.totals, cost_after_per_hour=after),
-        allocations=(
-            *_changed(judged, base, head, gone),
-            *newcomers,
+        totals=TotalCost(
+            cost_before_per_hour=round(before, DIGITS),
+            cost_after_per_hour=round(before + comparison.added_cost(known.keys(), allocations), DIGITS),
         ),
+        unpriced=sum(each is None for each in moved),
+        clusters=len(snapshot.settings.clusters),
+        allocations=allocations,
         others=(
             *filter(None, absences),
             *filter(None, (unreadable_target(known[key], head) for key in sorted(known))),
-            *remark_on_variants({key: known[key] for key in known.keys() - gone}, head),
+            *remark_on_variants((known[key], after) for key, after in kept.items()),
             *remark_on_settings(snapshot.settings, head.settings),
             *connections_changed(head.untried),
         ),
@@ -366,63 +474,243 @@ def unreviewed(base: ReviewedBase, head_commit: str, reason: str) -> Review:
     return Review(base=base.snapshot.commit, head=head_commit, currency=currency, totals=unknown, unreviewed=reason)
 
 
-def judge_allocations(solved: Solved, wanted: Allocations) -> Plan:
-    """The plan in which variants get what somebody else wants: no pass changes it, rules have their say."""
-    aimed = StagedPlan.aimed_at(solved.situation, solved.solution)
-    allocations = {key: wanted.get(key, now) for key, now in solved.situation.current.items()}
-    staged = StagedPlan(allocations=allocations, holds=aimed.holds)
-    return solved.plan_of(give_verdicts(solved.situation, staged))
+def find_renamed(known: Mapping[ResourceKey, Variant], head: HeadView) -> Mapping[ResourceKey, Variant]:
+    """What the head declares under another name, kind or namespace, by the key of the base.
+
+    The same model in the same cluster went and came once each.
+    """
+
+    def by_model(variants: Iterable[Variant]) -> Mapping[tuple[str, str], list[Variant]]:
+        found: dict[tuple[str, str], list[Variant]] = {}
+        for each in variants:
+            found.setdefault((each.key.cluster, each.model.model_id), []).append(each)
+        return found
+
+    went = by_model(each for each in known.values() if each.key not in head.variants and is_gone(each, head))
+    came = by_model(each for key, each in head.variants.items() if key not in known)
+    return {
+        old.key: came[model][0] for model, (old, *more) in went.items() if not more and len(came.get(model, ())) == 1
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """A problem with a plan's answer to it, and the decisions in which variants get what a head gives them."""
+
+    solved: Solved
+    recommended: Mapping[ResourceKey, Decision]
+    decisions: Mapping[ResourceKey, Decision]
+    said: Mapping[ResourceKey, tuple[Spoken, ...]]
+    wanted: Allocations
+
+    @classmethod
+    def of(
+        cls,
+        solved: Solved,
+        recommended: Mapping[ResourceKey, Decision],
+        wanted: Allocations,
+        paid: Mapping[ResourceKey, float | None],
+    ) -> "_Judged":
+        """No pass changes what the head gives, and every rule has its say."""
+        solved = replace(solved, situation=replace(solved.situation, paid=paid))
+        situation = solved.situation
+        wanted = {key: wanted.get(key, now) for key, now in situation.current.items()}
+        holds = StagedPlan.aimed_at(situation, solved.solution).holds
+        said = judge_changes(situation, StagedPlan(allocations=wanted, holds={}))
+        staged = give_verdicts(situation, StagedPlan(allocations=wanted, holds=holds, said=said))
+        decisions = _decisions(solved.plan_of(staged))
+        return cls(solved=solved, recommended=recommended, decisions=decisions, said=said, wanted=wanted)
+
+    def spoken(self, key: ResourceKey) -> tuple[Spoken, ...]:
+        """What rules say of a change: those that judge changes, and those that bound them."""
+        guard, desired = self.solved.situation.formulated.guard, self.wanted[key]
+        subject = guard.subjects.get(key)
+        if subject is None:
+            return ()
+        is_move = desired.replicas > 0 and desired.accelerator != subject.current.accelerator
+        limits = guard.rules.limits(subject).on(is_move=is_move)
+        found = (
+            guard.rules.broken(subject),
+            limits.stopped(desired.replicas) if desired.replicas != subject.current.replicas or is_move else None,
+            guard.rules.refuse(subject, desired.accelerator) if is_move else None,
+            *self.said.get(key, ()),
+        )
+        return tuple(each for each in found if each is not None)
+
+    def scarce(self, key: ResourceKey, base: Solved) -> Iterator[str]:
+        """The pools that have fewer devices than all variants then take, of those that a change takes more of."""
+        problem, before = self.solved.situation.formulated.problem, base.situation.formulated.problem
+        drawn = {each.key: each.devices for each in problem.candidates}
+
+        def taken(variant: ResourceKey, allocation: Allocation, pool: str) -> int:
+            is_kept = allocation.accelerator == problem.current[variant].accelerator
+            now = problem.current_devices.get(variant, {})
+            each = now if is_kept else drawn.get(variant.on(allocation.accelerator), {})
+            return each.get(pool, 0) * allocation.replicas
+
+        for pool in problem.pools:
+            ran = before.current[key].replicas if key in before.current else 0
+            if taken(key, self.wanted[key], pool.name) > before.current_devices.get(key, {}).get(pool.name, 0) * ran:
+                whole = sum(taken(each, allocation, pool.name) for each, allocation in self.wanted.items())
+                if whole > pool.devices:
+                    yield f"{pool.name} has {pool.devices} devices, {whole} would be taken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Comparison:
+    """Base and head, each as a problem that is solved; `gone` and `renamed` are variants of the base."""
+
+    base: ReviewedBase
+    head: HeadView
+    gone: Set[ResourceKey]
+    renamed: Mapping[ResourceKey, Variant]
+    before: _Judged
+    after: _Judged
+
+    @classmethod
+    def of(
+        cls, base: ReviewedBase, head: HeadView, gone: Set[ResourceKey], renamed: Mapping[ResourceKey, Variant]
+    ) -> "_Comparison":
+        """Judge what the head gives every variant; what goes and what is renamed as a change of the base."""
+        known = {variant.key: variant for variant in base.snapshot.variants}
+        wanted = dict(_wanted(known, gone, renamed, head))
+        before = _Judged.of(base.solved, base.recommended, wanted, {})
+        if head.snapshot is None:
+            return cls(base=base, head=head, gone=gone, renamed=renamed, before=before, after=before)
+        heirs = {variant.key for variant in renamed.values()}
+        declared = {key: each.current for key, each in head.variants.items() if tells_replicas(each)}
+        given = {key: each for key, each in declared.items() if key not in known and key not in heirs}
+        solved = solve(head.snapshot, {})
+        paid = {
+            each.key: known[each.key].cost_of(known[each.key].current)
+            for each in head.snapshot.variants
+            if each.key in known and devices_of_replica(each) != devices_of_replica(known[each.key])
+        }
+        recommended = _decisions(solved.plan_of(solved.staged))
+        after = _Judged.of(solved, recommended, {**wanted, **given}, paid)
+        return cls(base=base, head=head, gone=gone, renamed=renamed, before=before, after=after)
+
+    def judged(self, key: ResourceKey) -> _Judged:
+        """The problem by which a variant is judged."""
+        is_in_head = key in self.after.decisions and key not in self.gone and key not in self.renamed
+        return self.after if is_in_head else self.before
+
+    def remark(self, variant: Variant) -> AllocationRemark | None:
+        """What becomes of a variant of the base; None where that is nothing."""
+        key, judged = variant.key, self.judged(variant.key)
+        now, then = self.base.recommended[key], judged.recommended[key]
+        decision = _with_past(judged.decisions[key], now)
+        after = None if key in self.gone else self.renamed.get(key) or self.head.variants.get(key, variant)
+        is_same = decision.desired == variant.current and key not in judged.solved.situation.paid
+        is_told = after is not None and after.hold is not None  # by a remark of its own
+        is_replanned = not is_told and _needed(then, variant.current) != _needed(now, variant.current)
+        if is_same and key not in self.gone and key not in self.renamed and not is_replanned:
+            return None
+        needed = _needed(then, decision.desired)
+        place = _place_of(after or variant)
+        spoken = () if is_same and key not in self.gone else judged.spoken(key)
+        breaks = _names(spoken, STOPPING)
+        approvals = _names(spoken, (VerdictKind.NEEDS_APPROVAL,))
+        scarce = tuple(judged.scarce(key, self.base.solved))
+        unknown = (f"nobody knows how fast {decision.desired.accelerator} is for it",) if is_unknown(decision) else ()
+        objection = Objection.REFUSE if breaks or scarce else _objection(decision, needed)
+        if objection is Objection.NONE and approvals:
+            objection = Objection.APPROVAL
+        return AllocationRemark(
+            variant=key,
+            renamed=self.renamed[key].key if key in self.renamed else None,
+            before=variant.current,
+            after=None if after is None else after.current,
+            objection=objection,
+            path=place.path,
+            line=place.line,
+            judged=decision,
+            demand=then.demand,
+            needed=needed,
+            needed_before=_needed(now, variant.current) if is_replanned else None,
+            breaks=breaks,
+            approvals=approvals,
+            added_cost_per_hour=self._added(decision, after, is_unknown(decision)),
+            facts=(*unknown, *scarce, *_outside_of_bounds(after)),
+        )
+
+    def newcomer(self, variant: Variant, known: Sequence[Variant]) -> AllocationRemark:
+        """What is known of a variant that the base does not have, and what rules say of it."""
+        remark = judge_newcomer(variant, known)
+        if variant.key not in self.after.decisions:
+            return remark
+        spoken = self.after.spoken(variant.key)
+        breaks, approvals = _names(spoken, STOPPING), _names(spoken, (VerdictKind.NEEDS_APPROVAL,))
+        scarce = tuple(self.after.scarce(variant.key, self.base.solved))
+        objection = Objection.REFUSE if breaks or scarce else remark.objection
+        if objection is Objection.NONE and approvals:
+            objection = Objection.APPROVAL
+        facts = (*remark.facts, *scarce, *_outside_of_bounds(variant))
+        return replace(remark, objection=objection, breaks=breaks, approvals=approvals, facts=facts)
+
+    def added_cost(self, known: Iterable[ResourceKey], remarks: Iterable[AllocationRemark]) -> float:
+        """What all of it adds an hour, of what has a price: also where only a price changes."""
+        named = {each.variant: each.added_cost_per_hour for each in remarks}
+        others = ((self.base.recommended[key], self.judged(key).decisions[key]) for key in known if key not in named)
+        repriced = (_difference(now.cost_before_per_hour, then.cost_after_per_hour) for now, then in others)
+        return sum(each for each in (*named.values(), *repriced) if each is not None)
+
+    def _added(self, decision: Decision, after: Variant | None, is_unknown_move: bool) -> float | None:
+        if is_unknown_move:
+            return _added_by_move(decision, after, self.base, self.head)
+        return _difference(decision.cost_before_per_hour, decision.cost_after_per_hour)
+
+
+def _difference(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before
+
+
+def _names(spoken: Iterable[Spoken], kinds: Container[VerdictKind]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.rule.name for each in spoken if each.kind in kinds))
+
+
+def _needed(recommended: Decision, desired: Allocation) -> int | None:
+    """The replicas that a plan would give; None where it would not decide, or for another accelerator."""
+    is_comparable = recommended.desired.accelerator == desired.accelerator
+    return recommended.desired.replicas if is_comparable and recommended.outcome is not Outcome.HELD else None
+
+
+def _with_past(decision: Decision, base: Decision) -> Decision:
+    """A decision on the head with what the base says of the time before."""
+    was = {(each.name, each.statistic): each.before_s for each in base.slos}
+    return replace(
+        decision,
+        cost_before_per_hour=base.cost_before_per_hour,
+        slos=tuple(
+            replace(each, before_s=was.get((each.name, each.statistic), each.before_s)) for each in decision.slos
+        ),
+    )
+
+
+def _outside_of_bounds(after: Variant | None) -> Iterator[str]:
+    """That a head gives a variant fewer or more replicas than its own bounds allow."""
+    if after is None or not tells_replicas(after):
+        return
+    own, replicas = bounds_of(after, keeps_current=False), after.current.replicas
+    if replicas < own.minimum:
+        yield f"that is below its minReplicas of {own.minimum}"
+    elif own.maximum is not None and replicas > own.maximum:
+        yield f"that is above its maxReplicas of {own.maximum}"
 
 
 def _wanted(
-    known: Mapping[ResourceKey, Variant], gone: Set[ResourceKey], head: HeadView
+    known: Mapping[ResourceKey, Variant],
+    gone: Set[ResourceKey],
+    renamed: Mapping[ResourceKey, Variant],
+    head: HeadView,
 ) -> Iterator[tuple[ResourceKey, Allocation]]:
     """What the head gives each variant of the base: nothing to one that is gone, the same where it does not tell."""
     for key, variant in known.items():
-        after = head.variants.get(key)
+        after = renamed.get(key) or head.variants.get(key)
         if key in gone:
             yield key, replace(variant.current, replicas=0)
         else:
             yield key, after.current if after is not None and tells_replicas(after) else variant.current
-
-
-def _changed(judged: Plan, base: ReviewedBase, head: HeadView, gone: Set[ResourceKey]) -> Iterator[AllocationRemark]:
-    known = {variant.key: variant for variant in base.snapshot.variants}
-    for decision in judged.decisions:
-        key = decision.variant
-        if key not in known or (decision.desired == known[key].current and key not in gone):
-            continue
-        after = None if key in gone else head.variants[key]
-        place = _place_of(after or known[key])
-        recommended = base.recommended[key]
-        # The rules that would not let a plan make the change: those that judge changes, and those that
-        # bound them.
-        guard, desired = base.solved.situation.formulated.guard, decision.desired
-        is_move = desired.replicas > 0 and decision.is_accelerator_change
-        said = [guard.limits.get(decision.variant, NO_LIMITS).on(is_move=is_move).stopped(desired.replicas)]
-        if is_move and decision.variant in guard.subjects:
-            said.append(guard.rules.refuse(guard.subjects[decision.variant], desired.accelerator))
-        names = [each.rule.name for each in said if each is not None]
-        if decision.verdict.rule and decision.verdict.kind in STOPPING:
-            names.append(decision.verdict.rule)
-        # The replicas that a plan would give; None where it would not decide, or for another accelerator.
-        is_comparable = recommended.desired.accelerator == decision.desired.accelerator
-        breaks = tuple(dict.fromkeys(names))
-        needed = recommended.desired.replicas if is_comparable and recommended.outcome is not Outcome.HELD else None
-        yield AllocationRemark(
-            variant=key,
-            before=known[key].current,
-            after=None if after is None else after.current,
-            objection=Objection.REFUSE if breaks else _objection(decision, needed),
-            path=place.path,
-            line=place.line,
-            judged=decision,
-            demand=recommended.demand,
-            needed=needed,
-            breaks=breaks,
-            added_cost_per_hour=_added_by_move(decision, after, base, head) if is_unknown(decision) else None,
-            facts=(f"nobody knows how fast {decision.desired.accelerator} is for it",) if is_unknown(decision) else (),
-        )
 
 
 def _added_by_move(decision: Decision, after: Variant | None, base: ReviewedBase, head: HeadView) -> float | None:
@@ -450,10 +738,17 @@ def _place_of(variant: Variant) -> Place:
 
 
 def _objection(decision: Decision, needed: int | None) -> Objection:
+    """What is missed afterwards, unless it was missed by more before; without a change unless it was missed before."""
     if decision.outcome is Outcome.HELD or is_unknown(decision):
         return Objection.HOLD
-    is_missed = any(slo.is_met_after is False for slo in decision.slos)
-    is_overfull = decision.fullness is not None and decision.fullness.is_overfull
+    is_changed = decision.desired != decision.current
+
+    def worse(after: float, before: float | None, limit: float) -> bool:
+        return after > limit and (before is None or before <= limit or (is_changed and after >= before))
+
+    full = decision.fullness
+    is_missed = any(slo.after_s is not None and worse(slo.after_s, slo.before_s, slo.target_s) for slo in decision.slos)
+    is_overfull = full is not None and full.after is not None and worse(full.after, full.before, full.limit)
     serves_nobody = decision.desired.replicas == 0 and bool(needed)
     return Objection.SLO if is_missed or is_overfull or serves_nobody else Objection.NONE
 

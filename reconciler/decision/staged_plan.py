@@ -15,7 +15,7 @@ from reconciler.domain.plan import Outcome, Verdict
 from reconciler.domain.proposals import Part, Proposal, ProposalState
 from reconciler.domain.requirements import Solution
 from reconciler.domain.settings import Settings
-from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import GROUP
 from reconciler.policy.port import Spoken
 
@@ -58,6 +58,7 @@ class Situation:
 
     `group_of` names the group of every resource, those among them that could not be read. `proposals` are our pull
     requests by group, open and closed: found by head branch, for what a body says of its group anybody can edit.
+    `paid` is what variants cost per hour before a change of what a replica is; such a change needs no other allocation.
     """
 
     snapshot: Snapshot
@@ -65,6 +66,7 @@ class Situation:
     formulated: FormulatedProblem
     group_of: Mapping[ResourceKey, str]
     proposals: Mapping[str, tuple[Proposal, ...]]
+    paid: Mapping[ResourceKey, float | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot, states: Sequence[VariantState], formulated: FormulatedProblem) -> "Situation":
@@ -90,6 +92,11 @@ class Situation:
     def current(self) -> Allocations:
         """What every variant has now."""
         return self.formulated.problem.current
+
+    def cost_before(self, variant: Variant) -> float | None:
+        """What a variant costs per hour before its change; None without a price."""
+        key = variant.key
+        return self.paid[key] if key in self.paid else variant.cost_of(self.current.get(key, variant.current))
 
     def open_proposals(self, group: str) -> Mapping[Part, Proposal]:
         """The open pull requests of a group that change something, in the order of parts.
@@ -150,7 +157,8 @@ class StagedPlan:
         """What the plan comes to for a resource."""
         if key in self.holds:
             return Outcome.HELD
-        return Outcome.UNCHANGED if self.allocations[key] == situation.current[key] else Outcome.CHANGE
+        is_same = self.allocations[key] == situation.current[key] and key not in situation.paid
+        return Outcome.UNCHANGED if is_same else Outcome.CHANGE
 
 
 Pass: TypeAlias = Callable[[Situation, StagedPlan], StagedPlan]

@@ -129,16 +129,19 @@ def verdict_of(hold: Hold) -> Verdict:
 
 def _said_of_changes(situation: Situation, staged: StagedPlan) -> dict[ResourceKey, tuple[Spoken, ...]]:
     """What rules say of each change, the strictest first."""
-    guard = situation.formulated.guard
-    if not guard.rules.rules:
-        return {}
     said = {}
-    for change in _changes(situation, staged):
-        key = change.subject.variant.key
+    for key, judged in judge_changes(situation, staged).items():
         clamps = filter(None, (_clamp(situation, staged, key), staged.clamped.get(key)))
-        found = (*guard.rules.judge(change), *clamps)
-        said[key] = tuple(sorted(found, key=lambda each: STRICTNESS.index(each.kind)))
+        said[key] = tuple(sorted((*judged, *clamps), key=lambda each: STRICTNESS.index(each.kind)))
     return said
+
+
+def judge_changes(situation: Situation, staged: StagedPlan) -> dict[ResourceKey, tuple[Spoken, ...]]:
+    """What rules say of each change as it is staged, whoever made it."""
+    rules = situation.formulated.guard.rules
+    if not rules.rules:
+        return {}
+    return {change.subject.variant.key: rules.judge(change) for change in _changes(situation, staged)}
 
 
 def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
@@ -168,7 +171,7 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
         yield Change(
             subject=guard.subjects[key],
             desired=desired,
-            cost_before=variant.cost_of(variant.current),
+            cost_before=situation.cost_before(variant),
             cost_after=variant.cost_of(desired),
             group_cost_before=before[group],
             group_cost_added=added[group],
@@ -226,7 +229,7 @@ def _group_costs(situation: Situation, staged: StagedPlan) -> tuple[Costs, Costs
     added: defaultdict[str, float | None] = defaultdict(float)
     for state in situation.states:
         group = situation.group_of[state.variant.key]
-        now = state.variant.cost_of(state.variant.current)
+        now = situation.cost_before(state.variant)
         then = state.variant.cost_of(staged.allocations[state.variant.key])
         before[group] = _sum(before[group], now)
         added[group] = _sum(added[group], None if now is None or then is None else max(then - now, 0.0))

@@ -10,7 +10,7 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Plan, TotalCost
 from reconciler.domain.proposals import MergedOutcome
 from reconciler.domain.settings import Settings
-from reconciler.domain.snapshot import Variant
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.errors import ReconcilerError
 
 
@@ -142,6 +142,8 @@ class Objection(StrEnum):
     """a target would be missed"""
     HOLD = "hold"
     """nobody can tell what it does, or a person must look"""
+    APPROVAL = "approval"
+    """a rule asks for a person's approval"""
     NONE = "none"
 
 
@@ -159,6 +161,8 @@ class HeadView:
     workloads: frozenset[ResourceKey] = frozenset()
     paths: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
+    snapshot: Snapshot | None = None
+    """What a plan of it is decided from, with what runs by the base; None where that is the base's."""
     untried: tuple[str, ...] = ()
     """What it changes that is never taken from a head, such as connections."""
     notes: tuple[str, ...] = ()
@@ -166,11 +170,13 @@ class HeadView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationRemark:
-    """A variant whose replicas or accelerator change.
+    """A variant whose replicas, accelerator or cost change, or what a plan gives it.
 
-    `before` None: it is new; `after` None: it is gone. `judged` is the change as a decision on the base, None where the
-    base does not know the variant; `needed` are the replicas that a plan would give it there for its `demand`. `breaks`
-    names the rules that would not let it happen. Of a new one `facts` say what is known of it.
+    `before` None: it is new; `after` None: it is gone; `renamed` is what it is called from then on. `judged` is the
+    change as a decision, None where the base does not know the variant; `needed` are the replicas that a plan of the
+    head would give it for its `demand`, `needed_before` one of the base where that is another number. `breaks` names
+    the rules that would not let it happen, `approvals` those that ask for a person. `added_cost_per_hour` None is not
+    known. `facts` are what else is known of it.
     """
 
     variant: ResourceKey
@@ -182,7 +188,10 @@ class AllocationRemark:
     judged: Decision | None = None
     demand: float | None = None
     needed: int | None = None
+    needed_before: int | None = None
+    renamed: ResourceKey | None = None
     breaks: tuple[str, ...] = ()
+    approvals: tuple[str, ...] = ()
     added_cost_per_hour: float | None = None
     facts: tuple[str, ...] = ()
 
@@ -193,6 +202,8 @@ class SettingRemark:
 
     subject: str
     words: str
+    cluster: str = ""
+    """Of a variant its cluster; empty of anything else."""
     objection: Objection = Objection.NONE
     path: str = ""
     line: int = 0
@@ -200,12 +211,17 @@ class SettingRemark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """Everything that a head does to what the base declares; `findings` are only in the head."""
+    """Everything that a head does to what the base declares; `findings` are only in the head.
+
+    `totals` are of what has a price; `unpriced` counts changes without. `clusters` is how many the base configures.
+    """
 
     base: str
     head: str
     currency: str
     totals: TotalCost
+    unpriced: int = 0
+    clusters: int = 1
     allocations: tuple[AllocationRemark, ...] = ()
     others: tuple[SettingRemark, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -166,6 +166,8 @@ class LaunchSettings:
     is_first_engine: bool = False
     num_blocks_override: int | None = None
     total_kv_tokens_override: int | None = None
+    written_num_seqs: int | None = field(default=None, compare=False)
+    """`max_num_seqs` where the arguments state it; defaults differ between releases of an engine."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -229,7 +231,8 @@ class Workload:
     asks for, over its pods and their containers; `device_resources` are those of the only container that asks, of the
     only pod. `pods` are the templates with devices, else the first; `moves` lists the mappings below them (and of
     the labels, or the flavors) that are not written in its own manifest alone.
-    `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it is none of these; `launch` says how it is
+    `images` are those of its pods' containers. `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it
+    is none of these; `launch` says how it is
     started, None when that is not read of this engine, and `spread` is then the number of devices for a
     replica, as it is written. `templated` names a field whose place holds `${}` or `{{ }}` text. `replica_fields` are
     where its replicas are written when that is not its own `spec.replicas`: all get the number, and `considered` is the
@@ -249,6 +252,7 @@ class Workload:
     pods: tuple[PodPlace, ...] = ()
     moves: Mapping[FieldPath, EntryPlace] = field(default_factory=dict)
     served_names: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
     engine: str = ""
     launch: LaunchSettings | None = None
     spread: str = ""

@@ -533,15 +533,16 @@ def read_moved(
     except ReconcilerError as error:
         logger.info("what variants ran on before is not known: %s", error)
         return None
-    ran = {each.key: _runs_on(each) for each in declared}
-    return tuple(sorted(key for key, each in compared.items() if _runs_on(each) != ran.get(key)))
+    ran = {each.key: runs_on(each) for each in declared}
+    return tuple(sorted(key for key, each in compared.items() if runs_on(each) != ran.get(key)))
 
 
 def _manifest_ids(repository: Repository) -> frozenset[tuple[str, str]]:
     return frozenset((each.path, each.oid) for each in repository.list_files() if is_manifest(each.path))
 
 
-def _runs_on(variant: Variant) -> tuple[str, dict[str, PerformanceProfile]]:
+def runs_on(variant: Variant) -> tuple[str, dict[str, PerformanceProfile]]:
+    """Its accelerator, and the profiles of all that it may run on."""
     return variant.current.accelerator, {
         each.accelerator: replace(each.profile, place=None) for each in variant.options
     }

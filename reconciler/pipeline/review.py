@@ -26,7 +26,7 @@ from reconciler.git.history import Merged, merge_into
 from reconciler.git.repository import EntryKind, Repository, TreeEntry, is_object_id, open_directory
 from reconciler.http.messages import Clock
 from reconciler.manifests.wording import join_words
-from reconciler.pipeline.observe import MAX_READ_BYTES, is_manifest, observe, read_files
+from reconciler.pipeline.observe import MAX_READ_BYTES, is_manifest, observe, read_files, runs_on
 from reconciler.pipeline.recording import fingerprint
 from reconciler.pipeline.run import paused_collector
 from reconciler.pipeline.session import Doors, Session
@@ -155,8 +155,8 @@ class HeadReader:
     environment: Environment
     name: str
 
-    def read(self, head: Repository) -> HeadView:
-        """What `head` declares once it is merged.
+    def read(self, head: Repository, base: ReviewedBase) -> HeadView:
+        """What `head` declares once it is merged into `base`, and what a plan of that is decided from.
 
         Raises ConfigurationError for a head that is too large, or that has no ancestor with the base.
         """
@@ -172,7 +172,22 @@ class HeadReader:
         files = read_files(repository, stated.settings, self.name)
         declaration = fold(files.commit, stated.settings)
         variants = declared_variants(stated.settings, declaration)
+        known = {each.key: each for each in base.snapshot.variants}
+        # The head's facts under the base's rules.
+        judged = replace(
+            stated.settings,
+            rules=base.snapshot.settings.rules,
+            pull_requests=base.snapshot.settings.pull_requests,
+            assumed=base.snapshot.settings.assumed,
+        )
+        moved = [each.key for each in variants if (old := known.get(each.key)) and runs_on(old) != runs_on(each)]
+        recording = replace(base.recording, settings=judged, moved=(*(base.recording.moved or ()), *moved))
+        snapshot = read_snapshot(recording, declaration, "", base.snapshot)
+        is_alike = (
+            replace(snapshot, findings=base.snapshot.findings, fingerprint=base.snapshot.fingerprint) == base.snapshot
+        )
         return HeadView(
+            snapshot=None if is_alike else snapshot,
             variants={variant.key: variant for variant in variants},
             settings=stated.settings,
             findings=(*declaration.findings, *files.unread, *stated.findings),
@@ -292,7 +307,7 @@ class Reviewer:
     @paused_collector()
     def review(self, head: Repository) -> Review:
         """What merging `head` would do."""
-        return review(self.base, self.reader.read(head), head_commit=head.commit)
+        return review(self.base, self.reader.read(head, self.base), head_commit=head.commit)
 
 
 def open_reviewer(
@@ -323,7 +338,7 @@ def decide_base(doors: Doors, settings: Settings, now_s: float, name: str) -> Re
     recording = observed.recording
     snapshot = read_snapshot(recording, observed.declaration, fingerprint(recording))
     logger.info("decided the base %s", recording.commit[:7])
-    return ReviewedBase.of(snapshot)
+    return ReviewedBase.of(recording, snapshot)
 
 
 @paused_collector()
@@ -336,7 +351,7 @@ def _recorded_base(recording: Recording, commit: str) -> ReviewedBase:
     declaration = read_declaration(
         recording.manifests, recording.withheld, recording.settings, recording.paths, recording.repository
     )
-    return ReviewedBase.of(read_snapshot(recording, declaration, fingerprint(recording)))
+    return ReviewedBase.of(recording, read_snapshot(recording, declaration, fingerprint(recording)))
 
 
 def find_head(session: Session, flags: Flags, head: str) -> Repository:

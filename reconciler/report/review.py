@@ -8,10 +8,19 @@ from dataclasses import dataclass, replace
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision
-from reconciler.domain.reports import AllocationRemark, Objection, Review, Reviewed
+from reconciler.domain.reports import AllocationRemark, Objection, Review, Reviewed, SettingRemark
 from reconciler.report.findings import finding_json, finding_words, shown_path
-from reconciler.report.formatting import count, duration, labels_of, money_change, one_line, quantity
+from reconciler.report.formatting import (
+    count,
+    duration,
+    labels_of,
+    money_change,
+    one_line,
+    quantity,
+    round_money_change,
+)
 from reconciler.report.rows import slo_name
+from reconciler.report.summary import HOURS_A_MONTH
 
 JSON_VERSION = 1
 RULE = "review"
@@ -19,19 +28,20 @@ _SEVERITIES = {
     Objection.REFUSE: Severity.ERROR,
     Objection.SLO: Severity.ERROR,
     Objection.HOLD: Severity.WARNING,
+    Objection.APPROVAL: Severity.WARNING,
     Objection.NONE: Severity.NOTE,
 }
 
 
 def review_findings(review: Review) -> tuple[Finding, ...]:
     """Every remark as a finding at its line, in the rule `review-refuse` and so on, and what is wrong in the head."""
-    labels = labels_of(each.variant for each in review.allocations)
+    labels = _labels(review)
     remarks = [
         *(
             (each.path, each.line, allocation_words(each, labels, review.currency), each.objection)
             for each in review.allocations
         ),
-        *((each.path, each.line, f"{each.subject}: {each.words}", each.objection) for each in review.others),
+        *((each.path, each.line, f"{_subject(each, review)}: {each.words}", each.objection) for each in review.others),
     ]
     told = (
         Finding(
@@ -54,24 +64,40 @@ def review_summary(review: Review) -> str:
         (Objection.REFUSE, "breaks a rule"),
         (Objection.SLO, "misses a target"),
         (Objection.HOLD, "cannot be judged"),
+        (Objection.APPROVAL, "needs approval"),
     )
     objected = [f"{changes.count(each)} {words}" for each, words in parts if each in changes]
     errors = sum(finding.severity is Severity.ERROR for finding in review.findings)
     objections = ", ".join([*objected, *([count(errors, "error")] if errors else [])])
     before, after = review.totals.cost_before_per_hour, review.totals.cost_after_per_hour
-    cost = (
-        money_change(after - before, review.currency) + "/h"
-        if before is not None and after is not None
-        else "cost unknown"
-    )
+    cost = "" if before is None or after is None else _money(after - before, review.currency)
+    if review.unpriced:
+        cost += f" and {count(review.unpriced, 'change')} of unknown cost"
     head = f"{count(len(changes), 'variant')} {'changes' if len(changes) == 1 else 'change'}: {cost}"
     return f"{head}; {objections}" if objections else head
+
+
+def _labels(review: Review) -> Mapping[ResourceKey, str]:
+    """What each variant is called: with its cluster where there are several."""
+    keys = {key for each in review.allocations for key in (each.variant, each.renamed) if key is not None}
+    labels = labels_of(keys)
+    is_named = len({key.cluster for key in keys}) > 1 or review.clusters == 1
+    return labels if is_named else {key: f"{key.cluster}/{label}" for key, label in labels.items()}
+
+
+def _subject(remark: SettingRemark, review: Review) -> str:
+    return f"{remark.cluster}/{remark.subject}" if remark.cluster and review.clusters > 1 else remark.subject
 
 
 def allocation_words(remark: AllocationRemark, labels: Mapping[ResourceKey, str], currency: str) -> str:
     """`sets chat/llama to 2 replicas; its demand of 183 req/s needs 5 (TTFT p95 1.4 s, target 500 ms); −$20.64/h`."""
     label = labels[remark.variant]
-    return "; ".join([_done(remark, label), *_judged(remark, currency)])
+    done = _done(remark, label)
+    if remark.renamed is not None:
+        done = f"renames {label} to {labels[remark.renamed]}" + (
+            f" and {done}" if remark.before != remark.after else ""
+        )
+    return "; ".join([done, *_judged(remark, currency)])
 
 
 def is_silent(review: Review) -> bool:
@@ -89,12 +115,13 @@ def told_fingerprint(review: Review) -> str:
                 _allocation_json(each.after),
                 str(each.objection),
                 each.breaks,
+                each.approvals,
                 each.facts,
                 each.needed is None,
             ]
             for each in review.allocations
         ],
-        [[each.subject, each.words, str(each.objection)] for each in review.others],
+        [[each.cluster, each.subject, each.words, str(each.objection)] for each in review.others],
         [[finding.place.path, finding.place.field, finding.message] for finding in sorted(review.findings)],
         [review.notes, bool(review.failures), bool(review.refusals), review.unreviewed],
     ]
@@ -103,7 +130,7 @@ def told_fingerprint(review: Review) -> str:
 
 def review_json(review: Review) -> Mapping[str, object]:
     """What `--output json` prints; what is unknown is null."""
-    labels = labels_of(each.variant for each in review.allocations)
+    labels = _labels(review)
     return {
         "version": JSON_VERSION,
         "base": review.base,
@@ -111,19 +138,24 @@ def review_json(review: Review) -> Mapping[str, object]:
         "summary": review_summary(review),
         "cost_before_per_hour": review.totals.cost_before_per_hour,
         "cost_after_per_hour": review.totals.cost_after_per_hour,
+        "unpriced": review.unpriced,
         "changes": [
             {
                 "variant": str(each.variant),
                 "before": _allocation_json(each.before),
                 "after": _allocation_json(each.after),
                 "needed_replicas": each.needed,
+                "added_cost_per_hour": each.added_cost_per_hour,
+                "breaks": list(each.breaks),
+                "approvals": list(each.approvals),
                 "objection": str(each.objection),
                 "words": allocation_words(each, labels, review.currency),
             }
             for each in review.allocations
         ],
         "others": [
-            {"subject": each.subject, "words": each.words, "objection": str(each.objection)} for each in review.others
+            {"subject": _subject(each, review), "words": each.words, "objection": str(each.objection)}
+            for each in review.others
         ],
         "findings": [finding_json(finding) for finding in review.findings],
         "notes": list(review.notes),
@@ -162,41 +194,62 @@ def _done(remark: AllocationRemark, label: str) -> str:
         return f"adds {label} with {replicas}{on}"
     if before.accelerator != after.accelerator:
         return f"moves {label} from {before.accelerator or 'an unknown accelerator'} to {replicas}{on}"
-    return f"sets {label} to {replicas}"
+    if before != after:
+        return f"sets {label} to {replicas}"
+    if remark.judged is not None and remark.judged.hold is not None:
+        return f"keeps plans from sizing {label}"
+    return f"changes what {label} {'costs' if remark.needed_before is None else 'needs'}"
+
+
+def _money(per_hour: float, currency: str) -> str:
+    """`+$3.10/h (+$2,263 a month)`."""
+    hourly = f"{money_change(per_hour, currency)}/h"
+    return f"{hourly} ({round_money_change(per_hour * HOURS_A_MONTH, currency)} a month)" if per_hour else hourly
 
 
 def _judged(remark: AllocationRemark, currency: str) -> Iterator[str]:
-    decision = remark.judged
-    if decision is None:
-        yield from remark.facts
-        if remark.added_cost_per_hour:
-            yield f"{money_change(remark.added_cost_per_hour, currency)}/h"
-        return
+    decision, cost = remark.judged, remark.added_cost_per_hour
     yield from remark.facts
-    if remark.added_cost_per_hour:
-        yield f"{money_change(remark.added_cost_per_hour, currency)}/h"
-    if decision.hold is not None:
-        yield f"what that does cannot be told: {decision.hold.words}"
-    else:
+    if decision is not None and decision.hold is not None:
+        is_told = remark.before == remark.after
+        yield decision.hold.words if is_told else f"what that does cannot be told: {decision.hold.words}"
+    elif decision is not None:
         yield from _against_demand(remark, decision)
-    before, after = decision.cost_before_per_hour, decision.cost_after_per_hour
-    if before is not None and after is not None and before != after:
-        yield f"{money_change(after - before, currency)}/h"
+    if cost is None:
+        yield "its cost is not known"
+    elif cost:
+        yield _money(cost, currency)
     if remark.breaks:
-        yield f"breaks {' and '.join(f'`{rule}`' for rule in remark.breaks)}"
+        yield f"breaks {_rules(remark.breaks)}"
+    if remark.approvals:
+        yield f"needs approval by {_rules(remark.approvals)}"
+
+
+def _rules(names: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
 
 
 def _against_demand(remark: AllocationRemark, decision: Decision) -> Iterator[str]:
-    missed = [slo for slo in decision.slos if slo.is_met_after is False]
-    worst = max(missed, key=lambda slo: (slo.after_s or 0.0) / slo.target_s, default=None)
-    target = ""
+    """What is needed, the expected latency before and after, and the room that is left."""
+    worst = max(
+        (slo for slo in decision.slos if slo.after_s is not None),
+        key=lambda slo: (slo.after_s or 0.0) / slo.target_s,
+        default=None,
+    )
+    expected = ""
     if worst is not None:
-        target = f" ({slo_name(worst)} {duration(worst.after_s)}, target {duration(worst.target_s)})"
+        came = f"{duration(worst.before_s)} -> " if worst.before_s is not None else ""
+        expected = f"{slo_name(worst)} {came}{duration(worst.after_s)}, target {duration(worst.target_s)}"
     after = remark.after.replicas if remark.after is not None else 0
-    if remark.demand is not None and remark.needed is not None and remark.needed != after:
-        yield f"its demand of {quantity(remark.demand, decision.unit)} {decision.unit} needs {remark.needed}{target}"
-    elif target:
-        yield f"misses its target{target}"
+    is_other = remark.needed_before is not None or remark.needed != after
+    if remark.demand is not None and remark.needed is not None and is_other:
+        instead = "" if remark.needed_before is None else f" instead of {remark.needed_before}"
+        demand = f"{quantity(remark.demand, decision.unit)} {decision.unit}"
+        yield f"its demand of {demand} needs {remark.needed}{instead}" + (f" ({expected})" if expected else "")
+    elif expected:
+        yield f"expected {expected}"
+    if remark.demand and decision.capacity_after is not None and decision.capacity_after > remark.demand:
+        yield f"room for {decision.capacity_after / remark.demand - 1:.0%} more"
 
 
 def _allocation_json(allocation: Allocation | None) -> Mapping[str, object] | None:

@@ -194,11 +194,18 @@ def devices_of(accelerator: Accelerator, workload: Workload | None) -> int:
 
 
 def _on_accelerators(catalog: Catalog, running: Running, profiles: Iterable[PerformanceProfile]) -> Iterator[Option]:
-    for profile in profiles:
-        accelerator = find_or_name(catalog, profile.accelerator)
+    for measured in profiles:
+        accelerator = find_or_name(catalog, measured.accelerator)
+        profile = _as_started(measured, running.workload)
         count = profile.accelerators_per_replica or devices_of(accelerator, running.workload)
         unwritable = _hold_on(running, accelerator) or _unlike_parallel(running, accelerator, count)
         yield _option(profile, accelerator, count, unwritable)
+
+
+def _as_started(profile: PerformanceProfile, workload: Workload | None) -> PerformanceProfile:
+    """The profile of an engine that is started for fewer requests at once than it was measured with."""
+    most = workload.launch.written_num_seqs if workload is not None and workload.launch is not None else None
+    return profile if most is None or most >= profile.max_batch_size else replace(profile, max_batch_size=most)
 
 
 def _on_flavors(

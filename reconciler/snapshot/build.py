@@ -1,6 +1,7 @@
 """The typed snapshot of a recording, from which everything is decided: a pure function."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.metric_targets import TrackedTarget
@@ -18,14 +19,25 @@ from reconciler.snapshot.inventory import take_inventory
 from reconciler.snapshot.variants import build_catalogs, join_variants, settle_minimums
 
 
-def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: str) -> Snapshot:
-    """Join the `declaration` (read from the recording's manifests) with Prometheus' answers."""
+def read_snapshot(
+    recording: Recording, declaration: Declaration, fingerprint: str, base: Snapshot | None = None
+) -> Snapshot:
+    """Join the `declaration` (read from the recording's manifests) with Prometheus' answers.
+
+    With a `base` the declaration is that of a change of it: what runs is what the base declares, of new variants none.
+    """
     settings = recording.settings
     catalogs = build_catalogs(settings, declaration)
     variants = join_variants(settings, declaration, catalogs, recording.proposals)
-    observed = read_observed(variants, recording.answers, recording.now_s, settings)
+    if base is not None:
+        variants = tuple(_as_running(variants, base.variants))
     models = sorted({variant.model for variant in variants})
     tracked = followed_targets(variants, declaration, recording.proposals)
+    if base is not None and (variants, settings) == (base.variants, base.settings):
+        observed = base.observed
+    else:
+        observed = read_observed(variants, recording.answers, recording.now_s, settings)
+    is_tracked_alike = base is not None and (tracked, settings) == (base.tracked, base.settings)
     return Snapshot(
         now_s=recording.now_s,
         repository=recording.repository,
@@ -41,7 +53,9 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         saturation=saturation_rules(declaration, models),
         zero=zero_rules(declaration, models),
         tracked=tracked,
-        histories=read_tracked(tracked, recording.answers, recording.now_s, settings),
+        histories=base.histories
+        if base is not None and is_tracked_alike
+        else read_tracked(tracked, recording.answers, recording.now_s, settings),
         committed_s=recording.committed_s,
         catalogs=catalogs,
         inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s),
@@ -50,6 +64,19 @@ def read_snapshot(recording: Recording, declaration: Declaration, fingerprint: s
         moved=None if recording.moved is None else frozenset(recording.moved),
         findings=tuple(sorted({*declaration.findings, *recording.unread})),
     )
+
+
+def _as_running(variants: Iterable[Variant], base: Iterable[Variant]) -> Iterator[Variant]:
+    known = {variant.key: variant for variant in base}
+    for variant in variants:
+        before, workload = known.get(variant.key), variant.workload
+        now = replace(variant.current, replicas=0) if before is None else before.current
+        if workload is not None and workload.replicas is not None:
+            counted = before.workload.replicas if before is not None and before.workload is not None else now.replicas
+            workload = replace(workload, replicas=counted)
+        is_moved = before is not None and variant.current.accelerator != now.accelerator
+        price = before.current_cost_per_hour if before is not None and is_moved else variant.current_cost_per_hour
+        yield replace(variant, current=now, workload=workload, current_cost_per_hour=price)
 
 
 def followed_targets(

@@ -66,7 +66,11 @@ class Head:
 
 
 HEADS: Mapping[str, Head] = {
-    "as needed": Head(files={DEPLOYMENT: sized(4)}, line=r"sets chat/llama to 4 replicas; \+\$13.76/h \[review-none\]"),
+    "as needed": Head(
+        files={DEPLOYMENT: sized(4)},
+        line=r"warning: sets chat/llama to 4 replicas; expected wait p95 over capacity -> [\d.]+ ms, target "
+        r"2 s; room for [\d.]+% more; \+\$13.76/h \(\+\$10,000 a month\); needs approval by `a-fifth-dearer`",
+    ),
     "too few": Head(
         files={DEPLOYMENT: sized(1)},
         code=3,
@@ -74,7 +78,8 @@ HEADS: Mapping[str, Head] = {
     ),
     "too many": Head(
         files={DEPLOYMENT: sized(9)},
-        line=r"note: sets chat/llama to 9 replicas; its demand of [\d.]+ req/s needs 4; \+\$48.16/h",
+        line=r"warning: sets chat/llama to 9 replicas; its demand of [\d.]+ req/s needs 4 \(ITL .* -> .*, target "
+        r"60 ms\); room for [\d.]+% more; \+\$48.16/h",
     ),
     "gone": Head(
         removed=(DEPLOYMENT, "clusters/prod/chat/variant.yaml"),
@@ -92,14 +97,78 @@ HEADS: Mapping[str, Head] = {
     ),
     "another class": Head(
         files={"reconciler.yaml": SETTINGS.replace("ttft: 2s", "ttft: 9s")},
-        line=r"note: chat/llama: its service class standard changes",
+        line=r"note: chat/llama: its service class standard changes: TTFT p95 9000 ms instead of p95 2000 ms "
+        r"\(looser\)",
     ),
-    "another profile": Head(
+    "a stricter target": Head(
+        files={"reconciler.yaml": SETTINGS.replace("itl: 60ms", "itl: 9ms")},
+        code=3,
+        line=r"(?s)ITL mean 9 ms instead of mean 60 ms \(stricter\).*changes what chat/llama needs; its demand "
+        r"of [\d.]+ req/s needs \d+ instead of 4",
+    ),
+    "eight devices a replica": Head(
+        files={DEPLOYMENT: CHAT.replace('nvidia.com/gpu: "1"', 'nvidia.com/gpu: "8"')},
+        code=3,
+        line=r"(?s)8 nvidia.com/gpu a replica instead of 1; its profile was measured before.*warning: changes what "
+        r"chat/llama costs; .*\+\$96.32/h \(\+\$70,000 a month\); needs approval by `a-fifth-dearer`",
+    ),
+    "tensor parallel": Head(
+        files={DEPLOYMENT: CHAT.replace("name=llama]", "name=llama, --tensor-parallel-size=2]")},
+        code=3,
+        line=r"warning: chat/llama: tensor parallel size 2 instead of 1; its profile was measured before "
+        r"\[review-hold\]",
+    ),
+    "a smaller batch": Head(
+        files={DEPLOYMENT: CHAT.replace("name=llama]", "name=llama, --max-num-seqs, '8']")},
+        code=3,
+        line=r"(?s)most requests at once 8 instead of 256.*changes what chat/llama needs; its demand of",
+    ),
+    "a longer context": Head(
+        files={DEPLOYMENT: CHAT.replace("name=llama]", "name=llama, --max-model-len=131072]")},
+        code=3,
+        line=r"chat/llama: longest context 131072 instead of none",
+    ),
+    "less memory": Head(
+        files={DEPLOYMENT: CHAT.replace("name=llama]", "name=llama, --gpu-memory-utilization=0.5]")},
+        code=3,
+        line=r"chat/llama: share of the device's memory 0.5 instead of 0.9",
+    ),
+    "another release of the engine": Head(
+        files={DEPLOYMENT: CHAT.replace("v0.11.0", "v0.12.0")},
+        line=r"note: chat/llama: image vllm/vllm-openai:v0.12.0 instead of vllm/vllm-openai:v0.11.0; how fast "
+        r"that is, is not known",
+    ),
+    "other labels of pods": Head(
+        files={DEPLOYMENT: CHAT.replace("{app: llama,", "{app: bot,").replace("{app: llama}", "{app: bot}")},
+        line=r"note: chat/llama: the labels of its pods change \(app\): what selects them may lose them",
+    ),
+    "another model": Head(
+        files={"clusters/prod/chat/variant.yaml": CHAT_VARIANT.replace("Llama-3.1-8B-Instruct", "Other")},
+        code=3,
+        line=r"warning: chat/llama: serves meta-llama/Other instead of meta-llama/Llama-3.1-8B-Instruct",
+    ),
+    "another namespace": Head(
+        files={
+            DEPLOYMENT: CHAT.replace("namespace: chat", "namespace: talk"),
+            "clusters/prod/chat/variant.yaml": CHAT_VARIANT.replace("namespace: chat", "namespace: talk"),
+        },
+        line=r"renames chat/llama to talk/llama",
+        never="removes|adds",
+    ),
+    "more, but not enough": Head(
+        files={DEPLOYMENT: sized(3)},
+        code=3,
+        line=r"error: sets chat/llama to 3 replicas; its demand of .* needs 4",
+    ),
+    "a profile that what is measured contradicts": Head(
         files={"reconciler.yaml": SETTINGS.replace("alpha: 20ms", "alpha: 2ms")},
-        line=r"reconciler.yaml:\d+: note: Qwen/Qwen2.5-7B-Instruct: its profile on L4 changes",
+        code=3,
+        line=r"(?s)warning: keeps plans from sizing batch/qwen; .*: Qwen/Qwen2.5-7B-Instruct: its profile on L4 "
+        r"changes",
     ),
     "another time of prompts": Head(
         files={"reconciler.yaml": SETTINGS.replace("alpha: 20ms", "prefillPerToken: 0.045ms, alpha: 20ms")},
+        code=3,
         line=r"reconciler.yaml:\d+: note: Qwen/Qwen2.5-7B-Instruct: its profile on L4 changes",
     ),
     "a bound": Head(
@@ -148,7 +217,11 @@ HEADS: Mapping[str, Head] = {
         code=3,
         line=r"chat/llama",
     ),
-    "nobody left": Head(files={DEPLOYMENT: sized(0)}, code=3, line=r"error: sets chat/llama to 0 replicas; its demand"),
+    "nobody left": Head(
+        files={DEPLOYMENT: sized(0)},
+        code=3,
+        line=r"error: sets chat/llama to 0 replicas; that is below its minReplicas of 1; its demand",
+    ),
     "not declared any more": Head(
         removed=("clusters/prod/chat/variant.yaml",),
         code=3,
@@ -301,7 +374,7 @@ HEADS: Mapping[str, Head] = {
             "  - {name: slow, deny: {when: \"variant.name.matches('(a+)+$') && [1].all(x, [1].all(y, x > 0))\"}}\n",
             DEPLOYMENT: sized(4),
         },
-        line=r"(?s)sets chat/llama to 4 replicas; \+\$13.76/h \[review-none\].*rule slow: is new: it holds once",
+        line=r"(?s)sets chat/llama to 4 replicas; .*; \+\$13.76/h .*rule slow: is new: it holds once",
     ),
     "another name for the same": Head(
         files={
@@ -321,12 +394,13 @@ HEADS: Mapping[str, Head] = {
             ),
             DEPLOYMENT: CHAT.replace("NVIDIA-H100-80GB-HBM3", "B200"),
         },
-        code=3,
-        line=r"moves chat/llama from H100 to 2 replicas on B200",
+        line=r"moves chat/llama from H100 to 2 replicas on B200; .*ITL 9.6 ms -> .* ms, target 60 ms.*; room for",
     ),
     "a new model": Head(
         files={"clusters/prod/chat/extra.yaml": NEW.replace("Llama-3.1-8B-Instruct", "Other")},
-        line=r"adds chat/extra with 2 replicas on H100; nobody knows its load before it runs; \+\$13.76/h",
+        code=3,
+        line=r'(?s)keeps plans from sizing chat/llama; name "llama" in namespace chat is served by .*'
+        r"adds chat/extra with 2 replicas on H100; nobody knows its load before it runs; \+\$13.76/h",
     ),
     "a new model that never keeps its target": Head(
         files={
@@ -413,6 +487,44 @@ def test_the_rules_of_the_base_judge_and_a_rule_that_is_relaxed_is_told(fleet: F
     assert outcome.code == 3
 
 
+RULES_OF_EVERY_KIND = {
+    "deny: {when: 'replicas.desired > 3'}": "breaks `asked`",
+    "hold: {when: 'replicas.desired > 3'}": "breaks `asked`",
+    "bounds: {max: 3}": "breaks `asked`",
+    "step: {up: 1}": "breaks `asked`",
+    "freeze: {}": "breaks `asked`",
+    "budget: {amount: 20, per: hour}": "breaks `asked`|needs approval by `asked`",
+    "accelerators: {denied: [H100]}": "breaks `asked`",
+    "approval: {costMoreThan: 10}": "needs approval by `asked`",
+    "approval: {upMoreThan: 50%}": "needs approval by `asked`",
+    "requireApproval: {when: 'cost.added > 10.0'}": "needs approval by `asked`",
+}
+
+
+@pytest.mark.parametrize("rule", RULES_OF_EVERY_KIND)
+def test_rules_of_every_kind_judge_a_change_of_somebody_else(fleet: Fleet, rule: str) -> None:
+    fleet.write(
+        ".reconciler/policies/rules.yaml",
+        f"apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n  - {{name: asked, {rule}}}\n",
+    )
+    fleet.write("reconciler.yaml", SETTINGS + "policies: [.reconciler/policies/]\n")
+    propose(fleet, Head(line="", files={DEPLOYMENT: sized(9)}))
+    outcome = review(fleet, "--fail-on", "refuse", "--fail-on", "approval")
+    assert re.search(RULES_OF_EVERY_KIND[rule], outcome.out), outcome
+    assert outcome.code == 3
+
+
+def test_a_pool_that_is_too_small_objects(fleet: Fleet) -> None:
+    pooled = SETTINGS.replace(
+        '"clusters/prod/**"]}', '"clusters/prod/**"]}, pools: [{name: big, device: H100, devices: 6}]'
+    )
+    fleet.write("reconciler.yaml", pooled)
+    propose(fleet, Head(line="", files={DEPLOYMENT: sized(9)}))
+    outcome = review(fleet)
+    assert "has 6 devices, 9 would be taken" in outcome.out, outcome
+    assert outcome.code == 3
+
+
 def test_a_person_looks_at_what_would_merge_by_itself(fleet: Fleet) -> None:
     rules = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n  - {name: all, autoMerge: {}}\n"
     settings = SETTINGS.replace("{labels: [reconciler]}", "{labels: [reconciler], autoMerge: true}")
@@ -449,7 +561,7 @@ def test_every_output_says_the_same(fleet: Fleet) -> None:
         "::error file=clusters/prod/chat/deployment.yaml,line=6,title=review-slo::sets chat/llama"
     )
     assert review(fleet, "-o", "markdown").out.startswith(
-        "### reconciler review\n\n1 variant changes: −$6.88/h; 1 misses"
+        "### reconciler review\n\n1 variant changes: −$6.88/h (−$5,000 a month); 1 misses"
     )
 
 

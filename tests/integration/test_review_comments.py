@@ -113,7 +113,7 @@ def test_a_job_comments_once_and_sets_the_status(fleet: Fleet, tmp_path: Path, m
     assert "sets chat/llama to 1 replica; its demand of" in comment.body
     assert "| ✗ |" in comment.body
     assert "`clusters/prod/chat/deployment.yaml:6`" in comment.body
-    assert statuses(fleet, number) == [("failure", "1 variant changes: −$6.88/h; 1 misses a target")]
+    assert statuses(fleet, number) == [("failure", "1 variant changes: −$6.88/h (−$5,000 a month); 1 misses a target")]
     with fleet.writes() as writes:
         assert fleet.invoke("review", "--comment", "--fail-on", "slo").code == 3
     assert writes == []
@@ -193,7 +193,7 @@ def test_a_pipeline_of_gitlab_comments_once(gitlab: Fleet, monkeypatch: pytest.M
     assert gitlab.invoke("review", "--comment", "--fail-on", "slo").code == 3
     (comment,) = comments(gitlab, number)
     assert "sets chat/llama to 1 replica; its demand of" in comment.body
-    assert statuses(gitlab, number) == [("failed", "1 variant changes: −$6.88/h; 1 misses a target")]
+    assert statuses(gitlab, number) == [("failed", "1 variant changes: −$6.88/h (−$5,000 a month); 1 misses a target")]
     with gitlab.writes() as writes:
         assert gitlab.invoke("review", "--comment", "--fail-on", "slo").code == 3
     assert writes == []
@@ -251,7 +251,9 @@ def test_the_action_comments_on_the_pull_request_of_its_job(
     job = run_action(fleet, mode="review", comment="true", event=str(tmp_path / "event.json"))
     assert job.code == 3, job.log
     assert "::error file=clusters/prod/chat/deployment.yaml,line=6,title=review-slo::sets chat/llama to 1" in job.log
-    assert job.page.startswith("### reconciler review\n\n1 variant changes: −$6.88/h; 1 misses a target")
+    assert job.page.startswith(
+        "### reconciler review\n\n1 variant changes: −$6.88/h (−$5,000 a month); 1 misses a target"
+    )
     assert "its demand of" in comments(fleet, number)[0].body
     assert [state for state, _ in statuses(fleet, number)] == ["failure"]
 
@@ -260,7 +262,7 @@ def test_the_action_reviews_all_that_is_open(fleet: Fleet) -> None:
     number = propose(fleet, {DEPLOYMENT: sized(1)}, fork=FORK)
     job = run_action(fleet, mode="review-open")
     assert (job.code, len(comments(fleet, number))) == (0, 1), job.log
-    assert f"#{number}  1 variant changes: −$6.88/h; 1 misses a target" in job.log
+    assert f"#{number}  1 variant changes: −$6.88/h (−$5,000 a month); 1 misses a target" in job.log
     assert server_of(fleet).token not in job.log
 
 

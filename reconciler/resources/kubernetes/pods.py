@@ -295,6 +295,7 @@ def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> tuple
         device_resources=resources,
         pods=pods,
         served_names=tuple(names),
+        images=tuple(str(each.image) for template in templates for each in template.pod.containers or () if each.image),
         engine=engine,
         launch=launch,
         spread="" if launch is not None else next(filter(None, (read_spread(each.pod) for each in templates)), ""),
