@@ -6,6 +6,7 @@ scipy's interface to HiGHS takes no solution to start from, and no basis to go o
 
 from collections.abc import Sequence
 from dataclasses import Field, dataclass, fields
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
@@ -266,10 +267,22 @@ class GrowingProgramme:
         )
 
 
-def _quiet() -> "Highs":
+@cache
+def _quiet_class() -> "type[Highs]":
     from highspy import Highs
 
-    highs = Highs()  # type: ignore[no-untyped-call]
+    class Quiet(Highs):
+        """One that is silent before 1.16 prints its name, as that gets ready for callbacks."""
+
+        def enableCallbacks(self) -> None:  # noqa: N802
+            self.silent()
+            super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+    return Quiet
+
+
+def _quiet() -> "Highs":
+    highs = _quiet_class()()
     highs.silent()
     highs.setOptionValue("threads", 1)
     return highs

@@ -9,7 +9,7 @@ from highspy import Highs, HighsStatus
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
-from reconciler.optimizer.highs import GrowingProgramme, Programme, UnsolvableError, solve
+from reconciler.optimizer.highs import GrowingProgramme, Programme, UnsolvableError, by_cells, solve
 
 
 def knapsack(values: list[float], weights: list[float], most: float) -> Programme:
@@ -109,3 +109,14 @@ def test_what_has_no_end_is_unsolvable() -> None:
 
     with pytest.raises(UnsolvableError, match="nbounded"):
         growing.solve()
+
+
+@pytest.mark.parametrize("least", [3.0, 9.0], ids=["feasible", "infeasible"])
+def test_a_search_prints_nothing(capfd: pytest.CaptureFixture[str], least: float) -> None:
+    rows, columns = np.zeros(6, dtype=np.int64), np.arange(6)
+    programme = Programme.of_switches(
+        np.arange(1.0, 7.0), by_cells(np.ones(6), rows, columns, (1, 6)), np.array([least]), np.array([6.0 + least])
+    )
+    answer = solve(programme, gap=0.0, nodes=100)
+    assert (answer.values is None) == (least > 6)
+    assert capfd.readouterr() == ("", "")
