@@ -21,6 +21,7 @@ from reconciler.domain.variant_settings import SETTING_DEFINITIONS
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import join_words
 from reconciler.policy.port import Spoken
+from reconciler.snapshot.declarations import FileReading
 
 KEPT = "its replicas stay as they are, and nobody sizes them"
 UNREADABLE = "cannot be read any more"
@@ -403,15 +404,21 @@ class ReviewedBase:
 
     recording: Recording
     snapshot: Snapshot
+    readings: Mapping[str, FileReading]
+    """Its files as they were read: a head has most of them too."""
     solved: Solved
     recommended: Mapping[ResourceKey, Decision]
 
     @classmethod
-    def of(cls, recording: Recording, snapshot: Snapshot) -> "ReviewedBase":
+    def of(cls, recording: Recording, snapshot: Snapshot, readings: Mapping[str, FileReading]) -> "ReviewedBase":
         """Decide on the base as a plan does."""
         solved = solve(snapshot, {})
         return cls(
-            recording=recording, snapshot=snapshot, solved=solved, recommended=_decisions(solved.plan_of(solved.staged))
+            recording=recording,
+            snapshot=snapshot,
+            readings=readings,
+            solved=solved,
+            recommended=_decisions(solved.plan_of(solved.staged)),
         )
 
     def needed(self, variants: Iterable[str]) -> dict[str, int]:

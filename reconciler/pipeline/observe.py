@@ -34,7 +34,15 @@ from reconciler.placement.fleet import Fleet
 from reconciler.placement.repository import CHART_NAME, directory_of, is_within, join, name_of
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.registry import KINDS
-from reconciler.snapshot.declarations import Commit, Skipped, clusters_example, clusters_of, fold, read_commit
+from reconciler.snapshot.declarations import (
+    Commit,
+    FileReading,
+    Skipped,
+    clusters_example,
+    clusters_of,
+    fold,
+    read_commit,
+)
 from reconciler.snapshot.inventory import device_names
 from reconciler.snapshot.variants import declared_variants
 
@@ -472,8 +480,18 @@ class Files:
     unread: tuple[Finding, ...]
 
 
-def read_files(repository: Repository, settings: Settings, remote: str, progress: Progress = no_progress) -> Files:
-    """Every manifest of the commit: kustomizations reach beyond the paths of a cluster. `remote` is its address."""
+def read_files(
+    repository: Repository,
+    settings: Settings,
+    remote: str,
+    progress: Progress = no_progress,
+    known: Mapping[tuple[str, str], FileReading] | None = None,
+) -> Files:
+    """Every manifest of the commit: kustomizations reach beyond the paths of a cluster. `remote` is its address.
+
+    `known` files, by path and object id, are not read again.
+    """
+    known = known or {}
     listed = repository.list_files()
     entries = [entry for entry in listed if is_manifest(entry.path)]
     readable = {entry.path: entry for entry in entries if _is_readable(entry)}
@@ -493,8 +511,11 @@ def read_files(repository: Repository, settings: Settings, remote: str, progress
     written = {each.path: body for each, (_, body) in zip(attributes, bodies, strict=True)}
     skipped = Skipped(templates=find_templates(readable), vendored=find_vendored(written, readable))
     left_out = skipped.templates | skipped.vendored
+    wanted = {path: entry for path, entry in readable.items() if path not in left_out}
+    read = {path: known[path, entry.oid] for path, entry in wanted.items() if (path, entry.oid) in known}
+    fetched = fetch([path for path in wanted if path not in read])
     commit = read_commit(
-        fetch([path for path in readable if path not in left_out]),
+        (read[path] if path in read else next(fetched) for path in wanted),
         {*readable, *giants},
         clusters_of(settings),
         fetch,

@@ -32,8 +32,8 @@ from reconciler.pipeline.run import paused_collector
 from reconciler.pipeline.session import Doors, Session
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.review import comment_view, is_silent, reductions, review_summary, told_fingerprint
-from reconciler.snapshot.build import read_snapshot
-from reconciler.snapshot.declarations import fold, read_declaration
+from reconciler.snapshot.build import ChangeOf, read_snapshot
+from reconciler.snapshot.declarations import fold, read_recorded
 from reconciler.snapshot.variants import declared_variants
 
 # One comment kept up to date under a pull request, and a status on its head. The comment is found again by its marker
@@ -169,7 +169,12 @@ class HeadReader:
             )
         repository = merged.repository
         stated = self._settings_of(repository)
-        files = read_files(repository, stated.settings, self.name)
+        unchanged = {
+            (each.path, each.oid): base.readings[each.path]
+            for each in self.base.list_files()
+            if each.path in base.readings
+        }
+        files = read_files(repository, stated.settings, self.name, known=unchanged)
         declaration = fold(files.commit, stated.settings)
         variants = declared_variants(stated.settings, declaration)
         known = {each.key: each for each in base.snapshot.variants}
@@ -182,7 +187,7 @@ class HeadReader:
         )
         moved = [each.key for each in variants if (old := known.get(each.key)) and runs_on(old) != runs_on(each)]
         recording = replace(base.recording, settings=judged, moved=(*(base.recording.moved or ()), *moved))
-        snapshot = read_snapshot(recording, declaration, "", base.snapshot)
+        snapshot = read_snapshot(recording, declaration, "", ChangeOf(base.snapshot, variants))
         is_alike = (
             replace(snapshot, findings=base.snapshot.findings, fingerprint=base.snapshot.fingerprint) == base.snapshot
         )
@@ -338,7 +343,7 @@ def decide_base(doors: Doors, settings: Settings, now_s: float, name: str) -> Re
     recording = observed.recording
     snapshot = read_snapshot(recording, observed.declaration, fingerprint(recording))
     logger.info("decided the base %s", recording.commit[:7])
-    return ReviewedBase.of(recording, snapshot)
+    return ReviewedBase.of(recording, snapshot, observed.files.commit.parsed)
 
 
 @paused_collector()
@@ -348,10 +353,12 @@ def _recorded_base(recording: Recording, commit: str) -> ReviewedBase:
             f"--replay: the recording is of commit {recording.commit[:7]}, the base is {commit[:7]}: "
             f"leave --base out, or name that commit"
         )
-    declaration = read_declaration(
+    commit_read = read_recorded(
         recording.manifests, recording.withheld, recording.settings, recording.paths, recording.repository
     )
-    return ReviewedBase.of(recording, read_snapshot(recording, declaration, fingerprint(recording)))
+    declaration = fold(commit_read, recording.settings)
+    snapshot = read_snapshot(recording, declaration, fingerprint(recording))
+    return ReviewedBase.of(recording, snapshot, commit_read.parsed)
 
 
 def find_head(session: Session, flags: Flags, head: str) -> Repository:

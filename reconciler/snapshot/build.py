@@ -1,15 +1,16 @@
 """The typed snapshot of a recording, from which everything is decided: a pure function."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.metric_targets import TrackedTarget
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import Recording
-from reconciler.domain.settings import SaturationRules, ZeroRules
+from reconciler.domain.settings import SaturationRules, Settings, ZeroRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.metrics.observed import read_observed
+from reconciler.metrics.queries import names_in
 from reconciler.metrics.tracked_histories import read_tracked
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.kthena.tracked_targets import tracked_targets
@@ -19,21 +20,31 @@ from reconciler.snapshot.inventory import take_inventory
 from reconciler.snapshot.variants import build_catalogs, join_variants, settle_minimums
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeOf:
+    """That a declaration, with these `variants`, is a change of a `base`."""
+
+    base: Snapshot
+    variants: tuple[Variant, ...]
+
+
 def read_snapshot(
-    recording: Recording, declaration: Declaration, fingerprint: str, base: Snapshot | None = None
+    recording: Recording, declaration: Declaration, fingerprint: str, change: ChangeOf | None = None
 ) -> Snapshot:
     """Join the `declaration` (read from the recording's manifests) with Prometheus' answers.
 
-    With a `base` the declaration is that of a change of it: what runs is what the base declares, of new variants none.
+    What runs of a change is what its base declares, of new variants none.
     """
     settings = recording.settings
     catalogs = build_catalogs(settings, declaration)
-    variants = join_variants(settings, declaration, catalogs, recording.proposals)
-    if base is not None:
-        variants = tuple(_as_running(variants, base.variants))
+    if change is None:
+        variants = join_variants(settings, declaration, catalogs, recording.proposals)
+    else:
+        variants = tuple(_as_running(change.variants, change.base.variants))
+    base = None if change is None else change.base
     models = sorted({variant.model for variant in variants})
     tracked = followed_targets(variants, declaration, recording.proposals)
-    if base is not None and (variants, settings) == (base.variants, base.settings):
+    if base is not None and _seen(variants, settings) == _seen(base.variants, base.settings):
         observed = base.observed
     else:
         observed = read_observed(variants, recording.answers, recording.now_s, settings)
@@ -66,14 +77,35 @@ def read_snapshot(
     )
 
 
+def _seen(variants: Iterable[Variant], settings: Settings) -> list[tuple[object, ...]]:
+    """What decides which answers are whose."""
+    clusters = [(each.name, each.prometheus is None, names_in(settings, each.name)) for each in settings.clusters]
+    return clusters + [
+        (
+            *(each.key, each.model, each.share, each.current, each.served_names, each.is_autoscaled),
+            each.workload
+            and (each.workload.key, each.workload.becomes, each.workload.replicas, each.workload.template_labels),
+        )
+        for each in variants
+    ]
+
+
 def _as_running(variants: Iterable[Variant], base: Iterable[Variant]) -> Iterator[Variant]:
     known = {variant.key: variant for variant in base}
     for variant in variants:
         before, workload = known.get(variant.key), variant.workload
         now = replace(variant.current, replicas=0) if before is None else before.current
-        if workload is not None and workload.replicas is not None:
-            counted = before.workload.replicas if before is not None and before.workload is not None else now.replicas
-            workload = replace(workload, replicas=counted)
+        ran = before.workload if before is not None else None
+        if workload is not None and ran is not None and workload.replicas is not None:
+            workload = replace(
+                workload,
+                replicas=ran.replicas,
+                replicas_place=ran.replicas_place,
+                replica_fields=ran.replica_fields,
+                considered=ran.considered,
+            )
+        elif workload is not None and workload.replicas is not None:
+            workload = replace(workload, replicas=now.replicas)
         is_moved = before is not None and variant.current.accelerator != now.accelerator
         price = before.current_cost_per_hour if before is not None and is_moved else variant.current_cost_per_hour
         yield replace(variant, current=now, workload=workload, current_cost_per_hour=price)

@@ -132,6 +132,7 @@ class Commit:
     """The relevant files of a commit, those withheld for a Secret, and the builds of all clusters.
 
     `unreadable` are findings about withheld files that may hold a Secret; `paths` are all but the skipped ones.
+    `parsed` are the files that hold objects as they were read at first, for another commit that has them too.
     """
 
     readings: Mapping[str, FileReading]
@@ -139,6 +140,7 @@ class Commit:
     fleet: Fleet
     unreadable: tuple[Finding, ...] = ()
     paths: frozenset[str] = frozenset()
+    parsed: Mapping[str, FileReading] = field(default_factory=dict)
 
     @property
     def manifests(self) -> tuple[ManifestFile, ...]:
@@ -152,7 +154,7 @@ def clusters_of(settings: Settings) -> Clusters:
 
 
 def read_commit(
-    files: Iterable[ManifestFile],
+    files: Iterable[ManifestFile | FileReading],
     paths: Iterable[str],
     clusters: Clusters,
     fetch: Fetch,
@@ -160,7 +162,7 @@ def read_commit(
     remote: str = "",
     skipped: Skipped | None = None,
 ) -> Commit:
-    """Read a commit's files and build its clusters.
+    """Read a commit's files, but for those that were read before, and build its clusters.
 
     `paths` are all its paths, `remote` is its origin, `skipped` are missing among the files unless something names
     them. `fetch` gives files again that are read in full: those that kustomizations name as patches and the like, and
@@ -169,11 +171,12 @@ def read_commit(
     readings: dict[str, FileReading] = {}
     kindless: list[str] = []
     for file in files:
-        reading = _read_manifest(file.path, file.body)
+        reading = file if isinstance(file, FileReading) else _read_manifest(file.path, file.body)
         if reading.is_relevant:
             readings[file.path] = reading
         elif b"kind" not in reading.body:  # no objects, but perhaps values of a chart, or patches
             kindless.append(file.path)
+    parsed = dict(readings)
     paths = frozenset(paths)
     if skipped is not None:
         paths -= _add_reached(readings, paths, skipped, fetch)
@@ -198,7 +201,14 @@ def read_commit(
         if path in named or path in built or any(holds(path) for holds in fleet.holds.values())
     }
     unreadable = tuple(each for reading in unread for each in _doubted(reading, fleet).findings[:1])
-    return Commit(readings=kept, withheld=(*withheld, *found), fleet=fleet, unreadable=unreadable, paths=paths)
+    return Commit(
+        readings=kept,
+        withheld=(*withheld, *found),
+        fleet=fleet,
+        unreadable=unreadable,
+        paths=paths,
+        parsed={path: reading for path, reading in parsed.items() if path not in secret},
+    )
 
 
 def _add_reached(
