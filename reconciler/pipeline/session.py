@@ -96,7 +96,8 @@ def open_session(
     """
     source = _base_source(flags, writes=writes)
     run_ends_s = Clock().monotonic() + RUN_S
-    with tempfile.TemporaryDirectory(prefix="reconciler-") as directory:
+    # A git that ran out of time may have children that still write.
+    with tempfile.TemporaryDirectory(prefix="reconciler-", ignore_cleanup_errors=True) as directory:
         repository, loaded = _open_base(flags, environment, source, Path(directory), run_ends_s)
         settings = loaded.settings
         secrets = SecretReader(environment=environment)
