@@ -1,5 +1,6 @@
 """`reconciler review`: what somebody else's pull request would do to latency and cost."""
 
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,11 @@ if TYPE_CHECKING:
     from reconciler.cli.console import Exit
     from reconciler.config.environment import Environment
     from reconciler.domain.observed import Observed
-    from reconciler.domain.reports import Objection, Review
+    from reconciler.domain.reports import FailOn, Review
     from reconciler.forge.events import Event
 
 HEADING = "reconciler review"
+COST = "cost:"
 Head = Annotated[
     str, typer.Option("--head", metavar="REF", help="The commit to review (default: the job's change, else HEAD).")
 ]
@@ -26,7 +28,7 @@ Replay = Annotated[
     Path | None,
     typer.Option("--replay", metavar="FILE", help="Take the base from a recording; heads still come from --repo."),
 ]
-FailOn = Annotated[
+Failing = Annotated[
     list[str] | None,
     typer.Option(
         "--fail-on",
@@ -44,14 +46,14 @@ def review(
     open_ones: Open = False,
     comment: Comment = False,
     replay: Replay = None,
-    fail_on: FailOn = None,
+    fail_on: Failing = None,
 ) -> int:
     """Show what merging someone else's change would do."""
     from reconciler.config.environment import read_environment
     from reconciler.forge.events import find_event
 
     environment = read_environment()
-    asked = _objections(fail_on)
+    asked = _fail_on(fail_on)
     event = find_event(environment.variables)
     if open_ones and replay is not None:
         raise typer.BadParameter("open pull requests are reviewed as things are now", param_hint="--replay")
@@ -60,20 +62,34 @@ def review(
     return _review_one(common, environment, asked, event, head=head, comment=comment, replay=replay)
 
 
-def _objections(fail_on: list[str] | None) -> "frozenset[Objection]":
-    from reconciler.domain.reports import Objection
+def _fail_on(asked: list[str] | None) -> "FailOn":
+    from reconciler.domain.reports import FailOn, Objection
 
     known = {str(each): each for each in (Objection.REFUSE, Objection.HOLD, Objection.SLO, Objection.APPROVAL)}
-    asked = fail_on or [str(Objection.REFUSE)]
-    if unknown := set(asked) - known.keys():
-        raise typer.BadParameter(f"{min(unknown)!r} is not one of refuse, hold, slo, approval", param_hint="--fail-on")
-    return frozenset(known[each] for each in asked)
+    words = asked or [str(Objection.REFUSE)]
+    shares = [_share(each.removeprefix(COST)) for each in words if each.startswith(COST)]
+    named = [each for each in words if not each.startswith(COST)]
+    if unknown := set(named) - known.keys():
+        raise typer.BadParameter(
+            f"{min(unknown)!r} is not one of {', '.join(known)}, cost:PERCENT", param_hint="--fail-on"
+        )
+    return FailOn(objections=frozenset(known[each] for each in named), cost_fraction=min(shares, default=None))
+
+
+def _share(percent: str) -> float:
+    try:
+        share = float(percent.removesuffix("%")) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < math.inf:
+        raise typer.BadParameter(f"'{COST}{percent}': expected a percentage like cost:20", param_hint="--fail-on")
+    return share
 
 
 def _review_one(
     common: Common,
     environment: "Environment",
-    asked: "frozenset[Objection]",
+    asked: "FailOn",
     event: "Event | None",
     *,
     head: str,
@@ -108,16 +124,14 @@ def _review_one(
     from reconciler.cli.console import Exit
 
     codes = {
-        Exit.INPUT: found.is_broken or asked & found.objections,
+        Exit.INPUT: found.fails(asked),
         Exit.TRANSIENT: found.failures,
         Exit.CONFIGURATION: found.refusals,
     }
     return max((code for code, applies in codes.items() if applies), default=Exit.FINISHED)
 
 
-def _review_open(
-    common: Common, environment: "Environment", asked: "frozenset[Objection]", event: "Event | None"
-) -> int:
+def _review_open(common: Common, environment: "Environment", asked: "FailOn", event: "Event | None") -> int:
     from reconciler.cli.console import Exit, exit_for, note, progress, write, write_json
     from reconciler.pipeline.review import open_desk, open_reviewer, review_open
     from reconciler.pipeline.session import open_session

@@ -148,6 +148,14 @@ class Objection(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailOn:
+    """What fails a review: objections, and that all costs rise by more than `cost_fraction` (None: by any amount)."""
+
+    objections: frozenset[Objection]
+    cost_fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeadView:
     """What a head declares: data, of which nothing is run, rendered or connected to.
 
@@ -238,6 +246,17 @@ class Review:
         """All that there are."""
         found = {each.objection for each in self.allocations} | {each.objection for each in self.others}
         return frozenset(found | ({Objection.HOLD} if self.unreviewed else set()))
+
+    def fails(self, asked: FailOn) -> bool:
+        """Whether it is what a review was asked to fail for, or cannot be read; a change of unknown cost may be."""
+        before, after = self.totals.cost_before_per_hour, self.totals.cost_after_per_hour
+        is_dearer = asked.cost_fraction is not None and (
+            bool(self.unpriced)
+            or before is None
+            or after is None
+            or after - before > asked.cost_fraction * before + 1e-9
+        )
+        return bool(asked.objections & self.objections) or is_dearer or self.is_broken
 
     @property
     def is_broken(self) -> bool:

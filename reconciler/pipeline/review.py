@@ -14,7 +14,7 @@ from reconciler.config.loading import LoadedSettings, Sources, load
 from reconciler.decision.review import ReviewedBase, review, unreviewed
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.recording import Recording
-from reconciler.domain.reports import HeadView, Objection, Review, Reviewed
+from reconciler.domain.reports import FailOn, HeadView, Objection, Review, Reviewed
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.events import Event
@@ -51,7 +51,7 @@ class Desk:
 
     forge: Forge
     renderer: Renderer
-    fail_on: frozenset[Objection]
+    fail_on: FailOn
 
     def find(self, number: int) -> Comment | None:
         """Our comment under a pull request: the oldest, should there be several; the others are deleted."""
@@ -96,7 +96,7 @@ class Desk:
         return self.renderer.render_within(TEMPLATE, views, limit=self.forge.body_limit, marker=written)
 
 
-def open_desk(session: Session, fail_on: frozenset[Objection]) -> Desk | None:
+def open_desk(session: Session, fail_on: FailOn) -> Desk | None:
     """The desk of a session; None while nothing may be written, which is said. ConfigurationError without a forge."""
     if session.paused:
         logger.warning("nothing is written to pull requests: paused by %s", session.paused)
@@ -106,7 +106,7 @@ def open_desk(session: Session, fail_on: frozenset[Objection]) -> Desk | None:
     return Desk(forge=session.doors.forge, renderer=session.doors.renderer, fail_on=fail_on)
 
 
-def tell_job(session: Session, fail_on: frozenset[Objection], event: Event, review: Review, base: ReviewedBase) -> None:
+def tell_job(session: Session, fail_on: FailOn, event: Event, review: Review, base: ReviewedBase) -> None:
     """Tell the change that a job was started for: a merge queue's gets a status alone, a fork's job writes nothing."""
     if event.is_from_fork:
         logger.warning("a fork's job may not comment: `reconciler review --open` on a schedule does")
@@ -127,12 +127,12 @@ def marker_of(review: Review, base: ReviewedBase) -> ReviewMarker:
     return ReviewMarker(head=review.head, base=review.base, told=told_fingerprint(review), needed=needed)
 
 
-def verdict_of(review: Review, fail_on: frozenset[Objection]) -> Verdict:
+def verdict_of(review: Review, fail_on: FailOn) -> Verdict:
     """FAILURE for what was asked to fail and for what cannot be read; NEUTRAL where something else is objected to."""
-    objections = review.objections
-    if objections & fail_on or review.is_broken:
+    if review.fails(fail_on):
         return Verdict.FAILURE
-    return Verdict.NEUTRAL if objections - {Objection.NONE} or review.failures or review.refusals else Verdict.SUCCESS
+    is_objected = review.objections - {Objection.NONE} or review.failures or review.refusals
+    return Verdict.NEUTRAL if is_objected else Verdict.SUCCESS
 
 
 # A head as data: its manifests, facts and variant settings, as merging it would leave them. Its connections, secrets,
@@ -376,7 +376,7 @@ def find_head(session: Session, flags: Flags, head: str) -> Repository:
 
 MOST_LOOKED_AT = 200
 MOST_REVIEWED = 50
-"""In one run; the next goes on."""
+"""In one run; the next goes on. First those of this repository, then of forks, then ours, the newest of each first."""
 ONE_S = 60.0
 ALL_S = 900.0
 """Seconds for one head, and for all of a run."""
@@ -387,39 +387,41 @@ class OutOfTimeError(BaseException):
 
 
 def review_open(reviewer: Reviewer, desk: Desk, *, only: str = "") -> Iterator[Reviewed]:
-    """Review what is open to the base, but for ours; ConfigurationError where the base is no clone.
+    """Review what is open to the base; ConfigurationError where the base is no clone.
 
+    Ours get the status alone, which may be required of every pull request: their text says all that a comment would.
     `only` is a commit: then those pull requests whose head it is. One that fails stops no other.
     """
     clone, prefix = reviewer.reader.base, reviewer.reader.settings.git.branch_prefix
     if not isinstance(clone, Clone):
         raise ConfigurationError("--open reviews what is open on a remote: expected a URL, or a directory with one")
     ends_s = Clock().monotonic() + ALL_S
-    listed = [each for each in desk.forge.list_open(base=clone.branch) if not _is_ours(each, prefix)]
-    wanted = sorted((each for each in listed if not only or each.head_commit == only), key=_order)
+    listed = [each for each in desk.forge.list_open(base=clone.branch) if not only or each.head_commit == only]
+    ours = {each.number for each in listed if _is_ours(each, prefix)}
+    wanted = sorted(listed, key=lambda each: (each.number in ours, each.is_from_fork, -each.number))
     left, reviewed = list(wanted), 0
     while left and len(wanted) - len(left) < MOST_LOOKED_AT and reviewed < MOST_REVIEWED:
         if Clock().monotonic() > ends_s:
             break
-        done = _review_one(reviewer, clone, desk, left.pop(0))
+        following = left.pop(0)
+        done = _review_one(reviewer, clone, desk, following, is_ours=following.number in ours)
         reviewed += done.review is not None
         yield done
     if left:
         logger.warning("%d open pull requests are left to the next run", len(left))
 
 
-def _order(pull_request: PullRequest) -> tuple[bool, int]:
-    """Our own people's first, then the newest: whoever opens many from forks keeps nobody waiting."""
-    return pull_request.is_from_fork, -pull_request.number
-
-
 def _is_ours(pull_request: PullRequest, prefix: str) -> bool:
     return not pull_request.is_from_fork and pull_request.head_branch.startswith(prefix)
 
 
-def _review_one(reviewer: Reviewer, clone: Clone, desk: Desk, pull_request: PullRequest) -> Reviewed:
+def _review_one(reviewer: Reviewer, clone: Clone, desk: Desk, pull_request: PullRequest, *, is_ours: bool) -> Reviewed:
     number = pull_request.number
     try:
+        if is_ours:
+            review = _judge(reviewer, clone, desk, pull_request)
+            desk.set_status(review)
+            return Reviewed(number=number, review=review, reason=review.unreviewed)
         comment = desk.find(number)
         said = read_review_marker(comment.body) if comment is not None else None
         if _is_said(said, pull_request.head_commit, reviewer):
@@ -442,10 +444,12 @@ class _UnfetchableError(ReconcilerError):
 def _judge(reviewer: Reviewer, clone: Clone, desk: Desk, pull_request: PullRequest) -> Review:
     """The review of a head; one that says why there is none where the head is to blame for it."""
     commit = pull_request.head_commit
+    is_ours = _is_ours(pull_request, reviewer.reader.settings.git.branch_prefix)
+    named = pull_request.head_branch if is_ours else desk.forge.head_ref(pull_request)
     try:
         with time_limit(ONE_S):
             try:
-                head = clone.fetch_head(desk.forge.head_ref(pull_request))
+                head = clone.fetch_head(named)
             except ReconcilerError as error:
                 raise _UnfetchableError(str(error)) from None
             commit = head.commit

@@ -514,6 +514,20 @@ def test_rules_of_every_kind_judge_a_change_of_somebody_else(fleet: Fleet, rule:
     assert outcome.code == 3
 
 
+@pytest.mark.parametrize(("asked", "code"), [("cost:90", 3), ("cost:500%", 0), ("approval", 3), ("hold", 0)])
+def test_a_rise_of_costs_or_a_missing_approval_can_fail(fleet: Fleet, asked: str, code: int) -> None:
+    propose(fleet, HEADS["too many"])
+    outcome = review(fleet, "--fail-on", asked)
+    assert outcome.code == code, outcome
+
+
+@pytest.mark.parametrize("asked", ["cost:", "cost:much", "cost:-1", "costs"])
+def test_what_cannot_fail_a_review_is_named(fleet: Fleet, asked: str) -> None:
+    outcome = review(fleet, "--fail-on", asked)
+    assert outcome.code == 5
+    assert "--fail-on" in outcome.err
+
+
 def test_a_pool_that_is_too_small_objects(fleet: Fleet) -> None:
     pooled = SETTINGS.replace(
         '"clusters/prod/**"]}', '"clusters/prod/**"]}, pools: [{name: big, device: H100, devices: 6}]'

@@ -380,10 +380,15 @@ def test_all_open_ones_are_reviewed_once_forks_too(fleet: Fleet) -> None:
     assert writes == []
 
 
-def test_ours_are_not_reviewed(fleet: Fleet) -> None:
+def test_ours_get_the_status_that_may_be_required_and_no_comment(fleet: Fleet) -> None:
     fleet.run()
-    assert fleet.pull_requests()
-    assert "0 pull requests reviewed, 0 already were" in review_open(fleet).out
+    numbers = [each.number for each in fleet.pull_requests()]
+    assert f"{len(numbers)} pull request" in review_open(fleet).out
+    assert [statuses(fleet, number)[0][0] for number in numbers] == ["success"] * len(numbers)
+    assert not any(comments(fleet, number) for number in numbers)
+    with fleet.writes() as writes:
+        review_open(fleet)
+    assert writes == []
 
 
 def test_a_fork_cannot_pose_as_ours(fleet: Fleet) -> None:
