@@ -459,7 +459,7 @@ PARTS = tuple(Part)
 
 
 def within_limits(situation: Situation, plans: Sequence[GroupPlan]) -> tuple[GroupPlan, ...]:
-    """The plans of all pull requests, some of them put back: repairs go first, then whose model is most urgent.
+    """The plans of all pull requests, some of them put back: never repairs, of the rest first what saves most.
 
     What is not pushed stays as it stands, and may no longer go with what else was decided: that is put back with it.
     """
@@ -469,9 +469,13 @@ def within_limits(situation: Situation, plans: Sequence[GroupPlan]) -> tuple[Gro
     late = {
         each.branch: words
         for each in written
-        if each.proposal is not None and (words := _pushed_too_often(each.proposal, settings, now_s))
+        if each.proposal is not None
+        and each.plan.part is not Part.URGENT
+        and (words := _pushed_too_often(each.proposal, settings, now_s))
     }
     put_back = dict(put_back_beside(situation, written, late) if late else ())
+    if any(each.branch in put_back and each.plan.part is Part.URGENT for each in written):
+        put_back = {}  # what is late stands in the way of a repair
     openings = [each for each in written if each.proposal is None and each.branch not in put_back]
     put_back |= dict(_without_slot(situation, openings))
     return tuple(
@@ -493,10 +497,16 @@ def recent(times_s: Iterable[float], now_s: float) -> list[float]:
     return sorted(each for each in times_s if abs(now_s - each) < HOUR_S)
 
 
-def _urgency(situation: Situation, plan: GroupPlan) -> tuple[int, int, str]:
+def _urgency(situation: Situation, plan: GroupPlan) -> tuple[bool, float, float, int, int, str]:
+    """Repairs, then by what is saved an hour, then whose group has waited longest since its last pull request."""
     needs = (situation.formulated.needs.of_variant(change.variant) for change in plan.changes)
     priority = max((need.priority for need in needs if need is not None), default=0)
-    return PARTS.index(plan.part), -priority, plan.name
+    costs = [(each.cost_before_per_hour, each.cost_after_per_hour) for each in plan.changes]
+    saved = sum(before - after for before, after in costs if before is not None and after is not None)
+    is_repair = plan.part is Part.URGENT
+    last_s = max((each.closed_at_s or 0.0 for each in situation.proposals[plan.name]), default=0.0)
+    gain = 0.0 if is_repair else max(saved, 0.0)
+    return not is_repair, -gain, last_s, PARTS.index(plan.part), -priority, plan.name
 
 
 def _written(situation: Situation, plans: Iterable[GroupPlan]) -> Iterator[Written]:
@@ -527,11 +537,12 @@ def _without_slot(situation: Situation, openings: Iterable[Written]) -> Iterator
     most, per_hour = settings.open_at_once, settings.created_per_hour
     for each in openings:
         comes_s = now_s
-        if most and are_open >= most:
+        is_repair = each.plan.part is Part.URGENT
+        if most and are_open >= most and not is_repair:
             are = "of our pull requests are open, or are opened before it"
             yield each.branch, _words(f"{are_open} {are}", "open", most, "one of them is merged or closed")
             continue
-        if per_hour and len(opened) >= per_hour:
+        if per_hour and len(opened) >= per_hour and not is_repair:
             comes_s = max(opened[-per_hour] + HOUR_S, now_s)
             words = f"{max(lately, per_hour)} of our pull requests were opened in an hour, or are before it"
             yield each.branch, _words(words, "createdPerHour", per_hour, _moment(comes_s))

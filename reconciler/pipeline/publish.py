@@ -483,7 +483,9 @@ class _Press:
             return self._withdraw(state)
         if self._stands(state, state.draft):
             return self._write_body(state, state.draft, pushed=False)
-        if state.proposal is not None and (late := why_not_pushed(state.proposal, self.settings, self.date_s)):
+        is_repair = state.draft.change_set.part is Part.URGENT
+        late = "" if state.proposal is None else why_not_pushed(state.proposal, self.settings, self.date_s)
+        if late and not is_repair:
             return state.outcome(Operation.PUT_BACK, reason=late)
         commit = self._push(state, state.draft)
         return self._write_body(state, state.draft, pushed=True, commit=commit)

@@ -21,10 +21,10 @@ Limited = Callable[..., dict[str, str]]
 
 
 @pytest.fixture
-def needy(fleet: Any) -> Any:
-    """Three models of a group each, all of which need twice the replicas they have."""
+def idle(fleet: Any) -> Any:
+    """Three models of a group each, all of which have more replicas than they need."""
     for name in GROUPS:
-        fleet.add(name, model_id=f"model-{name}", replicas=3, annotations={"group": name})
+        fleet.add(name, model_id=f"model-{name}", replicas=9, annotations={"group": name})
         fleet.offer(55.0, f"model-{name}")
     return fleet
 
@@ -53,44 +53,59 @@ def opened(fleet: Any, number: int, opened_at_s: float | None, **fields: Any) ->
     fleet.propose(number=number, **told | fields)
 
 
-def test_without_limits_nothing_is_put_back(needy: Any) -> None:
-    limit(needy)
+def test_without_limits_nothing_is_put_back(idle: Any) -> None:
+    limit(idle)
     for number in range(50):
-        opened(needy, number, NOW_S, pushes_s=(NOW_S,) * 9)
-    assert put_back(needy) == {}
+        opened(idle, number, NOW_S, pushes_s=(NOW_S,) * 9)
+    assert put_back(idle) == {}
 
 
-def test_as_many_are_open_as_may_be(needy: Any) -> None:
-    limit(needy, open_at_once=2)
+def test_as_many_are_open_as_may_be(idle: Any) -> None:
+    limit(idle, open_at_once=2)
     limits = "and pullRequests.limits.open is 2: until one of them is merged or closed"
     words = f"of our pull requests are open, or are opened before it, {limits}"
-    assert put_back(needy) == {"c urgent": f"2 {words}"}
-    opened(needy, 1, None)
-    assert list(put_back(needy)) == ["b urgent", "c urgent"]
-    opened(needy, 2, None)
-    opened(needy, 3, None)
-    assert put_back(needy) == dict.fromkeys(("a urgent", "b urgent", "c urgent"), f"3 {words}")
+    assert put_back(idle) == {"c approval": f"2 {words}"}
+    opened(idle, 1, None)
+    assert list(put_back(idle)) == ["b approval", "c approval"]
+    opened(idle, 2, None)
+    opened(idle, 3, None)
+    assert put_back(idle) == dict.fromkeys(("a approval", "b approval", "c approval"), f"3 {words}")
 
 
-def test_what_a_person_took_over_is_open_and_what_is_closed_or_none_of_ours_is_not(needy: Any) -> None:
-    limit(needy, open_at_once=4)
-    opened(needy, 1, None, labels=(STOP_LABEL,))
-    opened(needy, 2, None, state=ProposalState.MERGED, closed_at_s=NOW_S)
-    opened(needy, 3, None, state=ProposalState.CLOSED, closed_at_s=NOW_S)
-    opened(needy, 4, None, decision="")
-    assert put_back(needy) == {}
-    opened(needy, 5, None, decision="", branch_decision="e" * 64)  # a person took the marker away
-    assert list(put_back(needy)) == ["c urgent"]
+def test_what_a_person_took_over_is_open_and_what_is_closed_or_none_of_ours_is_not(idle: Any) -> None:
+    limit(idle, open_at_once=4)
+    opened(idle, 1, None, labels=(STOP_LABEL,))
+    opened(idle, 2, None, state=ProposalState.MERGED, closed_at_s=NOW_S)
+    opened(idle, 3, None, state=ProposalState.CLOSED, closed_at_s=NOW_S)
+    opened(idle, 4, None, decision="")
+    assert put_back(idle) == {}
+    opened(idle, 5, None, decision="", branch_decision="e" * 64)  # a person took the marker away
+    assert list(put_back(idle)) == ["c approval"]
 
 
-def test_repairs_go_first_then_whose_model_is_most_urgent_then_names(needy: Any) -> None:
-    needy.add("saving", model_id="model-s", replicas=9, annotations={"group": "0"})
-    needy.offer(15.0, "model-s")
-    needy.prioritise("b", 10)
-    limit(needy, open_at_once=3)
-    assert list(put_back(needy)) == ["0 approval"]
-    limit(needy, open_at_once=1)
-    assert list(put_back(needy)) == ["0 approval", "a urgent", "c urgent"]
+def test_a_repair_is_never_put_back(idle: Any, make: Any) -> None:
+    """Neither new nor pushed once more; what it takes from the limits is not there for others."""
+    for name in ("x", "y"):
+        idle.add(name, model_id=f"model-{name}", replicas=3, annotations={"group": name})
+        idle.offer(55.0, f"model-{name}")
+    limit(idle, open_at_once=3, created_per_hour=3, pushes_per_hour=1)
+    push(idle, make, "y", 60.0, part=Part.URGENT)
+    assert list(put_back(idle)) == ["b approval", "c approval"]
+    limit(idle, open_at_once=1, created_per_hour=1, pushes_per_hour=1)
+    assert list(put_back(idle)) == ["a approval", "b approval", "c approval"]
+
+
+def test_what_saves_most_goes_first_then_who_has_waited_longest_then_whose_model_is_most_urgent(idle: Any) -> None:
+    idle.add("large", model_id="model-l", replicas=19, annotations={"group": "z"})
+    idle.offer(55.0, "model-l")
+    limit(idle, open_at_once=1)
+    assert list(put_back(idle)) == ["a approval", "b approval", "c approval"]
+    limit(idle, open_at_once=2)
+    idle.prioritise("b", 10)
+    assert list(put_back(idle)) == ["a approval", "c approval"]
+    for number, name in enumerate(("a", "b"), 1):
+        idle.propose(number=number, group=name, state=ProposalState.MERGED, closed_at_s=NOW_S - 7200 * number)
+    assert list(put_back(idle)) == ["a approval", "b approval"]
 
 
 @pytest.mark.parametrize(
@@ -98,32 +113,32 @@ def test_repairs_go_first_then_whose_model_is_most_urgent_then_names(needy: Any)
     [(0.0, True), (HOUR_S - 1, True), (HOUR_S, False), (-120.0, True), (-HOUR_S, False), (-86400.0, False)],
 )
 def test_an_hour_ends_exactly_and_a_clock_that_is_wrong_by_more_says_nothing(
-    needy: Any, ago_s: float, *, is_counted: bool
+    idle: Any, ago_s: float, *, is_counted: bool
 ) -> None:
-    limit(needy, created_per_hour=3)
-    opened(needy, 1, NOW_S - ago_s)
-    assert list(put_back(needy)) == (["c urgent"] if is_counted else [])
+    limit(idle, created_per_hour=3)
+    opened(idle, 1, NOW_S - ago_s)
+    assert list(put_back(idle)) == (["c approval"] if is_counted else [])
 
 
-def test_each_that_waits_is_told_when_it_can_come(needy: Any) -> None:
-    limit(needy, created_per_hour=2)
+def test_each_that_waits_is_told_when_it_can_come(idle: Any) -> None:
+    limit(idle, created_per_hour=2)
     for number, ago_s in enumerate((3000.0, 1800.5, 90_000.0)):
-        opened(needy, number, NOW_S - ago_s, state=ProposalState.MERGED, closed_at_s=NOW_S)
+        opened(idle, number, NOW_S - ago_s, state=ProposalState.MERGED, closed_at_s=NOW_S)
     words = (
         "2 of our pull requests were opened in an hour, or are before it, and pullRequests.limits.createdPerHour is 2"
     )
-    assert put_back(needy) == {
-        "a urgent": f"{words}: until 2027-01-15 08:10 UTC",
-        "b urgent": f"{words}: until 2027-01-15 08:30 UTC",
-        "c urgent": f"{words}: until 2027-01-15 09:10 UTC",
+    assert put_back(idle) == {
+        "a approval": f"{words}: until 2027-01-15 08:10 UTC",
+        "b approval": f"{words}: until 2027-01-15 08:30 UTC",
+        "c approval": f"{words}: until 2027-01-15 09:10 UTC",
     }
 
 
 @pytest.mark.parametrize("state", [ProposalState.OPEN, ProposalState.CLOSED, ProposalState.WITHDRAWN])
-def test_what_was_closed_within_the_hour_was_opened_all_the_same(needy: Any, state: ProposalState) -> None:
-    limit(needy, created_per_hour=3)
-    opened(needy, 1, NOW_S - 600, state=state, closed_at_s=None if state is ProposalState.OPEN else NOW_S - 60)
-    assert list(put_back(needy)) == ["c urgent"]
+def test_what_was_closed_within_the_hour_was_opened_all_the_same(idle: Any, state: ProposalState) -> None:
+    limit(idle, created_per_hour=3)
+    opened(idle, 1, NOW_S - 600, state=state, closed_at_s=None if state is ProposalState.OPEN else NOW_S - 60)
+    assert list(put_back(idle)) == ["c approval"]
 
 
 @pytest.mark.parametrize(
@@ -140,18 +155,18 @@ def test_what_was_closed_within_the_hour_was_opened_all_the_same(needy: Any, sta
     ],
 )
 def test_where_the_forge_does_not_say_it_was_opened_before_it_was_pushed_or_closed(
-    needy: Any, told: dict[str, Any], *, is_counted: bool
+    idle: Any, told: dict[str, Any], *, is_counted: bool
 ) -> None:
-    limit(needy, created_per_hour=3)
-    opened(needy, 1, None, **told)
-    assert list(put_back(needy)) == (["c urgent"] if is_counted else [])
+    limit(idle, created_per_hour=3)
+    opened(idle, 1, None, **told)
+    assert list(put_back(idle)) == (["c approval"] if is_counted else [])
 
 
-def push(fleet: Any, make: Any, name: str, *ago_s: float, number: int = 7, after: int = 4, **fields: Any) -> None:
+def push(fleet: Any, make: Any, name: str, *ago_s: float, number: int = 7, after: int = 8, **fields: Any) -> None:
     """An open pull request of a group that says something else than is decided now, pushed so long ago."""
     times = tuple(sorted(NOW_S - each for each in ago_s))
-    told = {"group": name, "part": Part.URGENT, "number": number, "pushes_s": times, "branch_decision": "e" * 64}
-    fleet.propose(make.change(name, "3 x H100", f"{after} x H100"), **told | fields)
+    told = {"group": name, "number": number, "pushes_s": times, "branch_decision": "e" * 64}
+    fleet.propose(make.change(name, "9 x H100", f"{after} x H100"), **told | fields)
 
 
 @pytest.mark.parametrize(
@@ -167,21 +182,21 @@ def push(fleet: Any, make: Any, name: str, *ago_s: float, number: int = 7, after
     ],
 )
 def test_a_pull_request_is_pushed_so_often_in_an_hour(
-    needy: Any, make: Any, ago_s: tuple[float, ...], until: str
+    idle: Any, make: Any, ago_s: tuple[float, ...], until: str
 ) -> None:
-    limit(needy, pushes_per_hour=3)
-    push(needy, make, "b", *ago_s)
+    limit(idle, pushes_per_hour=3)
+    push(idle, make, "b", *ago_s)
     words = f"#7 was pushed {len(ago_s)} times in an hour, and pullRequests.limits.pushesPerHour is 3"
-    assert put_back(needy) == ({"b urgent": f"{words}: until 2027-01-15 {until} UTC"} if until else {})
+    assert put_back(idle) == ({"b approval": f"{words}: until 2027-01-15 {until} UTC"} if until else {})
 
 
-def test_what_says_the_same_or_may_not_be_written_to_waits_for_no_limit(needy: Any, make: Any) -> None:
-    limit(needy, pushes_per_hour=1)
-    same = {each.name: each.fingerprint for each in planned(needy)}
-    push(needy, make, "a", 60.0, after=6, branch_decision=same["a"])
-    push(needy, make, "b", 60.0, number=8, labels=(STOP_LABEL,))
-    push(needy, make, "c", 60.0, number=9, touched_by="ann@example.com")
-    assert put_back(needy) == {}
+def test_what_says_the_same_or_may_not_be_written_to_waits_for_no_limit(idle: Any, make: Any) -> None:
+    limit(idle, pushes_per_hour=1)
+    same = {each.name: each.fingerprint for each in planned(idle)}
+    push(idle, make, "a", 60.0, after=6, branch_decision=same["a"])
+    push(idle, make, "b", 60.0, number=8, labels=(STOP_LABEL,))
+    push(idle, make, "c", 60.0, number=9, touched_by="ann@example.com")
+    assert put_back(idle) == {}
 
 
 WORDS = "was pushed once in an hour, and pullRequests.limits.pushesPerHour is 1: until 2027-01-15 08:59 UTC"
@@ -189,30 +204,30 @@ BESIDE = f"does not go with what #7 says now, which {WORDS}"
 
 
 @pytest.fixture
-def spread(needy: Any, make: Any) -> Any:
-    """Another model in two groups, both of which must grow; #7 of the first asks for less, and was pushed just now."""
-    limit(needy, pushes_per_hour=1)
+def spread(idle: Any, make: Any) -> Any:
+    """Another model in two groups, both of which shrink; #7 of the first asks for more, and was pushed just now."""
+    limit(idle, pushes_per_hour=1)
     for name in ("d", "e"):
-        needy.add(name, model_id="model-d", replicas=3, max_replicas=5, annotations={"group": name})
-    needy.offer(95.0, "model-d")
-    push(needy, make, "d", 60.0, after=4)
-    return needy
+        idle.add(name, model_id="model-d", replicas=9, max_replicas=6, annotations={"group": name})
+    idle.offer(95.0, "model-d")
+    push(idle, make, "d", 60.0, after=8)
+    return idle
 
 
 def test_nothing_changes_a_model_beside_a_pull_request_that_stays_as_it_stands(spread: Any) -> None:
     """Both were never looked at together: a model could lose what the other's text still takes for granted."""
     assert {each.name for each in planned(spread) if each.changes} == {*GROUPS, "d", "e"}
-    assert put_back(spread) == {"d urgent": f"#7 {WORDS}", "e urgent": BESIDE}
+    assert put_back(spread) == {"d approval": f"#7 {WORDS}", "e approval": BESIDE}
 
 
 def test_what_is_put_back_beside_another_puts_back_what_does_not_go_with_it_in_turn(spread: Any, make: Any) -> None:
     """#8 is to change the model of #7, and still speaks of another one."""
-    of_c = make.change("c", "3 x H100", "4 x H100")
-    spread.propose(of_c, group="e", part=Part.URGENT, number=8, branch_decision="e" * 64)
-    assert put_back(spread) == {"c urgent": BESIDE, "d urgent": f"#7 {WORDS}", "e urgent": BESIDE}
+    of_c = make.change("c", "9 x H100", "8 x H100")
+    spread.propose(of_c, group="e", number=8, branch_decision="e" * 64)
+    assert put_back(spread) == {"c approval": BESIDE, "d approval": f"#7 {WORDS}", "e approval": BESIDE}
 
 
-def test_devices_of_a_pull_request_that_stays_as_it_stands_are_no_room_for_others(fleet: Any, make: Any) -> None:
+def test_what_takes_the_devices_of_a_repair_is_pushed_once_more(fleet: Any, make: Any) -> None:
     """Of a group one asks for more and one for less, of the same devices: whoever counts both counts none."""
     limit(fleet, pushes_per_hour=1)
     for name, replicas, rate in (("x", 3, 35.0), ("y", 9, 45.0), ("z", 3, 55.0)):
@@ -222,19 +237,19 @@ def test_devices_of_a_pull_request_that_stays_as_it_stands_are_no_room_for_other
     fleet.propose(make.change("x", "3 x H100", "7 x H100"), group="both", part=Part.URGENT, number=6)
     fleet.propose(make.change("y", "9 x H100", "4 x H100"), group="both", number=7, pushes_s=(NOW_S - 60,))
     assert fleet.desired() == {"x": "4 x H100", "y": "5 x H100", "z": "6 x H100"}
-    assert put_back(fleet) == {"both approval": f"#7 {WORDS}", "other urgent": BESIDE}
+    assert put_back(fleet) == {}, "a repair waits for no limit of others"
     fleet.stock(H100=22)
-    assert "other urgent" not in put_back(fleet)
+    assert put_back(fleet) == {"both approval": f"#7 {WORDS}"}
 
 
-def test_where_nothing_is_put_back_plans_are_the_same(needy: Any) -> None:
-    assert tuple(replace(each, blocked=None) for each in planned(needy)) == needy.plan().groups
+def test_where_nothing_is_put_back_plans_are_the_same(idle: Any) -> None:
+    assert tuple(replace(each, blocked=None) for each in planned(idle)) == idle.plan().groups
 
 
-def test_what_only_tells_of_conditions_goes_last(needy: Any) -> None:
-    limit(needy, open_at_once=3)
-    solved = solve(needy.snapshot(), {})
-    flip = ConditionFlip(variant=planned(needy)[0].changes[0].variant, type="Ready", before="", after="True", reason="")
+def test_what_only_tells_of_conditions_goes_last(idle: Any) -> None:
+    limit(idle, open_at_once=3)
+    solved = solve(idle.snapshot(), {})
+    flip = ConditionFlip(variant=planned(idle)[0].changes[0].variant, type="Ready", before="", after="True", reason="")
     status = GroupPlan(name="a", part=Part.STATUS, head_branch="reconciler/a-status", decisions=(), flips=(flip,))
     found = within_limits(solved.situation, (status, *solved.plan_of(solved.staged).groups))
     assert [each.part for each in found if each.put_back] == [Part.STATUS]
