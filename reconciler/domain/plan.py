@@ -76,13 +76,21 @@ class VerdictKind(StrEnum):
 class Verdict:
     """The strictest guard rail's answer with the rule that gave it (empty: no rule, the default).
 
-    `needs_person`: a rule leaves the change to a person, even if a stricter one also applies.
+    `needs_person`: a rule leaves the change to a person, even if a stricter one also applies. Where one does,
+    `approval` is the rule that asks, and `approval_reason` why.
     """
 
     kind: VerdictKind
     rule: str = ""
     reason: str = ""
     needs_person: bool = False
+    approval: str = ""
+    approval_reason: str = ""
+
+    @property
+    def awaits_approval(self) -> bool:
+        """Whether a change is proposed that a person has to approve."""
+        return self.kind is VerdictKind.NEEDS_APPROVAL or (self.kind is VerdictKind.CLAMP and self.needs_person)
 
     @property
     def may_merge_itself(self) -> bool:

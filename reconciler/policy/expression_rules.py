@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 BOOL, INT, DOUBLE, STRING, LABELS = "BOOL", "INT", "DOUBLE", "STRING", "LABELS"
 MAX_LENGTH = 2000
+SEE_VARIABLES = "policies/README.md lists what there is"
 _NAME = re.compile(r"\b[a-z]+\.[a-z_]+\b")
 
 
@@ -134,7 +136,7 @@ def compiled(expression: str, kind: str) -> Compiled:
     try:
         found = _environment().compile(expression)
     except RuntimeError as error:
-        raise ValueError(f"expected CEL: {_in_short(error)}") from None
+        raise ValueError(f"expected CEL: {_explained(_in_short(error), expression)}") from None
     if found.return_type().name() != kind:
         raise ValueError(f"expected CEL of type {kind}, got {found.return_type().name()}")
     names = (name for name in dict.fromkeys(_NAME.findall(expression)) if name in VARIABLES)
@@ -156,6 +158,19 @@ def _environment() -> "cel.Env":
         LABELS: kinds.Map(kinds.STRING, kinds.STRING),
     }
     return cel.NewEnv(variables={name: types[each.type] for name, each in VARIABLES.items()})
+
+
+def _explained(words: str, expression: str) -> str:
+    """What CEL finds wrong, with what to write instead where that is plain."""
+    unknown = re.search(r"undeclared reference to '([^']*)'", words)
+    if unknown is not None:
+        near = get_close_matches(unknown[1], VARIABLES, n=1)
+        return f"there is no {unknown[1]}" + (f", did you mean {near[0]}?" if near else f": {SEE_VARIABLES}")
+    if re.search(r"applied to '\((?:double, int|int, double)\)'", words):
+        decimals = [name for name in _NAME.findall(expression) if name in VARIABLES and VARIABLES[name].type == DOUBLE]
+        whose = f"{decimals[0]} has" if decimals else "one side has"
+        return f"{words}: {whose} decimals, so write 10.0 instead of 10"
+    return words
 
 
 def _in_short(error: object) -> str:

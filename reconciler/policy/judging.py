@@ -250,11 +250,15 @@ def strictest(said: Iterable[Spoken]) -> Verdict:
     found = min(said, key=lambda each: STRICTNESS.index(each.kind), default=None)
     if found is None or found.kind is VerdictKind.ALLOW:
         return Verdict(kind=VerdictKind.ALLOW)
+    asked = next((each for each in said if each.kind is VerdictKind.NEEDS_APPROVAL), None)
+    other = asked if asked is not found else None
     return Verdict(
         kind=found.kind,
         rule=found.rule.name,
         reason=f"{found.words} ({found.rule.place})",
-        needs_person=any(each.kind is VerdictKind.NEEDS_APPROVAL for each in said),
+        needs_person=asked is not None,
+        approval="" if other is None else other.rule.name,
+        approval_reason="" if other is None else f"{other.words} ({other.rule.place})",
     )
 
 

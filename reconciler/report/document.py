@@ -78,6 +78,7 @@ def decision_json(decision: Decision) -> Json:
             "kind": str(decision.verdict.kind),
             "rule": decision.verdict.rule,
             "reason": decision.verdict.reason,
+            **({"approval": decision.verdict.approval} if decision.verdict.approval else {}),
         },
         "engine": decision.engine,
         "engine_reason": decision.engine_reason,

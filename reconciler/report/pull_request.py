@@ -497,6 +497,9 @@ def _verdict_rows(changes: Sequence[Decision], labels: Mapping[ResourceKey, str]
         verdict = change.verdict
         if verdict.kind is not VerdictKind.ALLOW and (verdict.rule or verdict.reason):
             groups.setdefault((verdict.kind, verdict.rule, verdict.reason), []).append(labels[change.variant])
+        if verdict.approval and verdict.awaits_approval:
+            asked = (VerdictKind.NEEDS_APPROVAL, verdict.approval, verdict.approval_reason)
+            groups.setdefault(asked, []).append(labels[change.variant])
     return tuple(
         VerdictRow(
             mark=MARKS.get(kind, ""),

@@ -1,6 +1,6 @@
 """The row of one variant, the same in a terminal, a pull request and a commit."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from reconciler.domain.holds import Hold
@@ -116,7 +116,7 @@ def change_row(decision: Decision, label: str, *, marked: bool = True, is_alone:
     slo = decision.worst_slo
     return ChangeRow(
         symbol=symbol_of(decision),
-        mark=MARKS.get(decision.verdict.kind, "") if marked else "",
+        mark="".join(_marks(decision.verdict)) if marked else "",
         variant=label,
         is_bound=bool(decision.bounds_of),
         replicas=shift(str(decision.current.replicas), str(decision.desired.replicas)),
@@ -194,9 +194,19 @@ def symbol_of(decision: Decision) -> str:
     return MORE if difference > 0 else FEWER if difference < 0 else SAME
 
 
+def _marks(verdict: Verdict) -> Iterator[str]:
+    yield MARKS.get(verdict.kind, "")
+    if verdict.approval and verdict.awaits_approval:
+        yield MARKS[VerdictKind.NEEDS_APPROVAL]
+
+
 def verdict_text(verdict: Verdict) -> str:
     """`needs approval: accelerator-change`; without a rule the kind alone."""
-    return one_line(f"{verdict.kind}: {verdict.rule}" if verdict.rule else str(verdict.kind), limit=90)
+    words = f"{verdict.kind}: {verdict.rule}" if verdict.rule else str(verdict.kind)
+    approval = (
+        f"; {VerdictKind.NEEDS_APPROVAL}: {verdict.approval}" if verdict.approval and verdict.awaits_approval else ""
+    )
+    return one_line(f"{words}{approval}", limit=90)
 
 
 def hold_rows(holds: Iterable[tuple[str, Hold | None]]) -> tuple[HoldRow, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection, VerdictKind
+from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection
 from reconciler.domain.requirements import ModelCoverage, Sensitivity, SolveStatus
 from reconciler.report.formatting import (
     COST_UNITS,
@@ -345,7 +345,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def _approvals(changes: Sequence[Decision]) -> str:
-    waiting = sum(change.verdict.kind is VerdictKind.NEEDS_APPROVAL for change in changes)
+    waiting = sum(change.verdict.awaits_approval for change in changes)
     if waiting and waiting == len(changes):
         return "all need approval" if waiting > 1 else "needs approval"
     return f"{waiting} {'needs' if waiting == 1 else 'need'} approval" if waiting else ""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
+from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.units import utc_minute
 from reconciler.report.formatting import (
     GAP,
@@ -64,7 +64,7 @@ def plan_text(plan: Plan, *, width: int = 0, is_last: bool = True) -> str:
 def counts_text(plan: Plan) -> str:
     """`3 changes (1 needs approval), 2 held, 4 unchanged.`; what stays and has to wait is not unchanged of itself."""
     changes = plan.with_outcome(Outcome.CHANGE)
-    waiting = sum(change.verdict.kind is VerdictKind.NEEDS_APPROVAL for change in changes)
+    waiting = sum(change.verdict.awaits_approval for change in changes)
     verb = "needs" if waiting == 1 else "need"
     approval = f" ({waiting} {verb} approval)" if waiting else ""
     tally = plan.tally

@@ -488,8 +488,8 @@ def test_the_rules_of_the_base_judge_and_a_rule_that_is_relaxed_is_told(fleet: F
 
 
 RULES_OF_EVERY_KIND = {
-    "deny: {when: 'replicas.desired > 3'}": "breaks `asked`",
-    "hold: {when: 'replicas.desired > 3'}": "breaks `asked`",
+    "deny: {when: 'change.replicas_after > 3'}": "breaks `asked`",
+    "hold: {when: 'change.replicas_after > 3'}": "breaks `asked`",
     "bounds: {max: 3}": "breaks `asked`",
     "step: {up: 1}": "breaks `asked`",
     "freeze: {}": "breaks `asked`",

@@ -21,7 +21,9 @@ def test_every_variable_is_documented_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("expression", "kind", "words"),
     [
-        ("change.aded > 3", BOOL, "undeclared reference to 'change.aded'"),
+        ("change.aded > 3", BOOL, "there is no change.aded, did you mean change.added?"),
+        ("somebody > 3", BOOL, "there is no somebody: policies/README.md lists what there is"),
+        ("cost.added > 10", BOOL, "cost.added has decimals, so write 10.0 instead of 10"),
         ("change.added >", BOOL, "Syntax error"),
         ("change.added + 1", BOOL, "expected CEL of type BOOL, got INT"),
         ("change.added > 1", INT, "expected CEL of type INT, got BOOL"),

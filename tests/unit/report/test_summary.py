@@ -11,7 +11,8 @@ from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection, Step,
 from reconciler.domain.requirements import ModelCoverage, SolveStatus
 from reconciler.report import summary
 from reconciler.report.pull_request import commit_view, plan_view, pull_request_view
-from reconciler.report.text import plan_text
+from reconciler.report.rows import verdict_text
+from reconciler.report.text import counts_text, plan_text
 
 
 def test_the_title_names_the_most_urgent_change_the_group_and_the_cost(priced_plan: Plan) -> None:
@@ -143,6 +144,26 @@ def test_a_sign_marks_verdicts_only_where_they_differ(
     assert [row.change.mark for row in pull_request_view(mixed, mixed.groups[0]).rows] == ["✋", "✂"]
     assert [row.change.mark for row in pull_request_view(same, same.groups[0]).rows] == ["", ""]
     assert pull_request_view(mixed, mixed.groups[0]).verdicts[0].rule.text == "step-down"
+
+
+def test_a_clamp_hides_no_approval(plan_of: Callable[..., Plan], decide: Callable[..., Decision]) -> None:
+    verdict = Verdict(
+        kind=VerdictKind.CLAMP,
+        rule="step-down",
+        reason="1 to 2",
+        needs_person=True,
+        approval="first-change",
+        approval_reason="its first change",
+    )
+    plan = plan_of(decide("a", verdict=Verdict(kind=VerdictKind.ALLOW)), decide("b", verdict=verdict))
+    view = pull_request_view(plan, plan.groups[0])
+    assert [row.change.mark for row in view.rows] == ["", "✂✋"]
+    assert [(each.rule.text, each.reason) for each in view.verdicts] == [
+        ("step-down", "1 to 2"),
+        ("first-change", "its first change"),
+    ]
+    assert verdict_text(verdict) == "clamp: step-down; needs approval: first-change"
+    assert "2 changes (1 needs approval)" in counts_text(plan)
 
 
 def test_variants_held_for_one_reason_share_a_line(
