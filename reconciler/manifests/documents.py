@@ -103,6 +103,7 @@ except ImportError as error:
     raise ImportError("PyYAML was built without libyaml: install its wheel, or libyaml before it") from error
 
 MAX_DEPTH: Final = 100
+TOO_DEEP: Final = f"expected at most {MAX_DEPTH} levels of nesting, got more"
 MAX_EVENTS: Final = 500_000
 MAX_EXPANDED_NODES: Final = 100_000
 
@@ -167,6 +168,8 @@ def compose_documents(
         mark = error.problem_mark or error.context_mark
         context = f"{error.context}: " if error.context else ""
         line, field, message = mark.line if mark else 0, "", f"expected YAML: {context}{error.problem}"
+        if "nesting depth" in str(error.problem):  # libyaml's own limit, which it meets while it looks ahead
+            message = TOO_DEEP
     except YAMLError as error:
         line, field = text.count("\n", 0, getattr(error, "position", 0)), ""
         message = f"expected YAML: {getattr(error, 'reason', None) or error}"
@@ -210,7 +213,7 @@ class _Composer:
         if type(event) is AliasEvent:
             return self._alias(event, depth)
         if depth >= MAX_DEPTH:
-            raise _RefusedError(_line(event), f"expected at most {MAX_DEPTH} levels of nesting, got more")
+            raise _RefusedError(_line(event), TOO_DEEP)
         return self._collection(event, depth + 1)
 
     def _scalar(self, event: ScalarEvent) -> Scalar:

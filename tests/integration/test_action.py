@@ -70,7 +70,9 @@ def test_review_judges_the_head_of_a_pull_request(desk: Desk) -> None:
     job = run_step(desk.workshop.clone, mode="review", event=str(event))
     assert job.code == 5, "there is no Prometheus, and nothing was judged"
     assert "::warning file=clusters/prod/chat/deployment.yaml,line=6,title=review-hold::sets chat/llama to 9" in job.log
-    assert job.page.startswith("### reconciler review\n\n1 variant changes: +$48.16/h; 1 cannot be judged")
+    assert job.page.startswith(
+        "### reconciler review\n\n1 variant changes: +$48.16/h (+$35,000 a month); 1 cannot be judged"
+    )
 
 
 @pytest.mark.parametrize("mode", ["", "reviews", "run; touch /tmp/pwned", "$(id)"])

@@ -38,6 +38,7 @@ OPERATIONS = {
     "repos/get",
     "repos/get-branch-protection",
     "repos/get-branch-rules",
+    "repos/list-activities",
     "repos/list-commit-statuses-for-ref",
     "users/get-authenticated",
 }
