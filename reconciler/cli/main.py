@@ -138,7 +138,10 @@ def invoke(arguments: Sequence[str]) -> int:
         error.show()
         return Exit.CONFIGURATION
     except ReconcilerError as error:
+        from reconciler.cli.output import tell_failure
+
         complain(str(error))
+        tell_failure(str(error))
         return exit_for(error)
     except BrokenPipeError:
         return Exit.FINISHED

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler import __version__
-from reconciler.cli.console import painted, width, write, write_json
+from reconciler.cli.console import note, painted, width, write, write_json
 from reconciler.cli.options import Common
 from reconciler.config.environment import read_environment
-from reconciler.domain.identity import Finding
+from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import Plan
 from reconciler.pipeline.run import Prepared
 from reconciler.pipeline.validate import CheckedFiles
@@ -62,6 +62,13 @@ def tell_workflow(plan: Plan, *, is_changed: bool, pull_requests: Sequence[Mappi
     if environment.get(RUNS_THERE) == "true":
         for finding in sorted(plan.findings):
             write(workflow_command(finding))
+
+
+def tell_failure(words: str) -> None:
+    """An annotation and a line on the page of the job, where a command failed before it could present anything."""
+    if read_environment().get(RUNS_THERE) == "true":
+        note(workflow_command(Finding(place=Place(path=""), severity=Severity.ERROR, message=words)))
+    append_to(STEP_SUMMARY, f"### reconciler\n\n**Failed**: {escape_markdown(words)}\n")
 
 
 def append_to(variable: str, text: str) -> None:

@@ -122,7 +122,8 @@ def workflow_command(finding: Finding) -> str:
 
 
 def _properties(finding: Finding) -> Iterator[tuple[str, str]]:
-    yield "file", "".join(REPLACEMENT if _is_control(char) else char for char in finding.place.path)
+    if finding.place.path:
+        yield "file", "".join(REPLACEMENT if _is_control(char) else char for char in finding.place.path)
     if finding.place.line:
         yield "line", str(finding.place.line)
     yield "title", one_line(finding.rule, limit=TITLE_LENGTH) or TITLE

@@ -177,3 +177,13 @@ def test_no_command_is_cut_at_80_columns(command: Command, monkeypatch: pytest.M
 def test_quiet_says_nothing_where_nothing_failed(command: Command, recording: Path) -> None:
     assert command("plan", "--replay", recording, "-q").out == ""
     assert json.loads(command("plan", "--replay", recording, "-q", "-o", "json").out)["version"] == 1
+
+
+def test_a_job_shows_why_it_failed(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
+    outcome = command("run", "--repo", str(tmp_path / "nowhere"))
+    error, annotation = outcome.err.strip().split("\n")
+    assert (outcome.code, annotation) == (5, f"::error title=reconciler::{error.removeprefix('error: ')}")
+    assert page.read_text().startswith("### reconciler\n\n**Failed**: ")
