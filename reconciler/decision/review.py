@@ -1,5 +1,6 @@
 """Somebody else's change compared with a plan, decided on the base with the same answers."""
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import SETTING_DEFINITIONS
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import join_words
+from reconciler.optimizer.device_use import DeviceUse
 from reconciler.policy.port import Spoken
 from reconciler.snapshot.declarations import FileReading
 
@@ -259,7 +261,7 @@ def _class(before: Variant, after: Variant) -> Iterator[SettingRemark]:
 def _targets(old: ServiceClass, new: ServiceClass) -> Iterator[str]:
     """Every target that becomes another one, and whether that asks for more."""
     for name in ("ttft", "itl", "wait"):
-        was, now = getattr(old, name, None), getattr(new, name, None)
+        was, now = getattr(old, name), getattr(new, name)
         if was == now:
             continue
         looser = was is not None and (now is None or now.limit_s > was.limit_s)
@@ -271,8 +273,7 @@ def _targets(old: ServiceClass, new: ServiceClass) -> Iterator[str]:
 def _target(target: SloTarget | None) -> str:
     if target is None:
         return "without a target"
-    statistic = "mean" if target.percentile is None else f"p{target.percentile:g}"
-    return f"{statistic} {1000 * target.limit_s:g} ms"
+    return f"{target.statistic} {1000 * target.limit_s:g} ms"
 
 
 def remark_on_settings(base: Settings, head: Settings) -> Iterator[SettingRemark]:
@@ -509,6 +510,9 @@ class _Judged:
     decisions: Mapping[ResourceKey, Decision]
     said: Mapping[ResourceKey, tuple[Spoken, ...]]
     wanted: Allocations
+    use: DeviceUse
+    taken: Counter[str]
+    """Devices that all variants then take of each pool."""
 
     @classmethod
     def of(
@@ -525,8 +529,16 @@ class _Judged:
         holds = StagedPlan.aimed_at(situation, solved.solution).holds
         said = judge_changes(situation, StagedPlan(allocations=wanted, holds={}))
         staged = give_verdicts(situation, StagedPlan(allocations=wanted, holds=holds, said=said))
-        decisions = _decisions(solved.plan_of(staged))
-        return cls(solved=solved, recommended=recommended, decisions=decisions, said=said, wanted=wanted)
+        use = DeviceUse.of(situation.formulated.problem)
+        return cls(
+            solved=solved,
+            recommended=recommended,
+            decisions=_decisions(solved.plan_of(staged)),
+            said=said,
+            wanted=wanted,
+            use=use,
+            taken=use.pools(wanted),
+        )
 
     def spoken(self, key: ResourceKey) -> tuple[Spoken, ...]:
         """What rules say of a change: those that judge changes, and those that bound them."""
@@ -544,23 +556,14 @@ class _Judged:
         )
         return tuple(each for each in found if each is not None)
 
-    def scarce(self, key: ResourceKey, base: Solved) -> Iterator[str]:
+    def scarce(self, key: ResourceKey, base: "_Judged") -> Iterator[str]:
         """The pools that have fewer devices than all variants then take, of those that a change takes more of."""
-        problem, before = self.solved.situation.formulated.problem, base.situation.formulated.problem
-        drawn = {each.key: each.devices for each in problem.candidates}
-
-        def taken(variant: ResourceKey, allocation: Allocation, pool: str) -> int:
-            is_kept = allocation.accelerator == problem.current[variant].accelerator
-            now = problem.current_devices.get(variant, {})
-            each = now if is_kept else drawn.get(variant.on(allocation.accelerator), {})
-            return each.get(pool, 0) * allocation.replicas
-
-        for pool in problem.pools:
-            ran = before.current[key].replicas if key in before.current else 0
-            if taken(key, self.wanted[key], pool.name) > before.current_devices.get(key, {}).get(pool.name, 0) * ran:
-                whole = sum(taken(each, allocation, pool.name) for each, allocation in self.wanted.items())
-                if whole > pool.devices:
-                    yield f"{pool.name} has {pool.devices} devices, {whole} would be taken"
+        runs = base.solved.situation.current
+        before = base.use.pools({key: runs[key]} if key in runs else {})
+        after = self.use.pools({key: self.wanted[key]})
+        for pool in self.solved.situation.formulated.problem.pools:
+            if after[pool.name] > before[pool.name] and self.taken[pool.name] > pool.devices:
+                yield f"{pool.name} has {pool.devices} devices, {self.taken[pool.name]} would be taken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -615,44 +618,42 @@ class _Comparison:
             return None
         needed = _needed(then, decision.desired)
         place = _place_of(after or variant)
-        spoken = () if is_same and key not in self.gone else judged.spoken(key)
-        breaks = _names(spoken, STOPPING)
-        approvals = _names(spoken, (VerdictKind.NEEDS_APPROVAL,))
-        scarce = tuple(judged.scarce(key, self.base.solved))
         unknown = (f"nobody knows how fast {decision.desired.accelerator} is for it",) if is_unknown(decision) else ()
-        objection = Objection.REFUSE if breaks or scarce else _objection(decision, needed)
-        if objection is Objection.NONE and approvals:
-            objection = Objection.APPROVAL
-        return AllocationRemark(
+        remark = AllocationRemark(
             variant=key,
             renamed=self.renamed[key].key if key in self.renamed else None,
             before=variant.current,
             after=None if after is None else after.current,
-            objection=objection,
+            objection=_objection(decision, needed),
             path=place.path,
             line=place.line,
             judged=decision,
             demand=then.demand,
             needed=needed,
             needed_before=_needed(now, variant.current) if is_replanned else None,
-            breaks=breaks,
-            approvals=approvals,
             added_cost_per_hour=self._added(decision, after, is_unknown(decision)),
-            facts=(*unknown, *scarce, *_outside_of_bounds(after)),
+            facts=unknown,
         )
+        spoken = () if is_same and key not in self.gone else judged.spoken(key)
+        return self._with_objections(remark, judged, spoken, after)
 
     def newcomer(self, variant: Variant, known: Sequence[Variant]) -> AllocationRemark:
         """What is known of a variant that the base does not have, and what rules say of it."""
         remark = judge_newcomer(variant, known)
         if variant.key not in self.after.decisions:
             return remark
-        spoken = self.after.spoken(variant.key)
+        return self._with_objections(remark, self.after, self.after.spoken(variant.key), variant)
+
+    def _with_objections(
+        self, remark: AllocationRemark, judged: _Judged, spoken: Sequence[Spoken], after: Variant | None
+    ) -> AllocationRemark:
+        """The remark with what rules, pools and the variant's own bounds say against it; the gravest counts."""
         breaks, approvals = _names(spoken, STOPPING), _names(spoken, (VerdictKind.NEEDS_APPROVAL,))
-        scarce = tuple(self.after.scarce(variant.key, self.base.solved))
+        scarce = tuple(judged.scarce(remark.variant, self.before))
         objection = Objection.REFUSE if breaks or scarce else remark.objection
         if objection is Objection.NONE and approvals:
             objection = Objection.APPROVAL
-        facts = (*remark.facts, *scarce, *_outside_of_bounds(variant))
+        facts = (*remark.facts, *scarce, *_outside_of_bounds(after))
         return replace(remark, objection=objection, breaks=breaks, approvals=approvals, facts=facts)
 
     def added_cost(self, known: Iterable[ResourceKey], remarks: Iterable[AllocationRemark]) -> float:
