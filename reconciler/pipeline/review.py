@@ -397,14 +397,12 @@ def review_open(reviewer: Reviewer, desk: Desk, *, only: str = "") -> Iterator[R
         raise ConfigurationError("--open reviews what is open on a remote: expected a URL, or a directory with one")
     ends_s = Clock().monotonic() + ALL_S
     listed = [each for each in desk.forge.list_open(base=clone.branch) if not only or each.head_commit == only]
-    ours = {each.number for each in listed if _is_ours(each, prefix)}
-    wanted = sorted(listed, key=lambda each: (each.number in ours, each.is_from_fork, -each.number))
+    wanted = sorted(listed, key=lambda each: (_is_ours(each, prefix), each.is_from_fork, -each.number))
     left, reviewed = list(wanted), 0
     while left and len(wanted) - len(left) < MOST_LOOKED_AT and reviewed < MOST_REVIEWED:
         if Clock().monotonic() > ends_s:
             break
-        following = left.pop(0)
-        done = _review_one(reviewer, clone, desk, following, is_ours=following.number in ours)
+        done = _review_one(reviewer, clone, desk, left.pop(0))
         reviewed += done.review is not None
         yield done
     if left:
@@ -415,18 +413,18 @@ def _is_ours(pull_request: PullRequest, prefix: str) -> bool:
     return not pull_request.is_from_fork and pull_request.head_branch.startswith(prefix)
 
 
-def _review_one(reviewer: Reviewer, clone: Clone, desk: Desk, pull_request: PullRequest, *, is_ours: bool) -> Reviewed:
+def _review_one(reviewer: Reviewer, clone: Clone, desk: Desk, pull_request: PullRequest) -> Reviewed:
     number = pull_request.number
     try:
-        if is_ours:
-            review = _judge(reviewer, clone, desk, pull_request)
+        if _is_ours(pull_request, reviewer.reader.settings.git.branch_prefix):
+            review = _judge(reviewer, clone, pull_request, pull_request.head_branch)
             desk.set_status(review)
             return Reviewed(number=number, review=review, reason=review.unreviewed)
         comment = desk.find(number)
         said = read_review_marker(comment.body) if comment is not None else None
         if _is_said(said, pull_request.head_commit, reviewer):
             return Reviewed(number=number)
-        review = _judge(reviewer, clone, desk, pull_request)
+        review = _judge(reviewer, clone, pull_request, desk.forge.head_ref(pull_request))
         if _is_said(said, review.head, reviewer):
             return Reviewed(number=number)
         desk.tell(number, review, reviewer.base)
@@ -441,15 +439,13 @@ class _UnfetchableError(ReconcilerError):
     """Raised where a head does not come: a person may be pushing, deleting, or sending what nobody can hold."""
 
 
-def _judge(reviewer: Reviewer, clone: Clone, desk: Desk, pull_request: PullRequest) -> Review:
-    """The review of a head; one that says why there is none where the head is to blame for it."""
+def _judge(reviewer: Reviewer, clone: Clone, pull_request: PullRequest, ref: str) -> Review:
+    """The review of the head that git finds at `ref`; one that says why there is none where the head is to blame."""
     commit = pull_request.head_commit
-    is_ours = _is_ours(pull_request, reviewer.reader.settings.git.branch_prefix)
-    named = pull_request.head_branch if is_ours else desk.forge.head_ref(pull_request)
     try:
         with time_limit(ONE_S):
             try:
-                head = clone.fetch_head(named)
+                head = clone.fetch_head(ref)
             except ReconcilerError as error:
                 raise _UnfetchableError(str(error)) from None
             commit = head.commit

@@ -48,7 +48,10 @@ def read_snapshot(
         observed = base.observed
     else:
         observed = read_observed(variants, recording.answers, recording.now_s, settings)
-    is_tracked_alike = base is not None and (tracked, settings) == (base.tracked, base.settings)
+    if base is not None and (tracked, settings) == (base.tracked, base.settings):
+        histories = base.histories
+    else:
+        histories = read_tracked(tracked, recording.answers, recording.now_s, settings)
     return Snapshot(
         now_s=recording.now_s,
         repository=recording.repository,
@@ -64,9 +67,7 @@ def read_snapshot(
         saturation=saturation_rules(declaration, models),
         zero=zero_rules(declaration, models),
         tracked=tracked,
-        histories=base.histories
-        if base is not None and is_tracked_alike
-        else read_tracked(tracked, recording.answers, recording.now_s, settings),
+        histories=histories,
         committed_s=recording.committed_s,
         catalogs=catalogs,
         inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s),

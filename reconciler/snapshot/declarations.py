@@ -190,6 +190,8 @@ def read_commit(
         readings[file.path] = _read_manifest(file.path, file.body, is_whole=True)
     secret = [path for path, reading in readings.items() if reading.holds_secret]
     unread = [readings[path] for path in secret if readings[path].error is not None]
+    for path in secret:
+        parsed.pop(path, None)
     found = tuple(WithheldFile(path=path, objects=_keys_in(readings.pop(path), clusters)) for path in secret)
     markers = (marker for reading in readings.values() for marker in reading.markers)
     fleet = build_fleet(_repository(readings, paths, remote), clusters, markers)
@@ -207,7 +209,7 @@ def read_commit(
         fleet=fleet,
         unreadable=unreadable,
         paths=paths,
-        parsed={path: reading for path, reading in parsed.items() if path not in secret},
+        parsed=parsed,
     )
 
 
