@@ -32,8 +32,8 @@ Failing = Annotated[
     list[str] | None,
     typer.Option(
         "--fail-on",
-        metavar="refuse|hold|slo|approval",
-        help="Exit with 3 on such a remark (default: refuse). Repeatable.",
+        metavar="refuse|hold|slo|approval|cost:PERCENT",
+        help="Exit with 3 on such a remark, or if costs rise by more (default: refuse). Repeatable.",
     ),
 ]
 

@@ -137,7 +137,7 @@ def _said_of_changes(situation: Situation, staged: StagedPlan) -> dict[ResourceK
 
 
 def judge_changes(situation: Situation, staged: StagedPlan) -> dict[ResourceKey, tuple[Spoken, ...]]:
-    """What rules say of each change as it is staged, whoever made it."""
+    """What the rules say of each change that is staged, by a plan or by a person."""
     rules = situation.formulated.guard.rules
     if not rules.rules:
         return {}

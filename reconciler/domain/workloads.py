@@ -232,12 +232,12 @@ class Workload:
     only pod. `pods` are the templates with devices, else the first; `moves` lists the mappings below them (and of
     the labels, or the flavors) that are not written in its own manifest alone.
     `images` are those of its pods' containers. `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it
-    is none of these; `launch` says how it is
-    started, None when that is not read of this engine, and `spread` is then the number of devices for a
-    replica, as it is written. `templated` names a field whose place holds `${}` or `{{ }}` text. `replica_fields` are
-    where its replicas are written when that is not its own `spec.replicas`: all get the number, and `considered` is the
-    chain of places it was chosen from, in words. `unwritable` says why no number may be written, `immovable` why no
-    other accelerator. `becomes` is the object that a controller makes of it, after which its pods are named.
+    is none of these. `launch` says how it is started, None when that is not read of this engine; `spread` is then the
+    number of devices for a replica, as it is written. `templated` names a field whose place holds `${}` or `{{ }}`
+    text. `replica_fields` are where its replicas are written when that is not its own `spec.replicas`: all get the
+    number, and `considered` is the chain of places it was chosen from, in words. `unwritable` says why no number may be
+    written, `immovable` why no other accelerator. `becomes` is the object that a controller makes of it, after which
+    its pods are named.
     """
 
     key: ResourceKey

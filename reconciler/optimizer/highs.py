@@ -274,9 +274,9 @@ def _quiet_class() -> "type[Highs]":
     class Quiet(Highs):
         """One that is silent before 1.16 prints its name, as that gets ready for callbacks."""
 
-        def enableCallbacks(self) -> None:  # noqa: N802
+        def enableCallbacks(self) -> None:  # noqa: N802 - the name is HiGHS'
             self.silent()
-            super().enableCallbacks()  # type: ignore[no-untyped-call]
+            super().enableCallbacks()  # type: ignore[no-untyped-call]  # HiGHS states no types
 
     return Quiet
 
