@@ -1,7 +1,7 @@
 """Keeps a recording as one zip file, and reads it again: the same bytes give the same snapshot, anywhere.
 
 `recording.json` (version, now, repository, commit, settings, index of answers), `manifests/<path>`, `answers/<n>`
-and `proposals.json`; fixed times, sorted names. Nothing in it is a secret.
+and `proposals.json`; fixed times, sorted names. What may be a secret is replaced.
 """
 
 import io
@@ -26,6 +26,7 @@ from reconciler.domain.recording import (
     fingerprint_of,
 )
 from reconciler.errors import ConfigurationError
+from reconciler.pipeline.confidential import without_secrets
 
 HEADER, PROPOSALS, MANIFESTS, ANSWERS = "recording.json", "proposals.json", "manifests/", "answers/"
 COMMITTED, WRITTEN, MOVED = "committed_s", "written", "moved"
@@ -59,7 +60,7 @@ def entries_of(recording: Recording) -> Iterator[tuple[str, bytes]]:
     """Every entry of the file with its content, one answer at a time."""
     yield HEADER, _dump(_header(recording))
     yield PROPOSALS, _dump([_proposal(proposal) for proposal in recording.proposals])
-    for manifest in recording.manifests:
+    for manifest in without_secrets(recording.manifests):
         yield MANIFESTS + manifest.path, manifest.body
     for number, answer in enumerate(recording.answers):
         yield f"{ANSWERS}{number}", answer.body.read()

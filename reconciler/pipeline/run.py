@@ -2,8 +2,7 @@
 
 import gc
 import logging
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,13 +17,12 @@ from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError
 from reconciler.git.clone import Clone
 from reconciler.http.messages import Clock
-from reconciler.http.redaction import Redactor
+from reconciler.pipeline.confidential import without_secrets
 from reconciler.pipeline.draft import Style, draft_plan, write_texts
 from reconciler.pipeline.observe import ForgeView, ObservedRun, observe
 from reconciler.pipeline.publish import Published, publish, take_back, tell_outcomes
 from reconciler.pipeline.recording import fingerprint, write_recording
 from reconciler.pipeline.session import Doors
-from reconciler.placement.repository import is_kustomization
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.build import read_snapshot
@@ -64,43 +62,15 @@ def find_pause(stated: str, forge: ForgeView) -> str:
 
 
 MOST_NAMED = 5
-_SECRET_NAME = rb"[\w.-]{0,60}?(?:password|passwd|passphrase|secret|token|credentials?|(?:api|access|private)[_-]?key)"
-_VALUE = rb"(?!(?:true|false|null|~|[0-9.]+|\{\}|\"\"|'')\s*(?:[#,}]|$))[^\s#&*\[{,}][^\n]*"
-GENERATOR = re.compile(rb"^\s*[\"']?secretGenerator\b", re.MULTILINE)
-EMBEDDED = re.compile(rb"^[ \t]+[\"']?kind[\"']?:[ \t]*[\"']?Secret\b", re.MULTILINE)
-FIELD = re.compile(
-    rb"(?:^|[\s{,/\"'-])" + _SECRET_NAME + rb"[\"']?[ \t]*[:=][ \t]*" + _VALUE, re.MULTILINE | re.IGNORECASE
-)
-VARIABLE = re.compile(
-    rb"name:[ \t]*[\"']?" + _SECRET_NAME + rb"[\"']?[ \t]*(?:,|\r?\n)[ \t]*value:[ \t]*" + _VALUE, re.IGNORECASE
-)
 
 
-def find_confidential(manifests: Iterable[ManifestFile]) -> Iterator[tuple[str, str]]:
-    """Paths of files that may hold a secret, each with what looks like one; a guess, by names and shapes."""
-    for manifest in manifests:
-        what = _look_into(manifest)
-        if what:
-            yield manifest.path, what
-
-
-def warning_of(manifests: Iterable[ManifestFile]) -> str:
+def warning_of(manifests: Sequence[ManifestFile]) -> str:
     """What to read before the recording is shared; empty when nothing looks like a secret."""
-    found = [f"{path} ({what})" for path, what in find_confidential(manifests)]
+    pairs = zip(manifests, without_secrets(manifests), strict=True)
+    found = [before.path for before, after in pairs if before.body != after.body]
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     named = ", ".join(found[:MOST_NAMED])
-    return f"manifests are recorded as they are in Git; look before you share it: {named}{more}" if found else ""
-
-
-def _look_into(manifest: ManifestFile) -> str:
-    body = manifest.body
-    if is_kustomization(manifest.path) and GENERATOR.search(body):
-        return "secretGenerator"
-    if EMBEDDED.search(body):
-        return "an embedded Secret"
-    if Redactor().hide_bytes(body) != body:
-        return "what has the shape of a token"
-    return "a field named like a secret" if FIELD.search(body) or VARIABLE.search(body) else ""
+    return f"replaced by *** what looks like a secret; look before you share it: {named}{more}" if found else ""
 
 
 logger = logging.getLogger(__name__)

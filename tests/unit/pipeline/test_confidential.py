@@ -1,63 +1,163 @@
-"""Recordings are shared: what in them may be a secret is left out, or named before anybody sends them."""
+"""Recordings are shared: what in them may be a secret is left out, or replaced."""
 
 import logging
 import zipfile
+from textwrap import indent
 
 import pytest
 
 from reconciler.domain.recording import ManifestFile
+from reconciler.manifests.documents import parse_readable
+from reconciler.pipeline.confidential import without_secrets
 from reconciler.pipeline.recording import read_recording
-from reconciler.pipeline.run import find_confidential, prepare, warning_of
+from reconciler.pipeline.run import prepare, warning_of
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.document import plan_json
-from tests.servers.desk import QUIET, Desk
+from tests.servers.desk import BUSY, QUIET, Desk
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT
 
+KUSTOMIZATION = "kind: Kustomization\nsecretGenerator:\n  - name: db\n"
+SECRET = "kind: Secret\nmetadata: {name: db}\nstringData:\n  a: canary\n  b: |\n    canary\n    canary\n"
+CONFIG_MAP = "kind: ConfigMap\ndata:\n  all.yaml: |\n"
 SUSPICIOUS = {
-    "generated": ("kustomization.yaml", "secretGenerator:\n  - name: db\n    literals: [password=canary]\n"),
-    "values of a chart": ("values.yaml", "image: {tag: v1}\nauth:\n  adminPassword: canary\n"),
-    "an object in a text": ("config.yaml", "data:\n  all.yaml: |\n    kind: Secret\n    stringData: {a: canary}\n"),
-    "a variable": ("deployment.yaml", "env:\n  - name: HF_TOKEN\n    value: canary\n"),
-    "a variable on one line": ("deployment.yaml", "env: [{name: API_KEY, value: canary}]\n"),
-    "an argument": ("deployment.yaml", "args: [--api-key=canary]\n"),
-    "a token by its shape": ("deployment.yaml", "args: [ghp_0123456789abcdefABCDEF]\n"),
-    "a URL with a password": ("source.yaml", "repoURL: https://ann:canary@git.example.com/fleet\n"),
+    "a literal": KUSTOMIZATION + "    literals: [password=canary, 'user=canary=', \"a=canary\"]\n",
+    "literals of an object": KUSTOMIZATION + "    literals:\n      - &x key=canary\n      - |\n        key=canary\n",
+    "an object in a text": CONFIG_MAP + indent(SECRET, "    "),
+    "an object in a list in a text": CONFIG_MAP + indent("items:\n  - " + indent(SECRET, "    ")[4:], "    "),
+    "an object in a template": CONFIG_MAP + indent("{{ if .a }}\n" + SECRET + "{{ end }}\n", "    "),
+    "an object in quotes": 'data: {a.json: \'{"kind": "Secret", "data": {"a": "canary"}}\'}\n',
+    "an object in escapes": 'data: {a.json: "{\\"kind\\": \\"Secret\\", \\"data\\": {\\"a\\": \\"canary\\"}}"}\n',
+    "values of a chart": "image: {tag: v1}\nauth:\n  adminPassword: canary  # the old one: password=canary\n",
+    "values of a release": "spec:\n  values:\n    auth: {apiKey: canary, password: 'ca''nary', token: \"canary\"}\n",
+    "values of an application": "valuesObject: {hf: {token: canary}}\n",
+    "values in a text": "helm:\n  values: |\n    # to change\n    auth:\n      password: canary\n    n: 1\n",
+    "values with an object": "helm:\n  values: |\n    extraObjects:\n      - " + indent(SECRET, " " * 8)[8:],
+    "a parameter": "parameters:\n  - name: auth.password\n    value: canary\n  - {value: canary, name: a.apiKey}\n",
+    "all below a name": "secrets:\n  hf: canary\n  more: [canary, {a: canary}]\n",
+    "digits": "password: 12345canary\n",
+    "several lines": "password: canary\n  canary\ntoken: 'canary\n\n  canary'\nz: {token: \"canary\n  canary\"}\n",
+    "a block": "private_key: >-\n  canary\n  canary\nz: 1\n",
+    "a key": "data:\n  tls.key: |\n    -----BEGIN PRIVATE KEY-----\n    canary\n    -----END PRIVATE KEY-----\n",
+    "a patch": "patches:\n  - patch: |-\n      - op: replace\n        path: /data/password\n        value: canary\n",
+    "a variable": "env:\n  - name: HF_TOKEN\n    value: canary\n  - name: OPENAI_KEY\n    value: canary\n",
+    "a variable on one line": "env: [{name: API_KEY, value: canary}]\n",
+    "an argument": "args: [--api-key=canary, --port=80, --api-key, canary, '--api-key canary --port 80']\n",
+    "a script": "command: [sh, -c, 'HF_TOKEN=canary exec vllm']\nargs:\n  - |\n    export API_KEY=canary\n    vllm\n",
+    "a token by its shape": "args: [ghp_0123456789canaryABCDEF]\n",
+    "a connection": "url: postgres://ann:canary@db/fleet\ndsn: 'host=db password=canary dbname=x'\n",
+    "escapes": 'config: "{\\"password\\": \\"canary\\", \\"port\\": 1}"\n',
+    "a file that is no YAML": "a: [\npassword: canary\n",
+    "JSON": '{"auth": {"password": "canary"}, "port": 80}\n',
+    "CRLF": "auth:\r\n  password: canary\r\n  key_data: |\r\n    canary\r\n  port: 80\r\n",
 }
 HARMLESS = {
     "a reference": "imagePullSecrets:\n  - name: registry\nvolumes: [{secret: {secretName: tls}}]\n",
     "a variable from elsewhere": "env:\n  - name: HF_TOKEN\n    valueFrom: {secretKeyRef: {name: hf, key: token}}\n",
-    "numbers": "maxTokens: 512\nbatch_tokens: 2048\nargs: [--max-num-batched-tokens=8192]\n",
-    "switches": "automountServiceAccountToken: false\n",
+    "numbers": "maxTokens: 512\nbatch_tokens: 2048\nargs: [--max-num-batched-tokens=8k, --max-model-len, 8k]\n",
+    "switches": "automountServiceAccountToken: false\nargs: [--trust-remote-code, --tokenizer=a/b]\n",
     "nothing in it": "password: ''\ntoken:\nsecret: {}\n",
+    "put in later": "password: ${DB_PASSWORD}\nargs: [--api-key=$(API_KEY)]\n",
+    "other keys": "topologyKey: zone\ntolerations: [{key: nvidia.com/gpu, operator: Exists}]\n",
 }
 
 
+def shape(value: object) -> object:
+    """A value with its keys and lengths, without its texts."""
+    if isinstance(value, dict):
+        return {key: shape(each) for key, each in value.items()}
+    return [shape(each) for each in value] if isinstance(value, list) else isinstance(value, str)
+
+
+def shared(*files: tuple[str, str]) -> list[str]:
+    """The files as they are recorded."""
+    manifests = [ManifestFile(path=path, body=text.encode()) for path, text in files]
+    once = list(without_secrets(manifests))
+    assert list(without_secrets(once)) == once
+    return [each.body.decode() for each in once]
+
+
 @pytest.mark.parametrize("name", SUSPICIOUS)
-def test_what_may_be_a_secret_is_named(name: str) -> None:
-    path, text = SUSPICIOUS[name]
-    manifest = ManifestFile(path=f"apps/{path}", body=text.encode())
-    assert [found for found, _ in find_confidential([manifest])] == [f"apps/{path}"]
-    assert "canary" not in warning_of([manifest])
+def test_what_may_be_a_secret_is_replaced_and_nothing_else_moves(name: str) -> None:
+    before = SUSPICIOUS[name]
+    (after,) = shared(("kustomization.yaml", before))
+    assert "canary" not in after
+    assert after.count("\n") == before.count("\n")
+    documents, errors = parse_readable("a.yaml", before.encode())
+    documents_after, errors_after = parse_readable("a.yaml", after.encode())
+    assert [shape(each.value) for each in documents_after] == [shape(each.value) for each in documents]
+    assert [each.lines for each in documents_after] == [each.lines for each in documents]
+    assert errors_after == errors or [each.message for each in errors_after] == [each.message for each in errors]
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_none_is_not_named(name: str) -> None:
-    assert warning_of([ManifestFile(path="apps/kustomization.yaml", body=HARMLESS[name].encode())]) == ""
+def test_what_is_none_is_kept(name: str) -> None:
+    assert shared(("kustomization.yaml", HARMLESS[name])) == [HARMLESS[name]]
+
+
+def test_the_rest_of_a_file_is_kept() -> None:
+    text = "args: [--api-key=canary, --max-num-seqs=64]\nurl: https://ann:canary@db/a  # here\n"
+    assert shared(("a.yaml", text)) == ["args: [--api-key=***, --max-num-seqs=64]\nurl: https://***@db/a  # here\n"]
+
+
+def test_files_that_secrets_are_generated_from_hold_none() -> None:
+    lists = "    files: [all.yaml, x=../b.json]\n    envs: [c.yaml]\n"
+    texts = shared(
+        ("base/kustomization.yaml", KUSTOMIZATION + lists),
+        ("base/all.yaml", "a: canary\nb: {c: [canary, 5]}\n"),
+        ("b.json", '{"auths": {"x": "canary"}}\n'),
+        ("base/c.yaml", "A=canary\nB={canary\n: [\n"),
+        ("c.yaml", "a: stays\n"),
+    )
+    assert "canary" not in "".join(texts)
+    assert texts[-1] == "a: stays\n"
 
 
 def test_of_many_files_a_few_are_named_and_the_rest_counted() -> None:
     manifests = [ManifestFile(path=f"{number}.yaml", body=b"password: x") for number in range(8)]
-    assert warning_of(manifests).endswith("4.yaml (a field named like a secret) and 3 more")
+    assert warning_of(manifests).endswith("3.yaml, 4.yaml and 3 more")
 
 
-def test_keeping_a_recording_says_what_it_holds(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    desk.write(
-        "clusters/prod/chat/deployment.yaml",
-        CHAT_DEPLOYMENT + b"---\nkind: Service\nmetadata: {annotations: {example.com/password: canary}}\n",
-    )
+HIDDEN = """---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: bundle}
+data:
+  all.yaml: |
+    kind: Secret
+    stringData: {a: canary}
+---
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: db}
+spec:
+  chart: {spec: {chart: db, sourceRef: {kind: HelmRepository, name: x}}}
+  values: {auth: {password: canary}, url: "postgres://ann:canary@db/x"}
+"""
+
+
+def test_a_recording_holds_no_secret_and_its_replay_gives_the_same_plan(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    annotated = b"---\nkind: Service\nmetadata: {annotations: {example.com/password: canary}}\n"
+    desk.write("clusters/prod/chat/deployment.yaml", CHAT_DEPLOYMENT + annotated)
+    desk.write("clusters/prod/hidden.yaml", HIDDEN)
+    desk.write("clusters/prod/db/kustomization.yaml", KUSTOMIZATION + "    literals: [a=canary]\n    files: [s.yaml]\n")
+    desk.write("clusters/prod/db/s.yaml", "a: canary\n")
+    path = desk.folder / "recording.zip"
     with caplog.at_level(logging.WARNING):
-        desk.plan(QUIET, record=desk.folder / "recording.zip")
-    assert "look before you share it: clusters/prod/chat/deployment.yaml (a field named like a secret)" in caplog.text
+        prepared = desk.plan(BUSY, record=path)
+    assert "look before you share it: clusters/prod/chat/deployment.yaml, " in caplog.text
+    with zipfile.ZipFile(path) as archive:
+        assert {"clusters/prod/db/s.yaml", "clusters/prod/hidden.yaml"} <= {
+            name.removeprefix("manifests/") for name in archive.namelist()
+        }
+        assert not any(b"canary" in archive.read(name) for name in archive.namelist())
+    replayed = prepare(read_recording(path), Renderer())
+    assert prepared.edited.change_sets
+    assert plan_json(replayed.plan) == plan_json(prepared.plan)
+    (drafted,), (redrafted,) = prepared.edited.change_sets, replayed.edited.change_sets
+    assert redrafted.changes == drafted.changes
+    assert [body.replace(b"canary", b"'***'") for body in drafted.files.values()] == list(redrafted.files.values())
 
 
 BROKEN_SECRET = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: canary-in-git\n"

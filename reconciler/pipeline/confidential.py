@@ -1,0 +1,221 @@
+"""Replaces what may be a secret in recorded manifests by `***`: by names, shapes and places; every line stays a line.
+
+Only texts that no reader asks for are replaced, so a replay decides the same. What was replaced once stays as it is.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from reconciler.domain.recording import ManifestFile
+from reconciler.errors import InputError
+from reconciler.http.redaction import REDACTED, Redactor
+from reconciler.manifests.documents import (
+    ComposingBudget,
+    Section,
+    SourceText,
+    compose_section,
+    decode_source,
+    parse_readable,
+    split_sections,
+    text_at,
+    value_at,
+)
+from reconciler.manifests.edits import MappingNode, ScalarNode, SequenceNode, YamlNode, build_tree
+from reconciler.placement.repository import directory_of, is_kustomization, resolve
+from reconciler.resources.reading import names_kind
+
+_NAME = (
+    r"(?:(?:pass(?:word|wd|phrase)?|pwd|secret|credential|key[_-]?data"
+    r"|(?:api|access|account|private|secret|encryption|signing|license)[_-]?key)s?|[_-]key|token|authorization)"
+)
+NAMED = re.compile(rf"{_NAME}$", re.IGNORECASE)
+REFERENCE = re.compile(r"(?:name|key|path|namespace|kind|file|env)$", re.IGNORECASE)
+"""Members of a mapping named like a secret that say where it is."""
+ASSIGNED = re.compile(
+    rf"((?P<name>{_NAME})\\?[\"']?[ \t]*(?:=|:(?=[ \t\\\"']))[ \t]*\\?[\"']?|--[\w.-]{{0,60}}{_NAME}[ \t]+\\?[\"']?)"
+    r"(?P<value>(?![{\[(|>!]|\*(?!\*)|\$[({])(?:[^\s\"',;&{}\[\]()\\]|\\(?![\"'n]))+)",
+    re.IGNORECASE,
+)
+SECRET = re.compile(r"\bkind\\?[\"']?[ \t]*:[ \t]*\\?[\"']?Secret\b")
+HINT = re.compile(
+    rf"{_NAME}(?:[\\\"'\s:=,}}\]]|\Z)|secretgenerator|://[^/?#\s]*@|private key|gh[a-z]_|github_pat_|gl[a-z]+-|eyj"
+    r"|bearer |basic "
+)
+"""What every file with something to replace has, in lower case."""
+_PREFIX = re.compile(r"(?:[&!]\S*[ \t\r\n]+)*")
+_LITERAL = re.compile(r"([\"']?[^=\"']*=)(.*?)([\"']?)", re.DOTALL)
+_LITERAL_LINE = re.compile(r"([\w.-]+=)?\S[^\r\n]*")
+_LINE = re.compile(r"\S[^\r\n]*")
+_COMMENT = re.compile(r"(?:^|(?<=[ \t]))#[^\r\n]*", re.MULTILINE)
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END|\Z)", re.DOTALL)
+_PLAIN = ("", "true", "false", "null", "~", REDACTED)
+
+
+def without_secrets(manifests: Sequence[ManifestFile]) -> Iterator[ManifestFile]:
+    """The manifests as they may be shared."""
+    generated = {path for each in manifests if is_kustomization(each.path) for path in _generated_from(each)}
+    for each in manifests:
+        is_whole = each.path in generated and not _holds_ours(each)
+        yield replace(each, body=_redact_file(each.path, each.body, is_whole=is_whole))
+
+
+def _generated_from(manifest: ManifestFile) -> Iterator[str]:
+    """The files that a kustomization makes Secrets of."""
+    if b"secretGenerator" not in manifest.body:
+        return
+    documents, _ = parse_readable(manifest.path, manifest.body, last_key_counts=True)
+    for document in documents:
+        entries = value_at(document.value, ("secretGenerator",))
+        for entry in entries if isinstance(entries, list) else ():
+            for key in ("files", "envs", "env"):
+                named = value_at(entry, (key,))
+                for name in named if isinstance(named, list) else [named]:
+                    if isinstance(name, str):
+                        yield resolve(directory_of(manifest.path), name.rpartition("=")[2]) or ""
+
+
+def _holds_ours(manifest: ManifestFile) -> bool:
+    documents, _ = parse_readable(manifest.path, manifest.body)
+    return any(names_kind(text_at(each.value, "kind")) for each in documents)
+
+
+def _redact_file(path: str, body: bytes, *, is_whole: bool) -> bytes:
+    try:
+        source = decode_source(path, body)
+        sections = split_sections(source)
+    except InputError:
+        return _hide(body.decode("latin-1")).encode("latin-1")
+    if not is_whole and not HINT.search(source.text.lower()):
+        return body
+    return source.encode("".join(_redact_section(source, each, is_whole=is_whole) for each in sections))
+
+
+def _redact_section(source: SourceText, section: Section, *, is_whole: bool) -> str:
+    text = source.text[section.start : section.end]
+    try:
+        compose_section(source, section, ComposingBudget(), last_key_counts=True)
+    except InputError:
+        return (
+            re.sub(r"[A-Za-z0-9]", "x", text) if is_whole else _hide(text).replace(f" {REDACTED}", " xxx")
+        )  # it would be an alias
+    splices = _Splices(text=text)
+    for root in build_tree(text).roots:
+        splices.walk(root, is_secret=is_whole)
+    for start, end, redacted in reversed(splices.found):
+        text = text[:start] + redacted + text[end:]
+    return _COMMENT.sub(lambda match: _hide(match[0]), text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Splices:
+    """What to replace in a text, in its order."""
+
+    text: str
+    found: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def walk(self, node: YamlNode, *, is_secret: bool = False, name: str = "") -> None:
+        """Look at a node and what is in it; `is_secret`: all of it, `name` is what holds it if that sounds like one."""
+        if isinstance(node, ScalarNode):
+            start = _start_of(self.text, node)
+            is_hidden = is_secret or (bool(name) and not _is_harmless(name, node.text))
+            found = self.text[start : node.end]
+            self.found.append((start, node.end, _mask(found, node) if is_hidden else _inside(found, node)))
+        elif isinstance(node, SequenceNode):
+            option = ""
+            for item in node.items:
+                self.walk(item, is_secret=is_secret, name=name or option)
+                text = _text(item)
+                option = text if text.startswith("-") and NAMED.search(text) else ""
+        elif isinstance(node, MappingNode):
+            self._walk_members(node, is_secret=is_secret, name=name)
+
+    def _walk_members(self, node: MappingNode, *, is_secret: bool, name: str) -> None:
+        members = {key: member.value for key, member in node.members.items()}
+        is_object = _text(members.get("kind")) == "Secret"
+        variable = _text(members.get("name")) or _text(members.get("path"))
+        for key, value in members.items():
+            if key == "secretGenerator" and isinstance(value, SequenceNode):
+                for entry in value.items:
+                    self._walk_generator(entry)
+                continue
+            own = variable if key == "value" and NAMED.search(variable) else key if NAMED.search(key) else ""
+            inherited = "" if REFERENCE.search(key) else name
+            whole = is_secret or (is_object and key in ("data", "stringData"))
+            self.walk(value, is_secret=whole, name=own or inherited)
+
+    def _walk_generator(self, entry: YamlNode) -> None:
+        for key, member in entry.members.items() if isinstance(entry, MappingNode) else ():
+            if key == "literals" and isinstance(member.value, SequenceNode):
+                for item in member.value.items:
+                    if isinstance(item, ScalarNode):
+                        start = _start_of(self.text, item)
+                        self.found.append((start, item.end, _mask_literal(self.text[start : item.end], item)))
+
+
+def _start_of(text: str, node: YamlNode) -> int:
+    """Where a value begins after its anchor and tag."""
+    match = _PREFIX.match(text, node.start, node.end)
+    return match.end() if match else node.start
+
+
+def _text(node: YamlNode | None) -> str:
+    return node.text if isinstance(node, ScalarNode) else ""
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    """Whether a value is a switch, a number that is no password, or a variable that is put in later."""
+    is_number = re.fullmatch(r"[0-9.]+", value) is not None and re.search("pass|pwd", name, re.IGNORECASE) is None
+    return is_number or value.lower() in _PLAIN or re.fullmatch(r"\$[({][\w.]*[)}]", value) is not None
+
+
+def _mask(source: str, node: ScalarNode) -> str:
+    """A scalar without its content, over as many lines."""
+    if node.is_block:
+        header, newline, rest = source.partition("\n")
+        return header + newline + _LINE.sub(REDACTED, rest)
+    mark = node.style or "'"
+    return f"{mark}{REDACTED}{mark}" + "\n" * source.count("\n")
+
+
+def _mask_literal(source: str, node: ScalarNode) -> str:
+    """The same of `key=value`, whose key stays."""
+    if node.is_block:
+        header, newline, rest = source.partition("\n")
+        return header + newline + _LITERAL_LINE.sub(rf"\1{REDACTED}", rest)
+    match = _LITERAL.fullmatch(source)
+    return f"{match[1]}{REDACTED}{match[3]}" + "\n" * match[2].count("\n") if match else _mask(source, node)
+
+
+def _inside(source: str, node: ScalarNode) -> str:
+    """A scalar without the secrets in its text, which may be a manifest, a patch or values of a chart."""
+    if not node.is_block:
+        hidden = _hide(source)
+        is_alias = not node.style and hidden != source and hidden.startswith("*")
+        return _mask(source, node) if is_alias or SECRET.search(node.text) else hidden
+    header, newline, rest = source.partition("\n")
+    if not HINT.search(rest.lower()):
+        return source
+    lines = rest.split("\n")
+    indent = min((len(each) - len(each.lstrip(" ")) for each in lines if each.strip()), default=0)
+    inner = SourceText(path="", text="\n".join(each[indent:] for each in lines), has_bom=False)
+    try:
+        parts = [_redact_section(inner, each, is_whole=False) for each in split_sections(inner)]
+        is_readable = not parse_readable("", inner.text.encode())[1]
+    except InputError:
+        parts, is_readable = [_hide(inner.text)], False
+    if SECRET.search(inner.text) and not is_readable:
+        return header + newline + _LINE.sub(REDACTED, rest)
+    redacted = "".join(parts).split("\n")
+    pairs = zip(lines, redacted, strict=True)
+    return header + newline + "\n".join(before[:indent] + each for before, each in pairs)
+
+
+def _hide(text: str) -> str:
+    """A text without what is assigned to a secret's name and what has the shape of a secret."""
+    text = _PRIVATE_KEY.sub(lambda match: REDACTED + "\n" * match[0].count("\n"), text)
+    return Redactor().hide(ASSIGNED.sub(_assigned, text))
+
+
+def _assigned(match: re.Match[str]) -> str:
+    return match[0] if _is_harmless(match["name"] or "", match["value"]) else match[1] + REDACTED
