@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, Observation, PastArrivals, Performance
@@ -160,7 +161,10 @@ def acts_after_s(variant: Variant) -> float:
 
 
 def judge_merges(snapshot: Snapshot, plan: Plan) -> Iterator[MergedOutcome]:
-    """The outcome of each pull request that was merged, where all that it changed can be judged now."""
+    """The outcome of each pull request that was merged, where all that it changed can be judged now.
+
+    What is broken does not wait for the rest longer than a rollout may take.
+    """
     variants, decisions = _by_resource(snapshot, plan.decisions)
     for proposal in snapshot.proposals:
         if proposal.state is not ProposalState.MERGED or proposal.closed_at_s is None or not proposal.changes:
@@ -170,7 +174,9 @@ def judge_merges(snapshot: Snapshot, plan: Plan) -> Iterator[MergedOutcome]:
             continue
         judged = list(_judged(snapshot, proposal, variants, decisions, age_s))
         changes = tuple(each for each in judged if each is not None)
-        if len(changes) == len(judged):
+        acts_s = [acts_after_s(variants[each.resource]) for each in proposal.changes if each.resource in variants]
+        is_late = age_s >= max(acts_s, default=0.0) + PATIENCE_S
+        if len(changes) == len(judged) or (is_late and any(each.broken for each in changes)):
             yield MergedOutcome(number=proposal.number, group=proposal.group, changes=changes)
 
 
@@ -233,6 +239,10 @@ def _judge(
     observation, acts_s = snapshot.observed.observations.get(variant.key), acts_after_s(variant)
     if change.merged(variant.current) != variant.current or age_s < acts_s:
         return None
+    if decision.hold is not None and decision.hold.kind is HoldKind.DRIFTED:
+        late = f"{age_s / 60:.0f} minutes after the merge the cluster has not followed"
+        look = "look whether Argo CD or Flux has applied this commit, and at their errors"
+        return ChangeOutcome(resource=variant.key.label, words=f"{late}: {look}; {decision.hold.words}", broken=True)
     if observation is None or observation.absence is not None:
         return None
     asked, reporting = change.replicas_after, observation.replicas_reporting
@@ -249,7 +259,9 @@ def _judge(
 
 def _unfinished(snapshot: Snapshot, key: ResourceKey, reporting: int, asked: int) -> ChangeOutcome:
     stuck = snapshot.observed.unschedulable.get(key, 0)
-    pending = f", {stuck} find no node: nothing is added until they do" if stuck else ""
+    pending = ": look whether this commit was applied, and at the events of its pods"
+    if stuck:
+        pending = f", {stuck} find no node: nothing is added until they do"
     words = f"only {reporting} of {asked} replicas serve{pending}"
     return ChangeOutcome(resource=key.label, words=words, broken=True)
 

@@ -125,6 +125,53 @@ def test_a_rollout_that_is_stuck_is_told_and_nothing_is_added(merged: Desk) -> N
     assert not any(each.is_open for each in merged.pull_requests())
 
 
+def live(replicas: int, asked: int) -> Ask:
+    """A Prometheus that also says how many replicas the cluster asks for."""
+    labels = {"namespace": "chat", "deployment": "llama"}
+    pods = (f"llama-5d4c8b7f9-{'bcdfghjklm'[index]}xwvz" for index in range(replicas))
+    chat = (Replica(namespace="chat", pod=pod, model="llama", per_s=110.0 / replicas) for pod in pods)
+    return answering(*chat, GRANITE, QWEN, rows={Name.LIVE_REPLICAS: [(labels, float(asked))]})
+
+
+@pytest.mark.parametrize(("reporting", "replicas"), [(3, 3), (5, 5), (0, 3)])
+def test_a_cluster_that_does_not_follow_is_told_with_what_to_look_at(
+    merged: Desk, reporting: int, replicas: int
+) -> None:
+    assert proposed_replicas(merged) == 4
+    merged.now_s += 9 * MINUTE_S
+    assert told(merged.run(live(reporting, replicas))) == [], "it has had no time to act"
+    merged.now_s += 6 * MINUTE_S
+    assert told(merged.run(live(reporting, replicas))) == [(1, True)]
+    text = merged.pull_requests()[0].body
+    assert "17 minutes after the merge the cluster has not followed: look whether Argo CD or Flux has applied" in text
+    assert f"spec.replicas of Deployment chat/llama is {replicas} in the cluster and 4 in Git" in text
+    assert told(merged.run(live(reporting, replicas))) == [], "once"
+
+
+def test_a_cluster_that_has_followed_may_take_a_while(merged: Desk) -> None:
+    merged.now_s += 15 * MINUTE_S
+    assert told(merged.run(live(3, 4))) == []
+    merged.now_s += 8 * MINUTE_S
+    assert told(merged.run(live(3, 4))) == [(1, True)]
+    words = "only 3 of 4 replicas serve: look whether this commit was applied, and at the events of its pods"
+    assert words in merged.pull_requests()[0].body
+
+
+def test_what_is_broken_is_told_beside_what_cannot_be_judged(desk: Desk) -> None:
+    desk.run(BUSY)
+    marker = read_marker(desk.pull_requests()[0].body)
+    assert marker is not None
+    merge(desk)
+    file = desk.workshop.remote / "reconciler" / "pulls" / "1.md"
+    gone = replace(marker.changes[0], resource="prod:Deployment/chat/gone")
+    more = write_marker(replace(marker, changes=(*marker.changes, gone)))
+    rewrite(file, file.read_text().replace(write_marker(marker), more))
+    desk.now_s += 15 * MINUTE_S
+    assert told(desk.run(live(3, 3))) == []
+    desk.now_s += 9 * MINUTE_S
+    assert told(desk.run(live(3, 3))) == [(1, True)]
+
+
 def test_a_target_that_is_missed_at_a_load_that_was_promised_is_told(merged: Desk) -> None:
     asked = proposed_replicas(merged)
     merged.now_s += 15 * MINUTE_S
