@@ -165,10 +165,11 @@ class Member:
 
 @dataclass(slots=True, kw_only=True)
 class MappingNode(YamlNode):
-    """A mapping; `merge_start` is the position of its merge key."""
+    """A mapping; `merge_start` is the position of its merge key, `others` are merged or set again further on."""
 
     is_flow: bool
     members: dict[str, Member] = field(default_factory=dict)
+    others: list[Member] = field(default_factory=list)
     merge_start: int | None = None
     last: YamlNode | None = None
 
@@ -235,8 +236,10 @@ class _Builder:
             is_plain = not key.style and not key.has_tag
             if is_plain and key.text == "<<":
                 node.merge_start = key.start
+                node.others.append(Member(key=key, value=value))
             else:
                 name = (resolve_plain_key(key.text) if is_plain else None) or key.text
+                node.others += [node.members[name]] if name in node.members else []
                 node.members[name] = Member(key=key, value=value)
         return event
 

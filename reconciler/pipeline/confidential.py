@@ -26,8 +26,9 @@ from reconciler.placement.repository import directory_of, is_kustomization, reso
 from reconciler.resources.reading import names_kind
 
 _NAME = (
-    r"(?:(?:pass(?:word|wd|phrase)?|pwd|secret|credential|key[_-]?data"
-    r"|(?:api|access|account|private|secret|encryption|signing|license)[_-]?key)s?|[_-]key|token|authorization)"
+    r"(?:(?:pass(?:word|wd|phrase)?|pwd|secret|credential|key[_-]data"
+    r"|(?:api|access|account|private|secret|encryption|signing|license)[_-]?key)s?(?:[_-]?(?:base|pem|data|hash))?"
+    r"|[._-]key(?:[_-](?:base|pem|data))?|token|authorization)"
 )
 NAMED = re.compile(rf"{_NAME}$", re.IGNORECASE)
 REFERENCE = re.compile(r"(?:name|key|path|namespace|kind|file|env)$", re.IGNORECASE)
@@ -85,7 +86,7 @@ def _redact_file(path: str, body: bytes, *, is_whole: bool) -> bytes:
         source = decode_source(path, body)
         sections = split_sections(source)
     except InputError:
-        return _hide(body.decode("latin-1")).encode("latin-1")
+        return re.sub(rb"[A-Za-z0-9]", b"x", body)  # the error is the same, and nothing else is read
     if not is_whole and not HINT.search(source.text.lower()):
         return body
     return source.encode("".join(_redact_section(source, each, is_whole=is_whole) for each in sections))
@@ -102,14 +103,14 @@ def _redact_section(source: SourceText, section: Section, *, is_whole: bool) -> 
     splices = _Splices(text=text)
     for root in build_tree(text).roots:
         splices.walk(root, is_secret=is_whole)
-    for start, end, redacted in reversed(splices.found):
+    for start, end, redacted in sorted(splices.found, reverse=True):
         text = text[:start] + redacted + text[end:]
     return _COMMENT.sub(lambda match: _hide(match[0]), text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Splices:
-    """What to replace in a text, in its order."""
+    """What to replace in a text."""
 
     text: str
     found: list[tuple[int, int, str]] = field(default_factory=list)
@@ -120,7 +121,8 @@ class _Splices:
             start = _start_of(self.text, node)
             is_hidden = is_secret or (bool(name) and not _is_harmless(name, node.text))
             found = self.text[start : node.end]
-            self.found.append((start, node.end, _mask(found, node) if is_hidden else _inside(found, node)))
+            if found:
+                self.found.append((start, node.end, _mask(found, node) if is_hidden else _inside(found, node)))
         elif isinstance(node, SequenceNode):
             option = ""
             for item in node.items:
@@ -134,7 +136,8 @@ class _Splices:
         members = {key: member.value for key, member in node.members.items()}
         is_object = _text(members.get("kind")) == "Secret"
         variable = _text(members.get("name")) or _text(members.get("path"))
-        for key, value in members.items():
+        others = ((_text(each.key), each.value) for each in node.others)
+        for key, value in (*members.items(), *others):
             if key == "secretGenerator" and isinstance(value, SequenceNode):
                 for entry in value.items:
                     self._walk_generator(entry)

@@ -34,6 +34,10 @@ SUSPICIOUS = {
     "values with an object": "helm:\n  values: |\n    extraObjects:\n      - " + indent(SECRET, " " * 8)[8:],
     "a parameter": "parameters:\n  - name: auth.password\n    value: canary\n  - {value: canary, name: a.apiKey}\n",
     "all below a name": "secrets:\n  hf: canary\n  more: [canary, {a: canary}]\n",
+    "other names": "smtp_pass: canary\ndata: {tls.key: canary}\nSECRET_KEY_BASE: canary\nprivateKeyPem: canary\n",
+    "merged": "a:\n  <<: {password: canary}\n  b: 1\n",
+    "an anchor and a tag": "password: &a !!str canary\ntoken: *a\n",
+    "an object without values": CONFIG_MAP + "    kind: Secret\n    data:\n      a: canary\n      b:\n    c: 1\n",
     "digits": "password: 12345canary\n",
     "several lines": "password: canary\n  canary\ntoken: 'canary\n\n  canary'\nz: {token: \"canary\n  canary\"}\n",
     "a block": "private_key: >-\n  canary\n  canary\nz: 1\n",
@@ -97,6 +101,19 @@ def test_what_is_none_is_kept(name: str) -> None:
 def test_the_rest_of_a_file_is_kept() -> None:
     text = "args: [--api-key=canary, --max-num-seqs=64]\nurl: https://ann:canary@db/a  # here\n"
     assert shared(("a.yaml", text)) == ["args: [--api-key=***, --max-num-seqs=64]\nurl: https://***@db/a  # here\n"]
+
+
+def test_a_list_that_is_set_again_hides_nothing() -> None:
+    (text,) = shared(("kustomization.yaml", KUSTOMIZATION + "    literals: [a=canary]\n" + KUSTOMIZATION[20:]))
+    assert "canary" not in text
+
+
+@pytest.mark.parametrize("body", [b"password: canary\xe9\n", b"password: canary\0\n", b"\xff\xfecanary"])
+def test_a_file_that_is_no_text_keeps_its_error_alone(body: bytes) -> None:
+    manifest = ManifestFile(path="a.yaml", body=body)
+    (found,) = without_secrets([manifest])
+    assert b"canary" not in found.body
+    assert [str(each) for each in parse_readable("a", found.body)[1]] == [str(parse_readable("a", body)[1][0])]
 
 
 def test_files_that_secrets_are_generated_from_hold_none() -> None:
