@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import fmean, median
 
 from reconciler.aftermerge import broken_promises
-from reconciler.decision.engines.port import SizingEngine
+from reconciler.decision.engines.port import Basis, SizingEngine
 from reconciler.decision.engines.registry import AUTOMATIC, ENGINES, choose_engines
 from reconciler.decision.variant_states import (
     EngineChoice,
@@ -105,14 +105,14 @@ HOUR_S = 3600.0
 
 def why_kept(snapshot: Snapshot, model: ModelKey, members: Sequence[Variant], engine: SizingEngine) -> Hold | None:
     """Why none of a model's replicas may go; None where its engine may judge that."""
-    if not engine.remembers:
+    if engine.safeguards is None:
         return None
     payback_s = payback_of(members)
     lacking = snapshot.observed.incomplete.get(model.cluster, "")
     if lacking:
         words = f"Prometheus of {model.cluster} may not have answered with all that there is ({lacking})"
         return Hold(kind=HoldKind.LOAD_PARTIAL, words=f"{words}: nothing is scaled down")
-    forgotten = engine.forgets(snapshot, members, payback_s)
+    forgotten = engine.safeguards.forgets(snapshot, members, payback_s)
     if forgotten:
         words = f"{forgotten}: nothing is scaled down until the whole of the last {span(payback_s)} is known"
         return Hold(kind=HoldKind.HISTORY_MISSING, words=words)
@@ -124,7 +124,7 @@ def why_kept(snapshot: Snapshot, model: ModelKey, members: Sequence[Variant], en
     missed = next(_missed(snapshot, members), "") if is_measured else ""
     if missed:
         return Hold(kind=HoldKind.TARGET_MISSED, words=f"{missed}: nothing is scaled down while a target is missed")
-    contradicting = next(_contradicting(snapshot, members), "") if engine.reads_fullness else ""
+    contradicting = next(_contradicting(snapshot, members), "") if engine.basis is Basis.FULLNESS else ""
     if contradicting:
         return Hold(kind=HoldKind.GAUGES_CONTRADICT, words=f"{contradicting}: nothing is scaled down")
     return None
@@ -260,7 +260,7 @@ def _day(age_s: float) -> int:
 def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> tuple[VariantState, ...]:
     """The state of every variant; `refused` are changes that could not be written."""
     choices = choose_engines(snapshot.variants, snapshot.observed.loads)
-    promises = broken_promises(snapshot, [name for name, engine in ENGINES.items() if engine.remembers])
+    promises = broken_promises(snapshot, [name for name, engine in ENGINES.items() if engine.safeguards])
     contradicted = _contradicted(snapshot, choices, promises)
     choices |= {
         model: EngineChoice(engine=AUTOMATIC[-1].name, reason=hold.words) for model, hold in contradicted.items()
@@ -292,8 +292,10 @@ def _contradicted(
     leaving = {key for key, broken in promises.items() if broken.is_move and not broken.reverted_by}
     found: dict[ModelKey, Hold] = {}
     for name, engine in ENGINES.items():
+        if engine.safeguards is None:
+            continue
         sized = [each for each in snapshot.variants if choices[each.model].engine is name and each.key not in leaving]
-        holds = engine.contradictions(snapshot, sized)
+        holds = engine.safeguards.contradictions(snapshot, sized)
         for variant in sized:
             if variant.key in holds:
                 found.setdefault(variant.model, holds[variant.key])
@@ -325,7 +327,9 @@ def _share_gaps(states: tuple[VariantState, ...]) -> tuple[VariantState, ...]:
 def _state_of(snapshot: Snapshot, variant: Variant, choice: EngineChoice, refused: Hold | None) -> VariantState:
     load = snapshot.observed.loads.get(variant.model)
     observation = snapshot.observed.observations.get(variant.key)
-    lacks = ENGINES[choice.engine].lacks(snapshot, variant)
+    engine = ENGINES[choice.engine]
+    lacks = engine.lacks(snapshot, variant)
+    waits_s = engine.safeguards.waits_for_replicas_s(variant) if engine.safeguards else 0.0
     live = snapshot.observed.live.get(variant.key)
     newest = live.newest if isinstance(live, LiveReplicas) else None
     found = (refused, drift_of(snapshot, variant), choice.conflict, lacks.metrics, lacks_profile(variant))
@@ -336,7 +340,7 @@ def _state_of(snapshot: Snapshot, variant: Variant, choice: EngineChoice, refuse
         holds=variant.holds or tuple(hold for hold in found if hold is not None),
         gap=lacks.means,
         partial=lacks.replicas,
-        unproven=why_unproven(snapshot, variant, ENGINES[choice.engine].waits_for_replicas_s(variant)),
+        unproven=why_unproven(snapshot, variant, waits_s),
         replicas_reporting=None if observation is None or observation.absence else observation.replicas_reporting,
         replicas_live=None if newest is None else int(newest),
     )
@@ -348,7 +352,8 @@ def _blind(state: VariantState) -> str:
         return str(state.hold or "")
     if state.is_free or state.variant.current.replicas == 0:
         return ""
-    return ENGINES[state.engine].why_capacity_unknown(state)
+    safeguards = ENGINES[state.engine].safeguards
+    return safeguards.why_capacity_unknown(state) if safeguards else ""
 
 
 def _beside(state: VariantState, unknown: Variant, words: str) -> VariantState:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from reconciler.decision.assessment import live_figures, why_outage
 from reconciler.decision.devices import pool_figures
-from reconciler.decision.engines.port import EngineAnswer
+from reconciler.decision.engines.port import Basis, EngineAnswer
 from reconciler.decision.engines.registry import ENGINES, EXPECTED
 from reconciler.decision.formulation import FormulatedProblem
 from reconciler.decision.load_variation import LoadVariation
@@ -397,7 +397,7 @@ def _written_at(variant: Variant, desired: Allocation) -> tuple[str, ...]:
 def _has_metrics(state: VariantState, observation: Observation | None, hold: Hold | None) -> bool:
     """Whether everything that its engine looks at was there."""
     is_seen = observation is not None and observation.absence is None and not (hold and hold.kind.is_without_metrics)
-    return is_seen and (state.load is not None or not ENGINES[state.engine].needs_load)
+    return is_seen and (state.load is not None or ENGINES[state.engine].basis is not Basis.LOAD)
 
 
 def _evidence(snapshot: Snapshot, state: VariantState) -> Evidence | None:
@@ -406,7 +406,7 @@ def _evidence(snapshot: Snapshot, state: VariantState) -> Evidence | None:
     queue = observed.queues.get(variant.model)
     if queue is not None and queue.num_waiting and not variant.current.replicas:
         return Evidence.PENDING
-    if not ENGINES[state.engine].reads_fullness:
+    if ENGINES[state.engine].basis is not Basis.FULLNESS:
         return Evidence.LOAD if state.load is not None else None
     replicas = observed.replicas.get(variant.key, ())
     if any(each.kv_cache_usage is not None for each in replicas):

@@ -92,6 +92,38 @@ class EngineAnswer(Protocol):
         return ()
 
 
+class Basis(Enum):
+    """What an engine sizes a model from."""
+
+    LOAD = auto()
+    """Arrivals and token lengths: without them it can do nothing."""
+    FULLNESS = auto()
+    """What replicas report of their KV caches and queues."""
+    TARGETS = auto()
+    """The metric targets of a policy."""
+
+
+class Safeguards(Protocol):
+    """What keeps an engine from acting on what is not known; with it no replica goes that `payback` needed.
+
+    Engines that follow a policy or reproduce upstream have none: they have windows and rules of their own.
+    """
+
+    def waits_for_replicas_s(self, variant: Variant) -> float:
+        """How long after the newest commit replicas in Git that do not report hold any further growth."""
+
+    def forgets(self, snapshot: Snapshot, members: Sequence[Variant], payback_s: float) -> str:
+        """Why it is not known what the model of these variants needed within `payback_s`; empty where it is."""
+
+    def contradictions(self, snapshot: Snapshot, variants: Iterable[Variant]) -> Mapping[ResourceKey, Hold]:
+        """Why what it would expect of some of the variants that it sizes is not what was measured."""
+        return {}
+
+    def why_capacity_unknown(self, state: VariantState) -> str:
+        """Why it is not known what a held variant's replicas carry; empty where it does not matter."""
+        return ""
+
+
 class SizingEngine(Protocol):
     """One way to size models, for all of its models together."""
 
@@ -100,16 +132,13 @@ class SizingEngine(Protocol):
         """As `sizing.engine` spells it."""
 
     @property
-    def needs_load(self) -> bool:
-        """Whether it can do nothing without the load of a model."""
-        return False
+    def basis(self) -> Basis:
+        """What it sizes from."""
 
-    def waits_for_replicas_s(self, variant: Variant) -> float:
-        """How long after the newest commit replicas that Git asks for and that do not report hold any further growth.
-
-        Not at all where upstream is reproduced.
-        """
-        return 0.0
+    @property
+    def safeguards(self) -> Safeguards | None:
+        """What it checks before it acts; None where the rule that it follows has its own."""
+        return None
 
     def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
         """Whether it can size the model of these variants under its load (None: not known yet)."""
@@ -119,28 +148,6 @@ class SizingEngine(Protocol):
 
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
         """What it lacks to size a variant."""
-
-    def contradictions(self, snapshot: Snapshot, variants: Iterable[Variant]) -> Mapping[ResourceKey, Hold]:
-        """Why what it would expect of some of the variants that it sizes is not what was measured."""
-        return {}
-
-    @property
-    def remembers(self) -> bool:
-        """Whether no replica goes that was needed within `payback`; reproductions have rules of their own."""
-        return False
-
-    @property
-    def reads_fullness(self) -> bool:
-        """Whether what it requires hangs on what replicas say of their KV caches."""
-        return False
-
-    def forgets(self, snapshot: Snapshot, members: Sequence[Variant], payback_s: float) -> str:
-        """Why it is not known what the model of these variants needed within `payback_s`; empty where it is."""
-        return ""
-
-    def why_capacity_unknown(self, state: VariantState) -> str:
-        """Why nobody knows what a held variant's replicas carry of the model's load; empty when it does not matter."""
-        return ""
 
     def size(self, given: SizingInput, models: Models) -> EngineAnswer:
         """What it requires for these models, which are all that it sizes."""

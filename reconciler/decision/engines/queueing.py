@@ -8,10 +8,12 @@ import numpy as np
 from reconciler.decision.devices import Devices
 from reconciler.decision.engines.port import (
     Admission,
+    Basis,
     EngineAnswer,
     EngineQuestion,
     Lacks,
     Models,
+    Safeguards,
     SizingEngine,
     SizingInput,
     has_learned,
@@ -477,12 +479,37 @@ def _may_come_back(variation: LoadVariation, rest_per_s: float) -> str:
     )
 
 
+class ArrivalSafeguards(Safeguards):
+    """What queueing knows of the past from arrivals, and of profiles from what was measured."""
+
+    def waits_for_replicas_s(self, variant: Variant) -> float:
+        """As long as they may still be starting: how many are needed does not hang on how many report."""
+        return variant.settings[SYNC_DELAY_S].value + variant.settings[START_DELAY_S].value + LIVE_WINDOW_S
+
+    def forgets(self, snapshot: Snapshot, members: Sequence[Variant], payback_s: float) -> str:
+        past = snapshot.observed.past.get(members[0].model)
+        if isinstance(past, NoAnswer):
+            return f"what arrived before is not known: {past.reason}"
+        return "" if past is None else why_not_whole(past, snapshot.now_s, payback_s)
+
+    def contradictions(self, snapshot: Snapshot, variants: Iterable[Variant]) -> Mapping[ResourceKey, Hold]:
+        return find_contradictions(snapshot, variants)
+
+    def why_capacity_unknown(self, state: VariantState) -> str:
+        variant = state.variant
+        if state.gap is None and not any(
+            option.accelerator == variant.current.accelerator for option in variant.options
+        ):
+            return f"{variant.current.accelerator} has no profile"
+        return str(state.gap or "")
+
+
 class QueueingEngine(SizingEngine):
     """Sizes every option of every free variant, all at once."""
 
     name = Engine.QUEUEING
-    needs_load = True
-    remembers = True
+    basis = Basis.LOAD
+    safeguards = ArrivalSafeguards()
 
     def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
         obstacles = (words for member in members if (words := _against(member, load)))
@@ -493,10 +520,6 @@ class QueueingEngine(SizingEngine):
         """A profile may turn out wrong, or not to reach the load: then saturation must answer in the same run."""
         return frozenset(EngineQuestion)
 
-    def waits_for_replicas_s(self, variant: Variant) -> float:
-        """As long as they may still be starting: how many are needed does not hang on how many report."""
-        return variant.settings[SYNC_DELAY_S].value + variant.settings[START_DELAY_S].value + LIVE_WINDOW_S
-
     def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
         load, observation = snapshot.observed.loads.get(variant.model), snapshot.observed.observations.get(variant.key)
         known = load if isinstance(load, Load) else None
@@ -505,23 +528,6 @@ class QueueingEngine(SizingEngine):
             means=_missing_means(variant, known),
             replicas=_unreported(variant, known, observation),
         )
-
-    def contradictions(self, snapshot: Snapshot, variants: Iterable[Variant]) -> Mapping[ResourceKey, Hold]:
-        return find_contradictions(snapshot, variants)
-
-    def forgets(self, snapshot: Snapshot, members: Sequence[Variant], payback_s: float) -> str:
-        past = snapshot.observed.past.get(members[0].model)
-        if isinstance(past, NoAnswer):
-            return f"what arrived before is not known: {past.reason}"
-        return "" if past is None else why_not_whole(past, snapshot.now_s, payback_s)
-
-    def why_capacity_unknown(self, state: VariantState) -> str:
-        variant = state.variant
-        if state.gap is None and not any(
-            option.accelerator == variant.current.accelerator for option in variant.options
-        ):
-            return f"{variant.current.accelerator} has no profile"
-        return str(state.gap or "")
 
     def size(self, given: SizingInput, models: Models) -> QueueAnswer:
         states = [state for members in models.values() for state in members]

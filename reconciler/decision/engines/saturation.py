@@ -11,10 +11,12 @@ import numpy as np
 from reconciler.decision.devices import Devices
 from reconciler.decision.engines.port import (
     Admission,
+    Basis,
     EngineAnswer,
     EngineQuestion,
     Lacks,
     Models,
+    Safeguards,
     SizingEngine,
     SizingInput,
     has_learned,
@@ -509,41 +511,15 @@ def _never(_rules: SaturationRules) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaturationEngine(SizingEngine):
-    """One rule of the saturation family: ours, or one of upstream's.
-
-    `corrects_history` reads what replicas did without upstream's flaws; `wants_traces` says whether the rule looks at
-    more of their past than every rule does.
-    """
-
-    name: Engine
-    size_cluster: SizeCluster
-    corrects_history: bool = False
-    reads_fullness = True
-    wants_traces: Callable[[SaturationRules], bool] = _never
-    remembers: bool = False
+class FullnessSafeguards(Safeguards):
+    """What saturation knows of the past from how full replicas were."""
 
     def waits_for_replicas_s(self, variant: Variant) -> float:
-        """As long as it takes: a replica that nobody can judge counts as full, so that each would ask for the next."""
-        return math.inf if self.corrects_history else 0.0
-
-    def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
-        return Admission(is_admitted=True)
-
-    def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[EngineQuestion]:
-        asked = {EngineQuestion.LOAD, EngineQuestion.REPLICAS}
-        asked |= {EngineQuestion.USUAL} if self.remembers else set()
-        return asked | {EngineQuestion.TRACES} if has_learned(members) or self.wants_traces(rules) else asked
-
-    def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
-        observation = snapshot.observed.observations.get(variant.key)
-        if observation is None:
-            return Lacks(metrics=NOT_ASKED)
-        return Lacks(metrics=hold_of(observation.absence) if observation.absence is not None else None)
+        """As long as it takes: a replica that reports nothing counts as full, so that each would ask for the next."""
+        return math.inf
 
     def forgets(self, snapshot: Snapshot, members: Sequence[Variant], payback_s: float) -> str:
-        """Nobody remembers replicas of a model that had none; who asked for no history needs none."""
+        """A model without replicas has no past fullness, and a model whose history was not asked for needs none."""
         was_asked = any(member.key in snapshot.observed.traces for member in members)
         if not was_asked or not any(member.current.replicas for member in members):
             return ""
@@ -557,12 +533,40 @@ class SaturationEngine(SizingEngine):
         is_known = as_arrivals([1.0 if known else math.nan for known in fullness.is_known], fullness)
         return why_not_whole(is_known, snapshot.now_s, payback_s, what)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaturationEngine(SizingEngine):
+    """One rule of the saturation family: ours, or one of upstream's, which has no safeguards and keeps its flaws.
+
+    `wants_traces` says whether the rule looks at more of the past of replicas than every rule does.
+    """
+
+    name: Engine
+    size_cluster: SizeCluster
+    safeguards: FullnessSafeguards | None = None
+    wants_traces: Callable[[SaturationRules], bool] = _never
+    basis = Basis.FULLNESS
+
+    def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
+        return Admission(is_admitted=True)
+
+    def questions(self, members: Sequence[Variant], rules: SaturationRules) -> Collection[EngineQuestion]:
+        asked = {EngineQuestion.LOAD, EngineQuestion.REPLICAS}
+        asked |= {EngineQuestion.USUAL} if self.safeguards else set()
+        return asked | {EngineQuestion.TRACES} if has_learned(members) or self.wants_traces(rules) else asked
+
+    def lacks(self, snapshot: Snapshot, variant: Variant) -> Lacks:
+        observation = snapshot.observed.observations.get(variant.key)
+        if observation is None:
+            return Lacks(metrics=NOT_ASKED)
+        return Lacks(metrics=hold_of(observation.absence) if observation.absence is not None else None)
+
     def size(self, given: SizingInput, models: Models) -> FullnessAnswer:
         """Upstream's modes decide a whole cluster at once."""
         clusters: dict[str, list[ModelReadings]] = {}
         for model, members in sorted(models.items()):
             variants = [state.variant for state in members]
-            readings = read_model(given.snapshot, model, variants, corrects_history=self.corrects_history)
+            readings = read_model(given.snapshot, model, variants, corrects_history=self.safeguards is not None)
             clusters.setdefault(model.cluster, []).append(readings)
         answers = {
             readings.model: self._stabilized(given, models, readings, answer)
@@ -574,7 +578,7 @@ class SaturationEngine(SizingEngine):
     def _stabilized(
         self, given: SizingInput, models: Models, readings: ModelReadings, answer: SaturationAnswer
     ) -> SaturationAnswer:
-        if not self.remembers:
+        if self.safeguards is None:
             return answer
         members = [state.variant for state in models[readings.model]]
         return stabilize(given.snapshot, members, readings, answer, payback_of(members))
@@ -584,4 +588,4 @@ def _size_each(_snapshot: Snapshot, models: Sequence[ModelReadings]) -> Sequence
     return [size_saturation(readings) for readings in models]
 
 
-SATURATION = SaturationEngine(name=Engine.SATURATION, size_cluster=_size_each, corrects_history=True, remembers=True)
+SATURATION = SaturationEngine(name=Engine.SATURATION, size_cluster=_size_each, safeguards=FullnessSafeguards())

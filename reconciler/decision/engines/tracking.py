@@ -8,6 +8,7 @@ import numpy as np
 
 from reconciler.decision.engines.port import (
     Admission,
+    Basis,
     EngineAnswer,
     EngineQuestion,
     Lacks,
@@ -297,6 +298,7 @@ class TrackingEngine(SizingEngine):
 
     name: Engine
     rule_of: Callable[[Generation], TrackingRule]
+    basis = Basis.TARGETS
 
     def admit(self, members: Sequence[Variant], load: Load | None) -> Admission:
         if all(member.tracked_by is not None for member in members):
