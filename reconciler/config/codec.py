@@ -13,6 +13,7 @@ from reconciler.errors import ConfigurationError
 Value = TypeVar("Value")
 _LATER = ("auto_merge", "merge_method", "merges_per_hour", "open_at_once", "created_per_hour", "pushes_per_hour")
 """Settings of pull requests that older recordings do not have."""
+_LEFT_OUT_EMPTY = ("rules", "workloads")
 
 
 def dump(kind: type[Value], value: Value) -> object:
@@ -37,8 +38,8 @@ def load(kind: type[Value], dumped: object) -> Value:
 def dump_settings(settings: Settings) -> object:
     """Effective settings as a recording holds them; secrets are references.
 
-    Rules, limits, automatic merging and what learned profiles got later are left out where they are the default: older
-    recordings keep their fingerprint.
+    Rules, workloads, limits, automatic merging and what learned profiles got later are left out where they are the
+    default: older recordings keep their fingerprint.
     """
     dumped = cast(dict[str, object], dump(Settings, settings))
     for model in cast(list[dict[str, list[dict[str, Any]]]], dumped["models"]):
@@ -48,7 +49,9 @@ def dump_settings(settings: Settings) -> object:
     pull_requests = cast(dict[str, object], dumped["pull_requests"])
     defaults = cast(dict[str, object], dump(PullRequestSettings, PullRequestSettings()))
     kept = {key: value for key, value in pull_requests.items() if key not in _LATER or value != defaults[key]}
-    return {key: value for key, value in (dumped | {"pull_requests": kept}).items() if key != "rules" or value}
+    return {
+        key: value for key, value in (dumped | {"pull_requests": kept}).items() if key not in _LEFT_OUT_EMPTY or value
+    }
 
 
 def _drop_defaults(dumped: dict[str, object], **defaults: object) -> None:

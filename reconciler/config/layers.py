@@ -9,7 +9,7 @@ from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.manifests.documents import Document, Value
 from reconciler.manifests.wording import Field, name_field
 
-APPENDED = frozenset({"overrides", "policies"})
+APPENDED = frozenset({"overrides", "policies", "workloads"})
 
 REPLACED_WHOLE = frozenset({
     "matchLabels", "headers", "queries", "nodeSelector", "labels",

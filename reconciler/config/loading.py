@@ -86,6 +86,7 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
         models=tuple(map(_model, configuration.models, root.at("models").items)),
         defaults=_settings(configuration.defaults, root.at("defaults")),
         overrides=tuple(map(_override, configuration.overrides, root.at("overrides").items)),
+        workloads=tuple(map(_override, configuration.workloads, root.at("workloads").items)),
         git=_same(GitSettings, git, base_branch=git.base_branch or "", author=author),
         forge=ForgeSettings(
             kind=configuration.forge.kind or "",
@@ -233,7 +234,7 @@ def _profile(profile: schema.ProfileEntry, entry: PlacedValue) -> PerformancePro
     )
 
 
-def _override(override: schema.OverrideEntry, entry: PlacedValue) -> Override:
+def _override(override: schema.OverrideEntry | schema.WorkloadsEntry, entry: PlacedValue) -> Override:
     return Override(
         match=override.match.model_dump(exclude_none=True, exclude={"labels"}),
         labels=override.match.labels,

@@ -46,6 +46,7 @@ from reconciler.config.values import (
     TextfilePath,
     Url,
     VariantSection,
+    WorkloadSection,
     refuse_not_yet,
     word,
 )
@@ -474,6 +475,20 @@ class OverrideEntry(VariantSection):
     """cluster, namespace, name, model, path (globs) or labels; all keys must fit"""
 
 
+class WorkloadMatchSection(MatchSection):
+    """Which serving workloads an entry is for: all keys must fit."""
+
+    kind: Text | None = None
+    """a glob on the kind, like Deployment"""
+
+
+class WorkloadsEntry(WorkloadSection):
+    """Serving workloads to manage without a resource of an autoscaler, with their settings; a later entry wins."""
+
+    match: WorkloadMatchSection
+    """cluster, namespace, kind, name, model, path (globs) or labels; all keys must fit"""
+
+
 class AuthorSection(ConfigSection):
     """Who a commit is by."""
 
@@ -608,6 +623,8 @@ class ConfigurationFile(ConfigSection):
     """variant settings for everything"""
     overrides: list[OverrideEntry] = []
     """a list of variant settings with what they match; later ones win (= none)"""
+    workloads: list[WorkloadsEntry] = []
+    """a list of serving workloads to manage as they are, with variant settings; later ones win (= none)"""
     git: GitSection = GitSection()
     """how commits and branches are made"""
     forge: ForgeSection = ForgeSection()

@@ -326,7 +326,7 @@ def value_in(section: ConfigSection, setting: SettingDefinition[Any]) -> Any:
     """What a section of variant settings gives for one of them; None where it leaves it out."""
     value: object = section
     for key in setting.path:
-        value = getattr(value, to_snake(key))
+        value = getattr(value, to_snake(key), None)
     return value
 
 
@@ -354,17 +354,19 @@ def _group(name: str) -> tuple[Any, Any]:
     return made, Field(default=made(), description=words)
 
 
-def _make_section() -> type[ConfigSection]:
+def _make_section(name: str, base: type[ConfigSection], *, is_of_workloads: bool) -> type[ConfigSection]:
     fields: _Fields = {}
     for setting in SETTING_DEFINITIONS:
         first, *rest = setting.path
-        if to_snake(first) not in fields:
+        if setting.is_of_workloads is is_of_workloads and to_snake(first) not in fields:
             fields[to_snake(first)] = _group(first) if rest else _field(setting)
     doc = "Variant settings; what is not given here comes from the next layer."
-    return create_model("VariantSection", __base__=_OrderedBounds, __module__=__name__, __doc__=doc, **fields)
+    return create_model(name, __base__=base, __module__=__name__, __doc__=doc, **fields)
 
 
 if TYPE_CHECKING:  # a type checker cannot run what makes the class
     VariantSection = ConfigSection
+    WorkloadSection = ConfigSection
 else:
-    VariantSection = _make_section()
+    VariantSection = _make_section("VariantSection", _OrderedBounds, is_of_workloads=False)
+    WorkloadSection = _make_section("WorkloadSection", VariantSection, is_of_workloads=True)

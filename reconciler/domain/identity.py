@@ -171,6 +171,7 @@ class SourceKind(StrEnum):
     RESOURCE = "resource"
     ANNOTATION = "annotation"
     OVERRIDE = "overrides"
+    WORKLOADS = "workloads"
     MODEL = "models"
     DEFAULT = "defaults"
     CONFIG_MAP = "configmap"

@@ -332,6 +332,8 @@ class Plan:
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
+    unmanaged: tuple[ResourceKey, ...] = ()
+    """The workloads that serve models and that nothing wants managed."""
     value: float = 0.0
     """What the solver's whole plan is worth under the objective, which other pull requests may yet lead to."""
     shared: tuple[SharedUse, ...] = ()

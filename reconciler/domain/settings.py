@@ -219,7 +219,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """Variant settings for all that `match` fits: globs on cluster, namespace, name, model, path; and labels."""
+    """Variant settings for all that `match` fits: globs on cluster, namespace, kind, name, model, path; and labels."""
 
     match: Mapping[str, str]
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -299,6 +299,8 @@ class Settings:
     models: tuple[ModelSettings, ...] = ()
     defaults: Mapping[str, Setting] = field(default_factory=dict)
     overrides: tuple[Override, ...] = ()
+    workloads: tuple[Override, ...] = ()
+    """Which serving workloads are managed without a resource of an autoscaler, with their variant settings."""
     git: GitSettings = field(default_factory=GitSettings)
     forge: ForgeSettings = field(default_factory=ForgeSettings)
     pull_requests: PullRequestSettings = field(default_factory=PullRequestSettings)

@@ -21,7 +21,8 @@ class Form(StrEnum):
     """The three shapes of a VariantAutoscaling, distinguished by their fields; and what else declares a variant.
 
     ANNOTATED is a HorizontalPodAutoscaler or ScaledObject with upstream's annotations, TRACKED a workload that a policy
-    with metric targets scales, BACKEND one of Kthena's backends without a policy, FLAVORS what serves an OpenModel.
+    with metric targets scales, BACKEND one of Kthena's backends without a policy, FLAVORS what serves an OpenModel,
+    ADOPTED a serving workload that the team wants managed as it is.
     """
 
     PROFILE = "profile"
@@ -31,6 +32,7 @@ class Form(StrEnum):
     TRACKED = "tracked"
     BACKEND = "backend"
     FLAVORS = "flavors"
+    ADOPTED = "adopted"
 
 
 class StatusShape(StrEnum):
@@ -182,4 +184,6 @@ class Snapshot:
     """What Git said of variants before, where a rule asks for it and it is known."""
     moved: frozenset[ResourceKey] | None = None
     """As in `Recording`."""
+    unmanaged: tuple[Workload, ...] = ()
+    """The workloads that serve models and that nothing wants managed, by key."""
     findings: tuple[Finding, ...] = ()

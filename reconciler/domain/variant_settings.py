@@ -62,7 +62,7 @@ class SettingDefinition(Generic[Value]):
     `words` describe the value, behind "expected" and in an editor; "=" in them is the default. `choices` are the words
     that mean something of a WORD or NAME. `annotation` is its name behind `reconciler.io/`, empty without one.
     `default_words` document a default that the value does not say. It is not `is_explained` where
-    `explain` tells of it elsewhere.
+    `explain` tells of it elsewhere. One that `is_of_workloads` stands on serving workloads and in `workloads` only.
     """
 
     name: str
@@ -73,6 +73,7 @@ class SettingDefinition(Generic[Value]):
     annotation: str = ""
     default_words: str = ""
     is_explained: bool = True
+    is_of_workloads: bool = False
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -171,6 +172,25 @@ WHEN_AUTOSCALED = SettingDefinition(
     choices=(HOLD, BOUNDS),
     is_explained=False,
 )
+MODEL = SettingDefinition(
+    name="model",
+    kind=ValueKind.NAME,
+    default="",
+    words="the id of the model that a serving workload is sized as a variant of (= what its arguments name)",
+    annotation="model",
+    default_words="what its arguments name",
+    is_explained=False,
+    is_of_workloads=True,
+)
+MANAGED = SettingDefinition(
+    name="managed",
+    kind=ValueKind.FLAG,
+    default=False,
+    words="true or false: whether a serving workload is sized without a resource of an autoscaler (= false)",
+    annotation="managed",
+    is_explained=False,
+    is_of_workloads=True,
+)
 HELM_REPLICAS = SettingDefinition(
     name="helmValues.replicas",
     kind=ValueKind.PATH,
@@ -208,6 +228,8 @@ SETTING_DEFINITIONS: tuple[SettingDefinition[Any], ...] = (
     PAYBACK_S,
     GROUP,
     IGNORE,
+    MODEL,
+    MANAGED,
     WHEN_AUTOSCALED,
     HELM_REPLICAS,
     HELM_MIN_REPLICAS,

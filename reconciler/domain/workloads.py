@@ -231,13 +231,14 @@ class Workload:
     asks for, over its pods and their containers; `device_resources` are those of the only container that asks, of the
     only pod. `pods` are the templates with devices, else the first; `moves` lists the mappings below them (and of
     the labels, or the flavors) that are not written in its own manifest alone.
-    `images` are those of its pods' containers. `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton` or empty when it
-    is none of these. `launch` says how it is started, None when that is not read of this engine; `spread` is then the
-    number of devices for a replica, as it is written. `templated` names a field whose place holds `${}` or `{{ }}`
-    text. `replica_fields` are where its replicas are written when that is not its own `spec.replicas`: all get the
-    number, and `considered` is the chain of places it was chosen from, in words. `unwritable` says why no number may be
-    written, `immovable` why no other accelerator. `becomes` is the object that a controller makes of it, after which
-    its pods are named.
+    `images` are those of its pods' containers. `engine` is `vllm`, `sglang`, `tgi`, `trtllm`, `triton`, `nim` or empty
+    when it is none of these. `launch` says how it is started, None when that is not read of this engine; `spread` is
+    then the number of devices for a replica, as it is written. `model_id` is the model that its arguments, its
+    environment or a field of its kind name, and `unsized` says why its replicas are not sized although it serves.
+    `templated` names a field whose place holds `${}` or `{{ }}` text. `replica_fields` are where its replicas are
+    written when that is not its own `spec.replicas`: all get the number, and `considered` is the chain of places it was
+    chosen from, in words. `unwritable` says why no number may be written, `immovable` why no other accelerator.
+    `becomes` is the object that a controller makes of it, after which its pods are named.
     """
 
     key: ResourceKey
@@ -256,6 +257,8 @@ class Workload:
     engine: str = ""
     launch: LaunchSettings | None = None
     spread: str = ""
+    model_id: str = ""
+    unsized: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     template_labels: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Annotation] = field(default_factory=dict)
@@ -271,6 +274,11 @@ class Workload:
     becomes: ResourceKey | None = None
     bounds_of: str = ""
     """The autoscaler whose lower bound `replicas` is; empty where they are a count of their own."""
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it visibly serves a model: it runs a known engine, of a known model or on devices."""
+        return bool(self.engine) and bool(self.model_id or self.devices)
 
     @property
     def written_at(self) -> tuple[WrittenField, ...]:

@@ -17,7 +17,7 @@ from reconciler.domain.identity import (
     path_matches,
 )
 from reconciler.domain.inventory import PRODUCTS, Catalog
-from reconciler.domain.settings import ClusterSettings, ModelSettings, Setting, Settings
+from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
 from reconciler.domain.snapshot import Form
 from reconciler.domain.variant_settings import ACCELERATOR, SERVICE_CLASS
 from reconciler.domain.workloads import Annotation, Workload
@@ -42,6 +42,7 @@ from reconciler.placement.repository import (
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.registry import KINDS
 from reconciler.resources.variants import VariantResource
+from reconciler.snapshot.adoption import adopts, is_kind_of_serving
 from reconciler.snapshot.effective_settings import ListedClasses, override_fits
 from reconciler.snapshot.variants import resources_of
 
@@ -315,7 +316,7 @@ def find_unknown_references(
     yield from _of_settings(settings.defaults, names)
     for model in settings.models:
         yield from _of_settings(model.settings, names)
-    for override in settings.overrides:
+    for override in (*settings.overrides, *settings.workloads):
         yield from _of_settings(override.settings, names)
     yield from _of_profiles(settings, names)
     for resource in names.resources:
@@ -329,6 +330,8 @@ def find_unknown_references(
         if names.resources and not names.has_unreadable:
             yield from _of_models(settings, names)
             yield from _of_overrides(settings, names)
+        if names.workloads and not any(is_kind_of_serving(key) for key in names.broken):
+            yield from _of_workloads(settings, names)
 
 
 def _of_settings(layer: Mapping[str, Setting] | Mapping[str, Annotation], names: KnownNames) -> Iterator[Finding]:
@@ -421,12 +424,31 @@ def _of_overrides(settings: Settings, names: KnownNames) -> Iterator[Finding]:
         if override.place is None or any(override_fits(override, resource) for resource in names.resources):
             continue
         subjects = {key: _subjects(key, settings, names) for key in override.match}
-        alone = {key: pattern for key, pattern in override.match.items() if not _fits(key, pattern, subjects[key])}
-        for key, pattern in alone.items():
-            hint = suggest(pattern.translate(_GLOB), subjects[key])
-            yield unknown(override.place, f"{quote(pattern)} fits nothing{hint}", field=f"match.{key}")
-        if not alone:
-            yield unknown(override.place, "no resource fits all of it", field="match")
+        yield from _of_match(override, override.place, subjects, "resource")
+
+
+def _of_workloads(settings: Settings, names: KnownNames) -> Iterator[Finding]:
+    workloads = [each for key, each in names.workloads.items() if is_kind_of_serving(key)]
+    for entry in settings.workloads:
+        if entry.place is None or any(adopts(entry, workload) for workload in workloads):
+            continue
+        subjects = {
+            "cluster": {cluster.name for cluster in settings.clusters},
+            "path": {each.document.path for each in workloads},
+            "model": {each.model_id for each in workloads},
+            **{key: {str(getattr(each.key, key)) for each in workloads} for key in ("namespace", "kind", "name")},
+        }
+        yield from _of_match(entry, entry.place, subjects, "serving workload")
+
+
+def _of_match(entry: Override, place: Place, subjects: Mapping[str, set[str]], noun: str) -> Iterator[Finding]:
+    """What fits nothing in an entry's `match`: each key that fits nothing by itself, else all of them together."""
+    alone = {key: pattern for key, pattern in entry.match.items() if not _fits(key, pattern, subjects[key])}
+    for key, pattern in alone.items():
+        hint = suggest(pattern.translate(_GLOB), subjects[key])
+        yield unknown(place, f"{quote(pattern)} fits nothing{hint}", field=f"match.{key}")
+    if not alone:
+        yield unknown(place, f"no {noun} fits all of it", field="match")
 
 
 def _subjects(key: str, settings: Settings, names: KnownNames) -> set[str]:

@@ -37,6 +37,7 @@ def plan_json(plan: Plan) -> Json:
         "refusals": list(plan.refusals),
         "warnings": list(plan.warnings),
         "notes": list(plan.notes),
+        "unmanaged": [str(each) for each in plan.unmanaged],
         "groups": [_group(group) for group in plan.groups],
     }
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection
 from reconciler.domain.requirements import ModelCoverage, Sensitivity, SolveStatus
+from reconciler.manifests.wording import name_first
 from reconciler.report.formatting import (
     COST_UNITS,
     OVER_CAPACITY,
@@ -31,11 +32,25 @@ WORTH_NAMING = 0.005
 _NAMED = 3
 
 
+UNMANAGED_NAMED = 3
+"""Of workloads that serve models without being managed."""
+
+
 def prices(plan: Plan) -> str:
     """`One more of us-east/H100 saves 1.90 USD/h.`; empty where nothing that is shared is full."""
     priced = ((each.price or 0.0, each.name) for each in plan.shared)
     dearest = sorted((-price, name) for price, name in priced if price >= WORTH_NAMING)[:_NAMED]
     return " ".join(f"One more of {name} saves {cost(-price)} {_unit(plan)}/h." for price, name in dearest)
+
+
+def unmanaged_text(plan: Plan) -> str:
+    """How many workloads serve models without being managed, which, and what to do."""
+    if not plan.unmanaged:
+        return ""
+    total = len(plan.unmanaged)
+    names = name_first([one_line(each.label) for each in plan.unmanaged[:UNMANAGED_NAMED]], total)
+    what = "1 workload serves a model and is" if total == 1 else f"{total} workloads serve models and are"
+    return f'{what} not managed ({names}): annotate what to size with reconciler.io/managed: "true".'
 
 
 def fleet_lines(plan: Plan) -> tuple[str, ...]:

@@ -19,13 +19,21 @@ from reconciler.report.formatting import (
 )
 from reconciler.report.pull_request import flip_lines
 from reconciler.report.rows import ChangeRow, HoldRow, by_urgency, change_row, hold_rows
-from reconciler.report.summary import cost_unit, losers, prices, proof, put_back_lines, totals_text
+from reconciler.report.summary import (
+    cost_unit,
+    losers,
+    prices,
+    proof,
+    put_back_lines,
+    totals_text,
+    unmanaged_text,
+)
 
 NO_SLO = "no SLO"
 CLUSTERS_NAMED = 3
 SIZED = (
     "VariantAutoscaling, HorizontalPodAutoscaler or ScaledObject annotated for one, Kthena AutoscalingPolicy or Model, "
-    "or llmaz Playground or Service"
+    "llmaz Playground or Service, or serving workload that is managed"
 )
 
 
@@ -196,5 +204,5 @@ def _merging(plan: Plan) -> Iterator[str]:
 
 
 def _foot(plan: Plan, width: int, last: str) -> tuple[str, ...]:
-    sentences = (proof(plan), prices(plan), *(one_line(note) for note in plan.notes), last)
+    sentences = (proof(plan), prices(plan), *(one_line(note) for note in plan.notes), unmanaged_text(plan), last)
     return wrapped(" ".join(filter(None, sentences)), indent=0, width=width)

@@ -60,7 +60,9 @@ _PARSERS: Mapping[ValueKind, Callable[[str], SettingScalar]] = {
 """How an annotation's text is read, where it is not a name."""
 
 _ANNOTATED = {each.annotation: each for each in SETTING_DEFINITIONS if each.annotation}
-VARIANT_NAMES = tuple(_ANNOTATED)
+VARIANT_NAMES = tuple(name for name, each in _ANNOTATED.items() if not each.is_of_workloads)
+WORKLOAD_NAMES = tuple(_ANNOTATED)
+"""The annotations of what serves models: those of a variant, and whether it is to be one."""
 NAMESPACE_NAMES = (IGNORE.annotation,)
 
 

@@ -24,6 +24,24 @@ def _nothing(_: Mapping[str, object]) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServingKind:
+    """What a kind is that serves models by itself, in words: a row of the table in `.github/docs/workloads.md`.
+
+    A `Workload` piece of such a kind becomes a variant when the team says so. `replicas` is the field with their
+    number, `instance` what one replica is, `accelerator` where that is read, `bounds` who else may write the number and
+    which bounds are proposed then, `metrics` how its series are found, `tried_on` the public repositories it was tried
+    on.
+    """
+
+    replicas: str
+    instance: str
+    accelerator: str
+    bounds: str
+    metrics: str
+    tried_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """A kind that is read: its API versions, what makes pieces of one object, and what it is to others.
 
@@ -53,6 +71,8 @@ class Kind:
     """Whether it holds numbers of other objects, in fields of any name or inside of texts."""
     is_pod_group: bool = False
     """Whether its pods are those of a LeaderWorkerSet of its name, which labels them."""
+    serving: ServingKind | None = None
+    """How its objects serve models, if they do so without a resource of an autoscaler."""
     pod_names: str = ""
     """The regular expression of what follows an object's name in the names of its pods; empty where none is known."""
     flavor_lists: tuple[FieldPath, ...] = ()

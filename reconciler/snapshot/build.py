@@ -16,6 +16,7 @@ from reconciler.resources.declaration import Declaration
 from reconciler.resources.kthena.tracked_targets import tracked_targets
 from reconciler.resources.llmd.saturation import saturation_for, zero_for
 from reconciler.resources.registry import KINDS
+from reconciler.snapshot.adoption import find_unmanaged
 from reconciler.snapshot.inventory import take_inventory
 from reconciler.snapshot.variants import build_catalogs, join_variants, settle_minimums
 
@@ -75,6 +76,7 @@ def read_snapshot(
         written={each.variant: each for each in recording.written},
         moved=None if recording.moved is None else frozenset(recording.moved),
         findings=tuple(sorted({*declaration.findings, *recording.unread})),
+        unmanaged=find_unmanaged(settings, declaration, {each.workload.key for each in variants if each.workload}),
     )
 
 

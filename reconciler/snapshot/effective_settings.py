@@ -42,13 +42,14 @@ class Layers:
     model: ModelSettings | None
 
     def hits(self, setting: SettingDefinition[Value]) -> Iterator[tuple[Value, Source]]:
-        """Every layer's value of a setting below the resource's own fields: annotations, overrides, model, defaults."""
+        """Every layer's value of a setting below the resource's own fields: annotations, overrides, workloads, ..."""
         name = setting.name
         overrides = (each for each in reversed(self.settings.overrides) if name in each.settings)
         layers: tuple[tuple[SourceKind, Mapping[str, Annotation | Setting]], ...] = (
             (SourceKind.ANNOTATION, self.resource.settings),
             (SourceKind.ANNOTATION, self.workload.settings if self.workload is not None else {}),
             *((SourceKind.OVERRIDE, each.settings) for each in overrides if override_fits(each, self.resource)),
+            *((SourceKind.WORKLOADS, each.settings) for each in self._workloads_with(name)),
             (SourceKind.MODEL, self.model.settings if self.model is not None else {}),
             (SourceKind.DEFAULT, self.settings.defaults),
         )
@@ -56,12 +57,19 @@ class Layers:
             if name in values:
                 yield setting.convert(values[name].value), Source(kind=kind, place=values[name].place)
 
+    def _workloads_with(self, name: str) -> Iterator[Override]:
+        """The entries of `workloads` that give a setting of an adopted workload, the last one first."""
+        if self.resource.form is Form.ADOPTED:
+            entries = (each for each in reversed(self.settings.workloads) if name in each.settings)
+            yield from (each for each in entries if override_fits(each, self.resource))
+
 
 def override_fits(override: Override, resource: VariantResource) -> bool:
     """Whether all keys of an override's match fit; `path` is a path glob, the others match whole values."""
     subject = {
         "cluster": resource.key.cluster,
         "namespace": resource.key.namespace,
+        "kind": resource.key.kind,
         "name": resource.key.name,
         "model": resource.model_id,
     }

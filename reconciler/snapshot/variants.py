@@ -38,6 +38,7 @@ from reconciler.snapshot.accelerators import (
     profiles_for,
     recognise,
 )
+from reconciler.snapshot.adoption import adopted_variants
 from reconciler.snapshot.effective_settings import ClassLookup, Layers, ListedClasses, find_class, resolve_settings
 
 RULE = "cost-order-contradicts-prices"
@@ -96,6 +97,8 @@ class _Index:
         tracked = settle_minimums(tracked_targets(declaration.kthena), proposals)
         others = (*_kthena_variants(declaration, tracked), *map(_llmaz_variant, served))
         resources = (*declaration.variants, *(each for each in others if each.key.cluster in chosen))
+        claimed = {resource.scale_target for resource in resources}
+        resources = (*resources, *adopted_variants(settings, declaration, claimed))
         workloads = {workload.key: workload for workload in declaration.workloads}
         owners: dict[tuple[str, str, str, str], ReplicaOwner] = {}
         # of an HPA and a ScaledObject on one target the latter counts: KEDA generates an HPA from it

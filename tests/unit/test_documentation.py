@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 REFERENCE = (ROOT / ".github" / "docs" / "configuration.md").read_text()
 README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / ".github").rglob("*.md"))]
-LAYERS_OF_VARIANT_SETTINGS = ("defaults.", "models[].", "overrides[].")
+LAYERS_OF_VARIANT_SETTINGS = ("defaults.", "models[].", "overrides[].", "workloads[].")
 DEMO_DIRECTORY = "/tmp/reconciler-demo"
 
 
@@ -84,6 +84,7 @@ def known_settings() -> dict[str, Any]:
     schema = configuration_schema()
     keys = dict(schema_keys(schema, schema))
     shared = {key.removeprefix("defaults.") for key in keys if key.startswith("defaults.")}
+    shared |= {setting.name for setting in SETTING_DEFINITIONS if setting.is_of_workloads}
     return {_shorten(key, shared): default for key, default in keys.items()}
 
 

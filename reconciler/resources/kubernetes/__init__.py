@@ -1,10 +1,11 @@
 """PURE. The kinds of Kubernetes itself: scale targets, autoscalers, namespaces."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from reconciler.domain.variant_settings import IGNORE
 from reconciler.resources.annotations import NAMESPACE_NAMES, check_annotations
-from reconciler.resources.kinds import GENERATED, Family, Kind
+from reconciler.resources.kinds import GENERATED, Family, Kind, ServingKind
 from reconciler.resources.kubernetes.autoscalers import read_autoscaler, read_scaled_object
 from reconciler.resources.kubernetes.scale_targets import read_deployment, read_leader_worker_set, read_stateful_set
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
@@ -24,6 +25,16 @@ def read_namespace(source: KubernetesObject) -> Iterator[Piece]:
         yield UpstreamNamespace(cluster=source.cluster, name=source.name, place=source.place)
 
 
+def _of_pods(metrics: str) -> ServingKind:
+    return ServingKind(
+        replicas="`spec.replicas`",
+        instance="a pod",
+        accelerator="node selector or required affinity of its pods",
+        bounds="of the HPA or ScaledObject on it",
+        metrics=metrics,
+    )
+
+
 KUBERNETES = Family(
     kinds={
         "Deployment": Kind(
@@ -32,6 +43,7 @@ KUBERNETES = Family(
             retired=("extensions/v1beta1",),
             is_scale_target=True,
             pod_names=f"-{GENERATED}{{6,10}}-{GENERATED}{{5}}",
+            serving=_of_pods("pods NAME-HASH-ID, or by their ReplicaSet"),
         ),
         "StatefulSet": Kind(
             versions=("apps/v1",),
@@ -39,6 +51,7 @@ KUBERNETES = Family(
             retired=("apps/v1beta1", "apps/v1beta2"),
             is_scale_target=True,
             pod_names="-[0-9]+",
+            serving=_of_pods("pods NAME-N"),
         ),
         "LeaderWorkerSet": Kind(
             versions=("leaderworkerset.x-k8s.io/v1",),
@@ -46,6 +59,7 @@ KUBERNETES = Family(
             is_scale_target=True,
             is_pod_group=True,
             pod_names="-[0-9]+(-[0-9]+)?",
+            serving=replace(_of_pods("pods NAME-N of leaders"), instance="a group of `size` pods"),
         ),
         "HorizontalPodAutoscaler": Kind(
             versions=("autoscaling/v2", "autoscaling/v1", "autoscaling/v2beta2", "autoscaling/v2beta1"),

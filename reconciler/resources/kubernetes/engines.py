@@ -64,21 +64,24 @@ def find_served_names(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name and "$" not in name))
 
 
-_VLLM, _SGLANG = "vllm", "sglang"
+_VLLM, _SGLANG, _TGI, _TRTLLM, _NIM = "vllm", "sglang", "tgi", "trtllm", "nim"
 
 # A command says more than an image does: `vllm serve` may run in any.
 _COMMANDS: Mapping[str, re.Pattern[str]] = {
     _SGLANG: re.compile(r"\bsglang(?:\.launch_server|\s+serve)\b"),
-    "trtllm": re.compile(r"\btrtllm-serve\b"),
+    _TRTLLM: re.compile(r"\btrtllm-serve\b"),
     "triton": re.compile(r"\btritonserver\b"),
-    "tgi": re.compile(r"\btext-generation-launcher\b"),
+    _TGI: re.compile(r"\btext-generation-launcher\b"),
     _VLLM: re.compile(r"\bvllm(?:\.entrypoints|\s+serve)\b"),
 }
+# `nvcr.io/nim/ORG/MODEL`, or the same in a registry of one's own.
+_NIM_IMAGE = re.compile(r"/nim/(?P<model>[^/]+/[^/]+)$")
 _IMAGES: Mapping[str, re.Pattern[str]] = {
     _SGLANG: re.compile(r"sglang"),
-    "trtllm": re.compile(r"tensorrt-?llm|trt-?llm"),
+    _TRTLLM: re.compile(r"tensorrt-?llm|trt-?llm"),
     "triton": re.compile(r"tritonserver"),
-    "tgi": re.compile(r"text-generation-inference|\btgi\b"),
+    _TGI: re.compile(r"text-generation-inference|\btgi\b"),
+    _NIM: _NIM_IMAGE,
     # Not anywhere in the path: an organization of that name publishes other images too.
     _VLLM: re.compile(r"vllm[^/]*$|/llm-d(?:-(?:cuda|rocm|xpu|hpu|cpu|aws|gke|inference-sim))?$"),
 }
@@ -123,20 +126,114 @@ def find_spread(words: Sequence[str], variables: Mapping[str, str]) -> str:
 
 
 def find_engine(image: str, words: Sequence[str]) -> str:
-    """`vllm`, `sglang`, `trtllm`, `triton`, `tgi`, or empty when nothing shows it."""
+    """`vllm`, `sglang`, `trtllm`, `triton`, `tgi`, `nim`, or empty when nothing shows it."""
     command = " ".join(words)
     for engine, pattern in _COMMANDS.items():
         if pattern.search(command):
             return engine
-    # The image without tag and digest, as a path: `/vllm/vllm-openai`.
-    parent, _, name = image.partition("@")[0].rpartition("/")
-    repository = f"{parent}/{name.partition(':')[0]}".lower()
+    repository = _repository_of(image)
     if _BESIDE_AN_ENGINE.search(repository):
         return ""
     for engine, pattern in _IMAGES.items():
         if pattern.search(repository):
             return engine
     return _VLLM if any(flag in command.replace("_", "-") for flag in _VLLM_FLAGS) else ""
+
+
+def _repository_of(image: str) -> str:
+    """The image without tag and digest, as a path: `/vllm/vllm-openai`."""
+    parent, _, name = image.partition("@")[0].rpartition("/")
+    return f"{parent}/{name.partition(':')[0]}".lower()
+
+
+# ---- the model that an engine serves: by its flags, by the word behind its command, by its environment, by its image
+
+_MODEL_FLAGS: Mapping[str, Sequence[str]] = {
+    _VLLM: ("model", "model-tag"),
+    _SGLANG: ("model-path", "model"),
+    _TGI: ("model-id",),
+    _TRTLLM: ("model",),
+}
+_MODEL_VARIABLES: Mapping[str, Sequence[str]] = {
+    _TGI: ("MODEL_ID",),
+    _NIM: ("NIM_MODEL_NAME", "NIM_MODEL_PATH"),
+}
+_NAME_VARIABLES: Mapping[str, str] = {_NIM: "NIM_SERVED_MODEL_NAME"}
+# What stands before a model that is no value of a flag.
+_BEFORE_MODEL: Mapping[str, re.Pattern[str]] = {
+    _VLLM: re.compile(r"(?:.*/)?vllm serve"),
+    _TRTLLM: re.compile(r"(?:.*/)?trtllm-serve(?: serve)?"),
+}
+_SHELL_REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+_LONGEST_MODEL = 253
+
+
+def read_names(engine: str, variables: Mapping[str, str]) -> tuple[str, ...]:
+    """The served names that an engine gets from its environment, the first of which its metrics carry."""
+    names = variables.get(_NAME_VARIABLES.get(engine, ""), "").split(",")
+    return tuple(dict.fromkeys(filter(None, (_as_model(name, variables) for name in names))))
+
+
+def read_model(engine: str, image: str, words: Sequence[str], variables: Mapping[str, str]) -> str:
+    """The model that an engine loads, as written: an id or a path; empty where it is filled in elsewhere."""
+    split = _split(words)
+    flags = read_flags(split)
+    found = _first(flags, _MODEL_FLAGS.get(engine, ())) or _positional(engine, split)
+    found = found or next((variables[name] for name in _MODEL_VARIABLES.get(engine, ()) if variables.get(name)), "")
+    image_model = _NIM_IMAGE.search(_repository_of(image)) if engine == _NIM and not found else None
+    return _as_model(found, variables) if image_model is None else image_model["model"]
+
+
+def _positional(engine: str, words: Sequence[str]) -> str:
+    """The word behind the engine's command; the first of all where the image brings the command."""
+    pattern = _BEFORE_MODEL.get(engine)
+    if pattern is None:
+        return ""
+    starts = [
+        end
+        for end in range(1, len(words) + 1)
+        if any(pattern.fullmatch(" ".join(words[begin:end])) for begin in range(max(end - 2, 0), end))
+    ]
+    start = starts[-1] if starts else 0
+    is_command = bool(starts) or (engine == _VLLM and not any("vllm" in word or " " in word for word in words[:1]))
+    first = words[start] if is_command and start < len(words) else ""
+    return "" if first.startswith(("-", "/bin/")) or first in _SHELL_OPERATORS or first in _INTERPRETERS else first
+
+
+_INTERPRETERS = frozenset({"sh", "bash", "python", "python3", "ray", "sleep", "tail", "exec", "bench"})
+
+
+def _as_model(text: str, variables: Mapping[str, str]) -> str:
+    """A name of a model with the variables of a shell filled in; empty where one is not known, or for no name."""
+    named = _SHELL_REFERENCE.sub(lambda found: variables.get(found[1] or found[2], found[0]), text.strip())
+    is_name = 0 < len(named) <= _LONGEST_MODEL and named.isprintable() and not {" ", "$", "{"} & {*named}
+    return named if is_name else ""
+
+
+# ---- why a replica is not sized although it serves
+
+_ROLES = frozenset({"prefill", "decode"})
+_ROLE_LABEL = "llm-d.ai/role"
+_TASKS = frozenset({"embed", "embedding", "classify", "score", "reward", "pooling", "transcription"})
+_KV_ROLE = re.compile(r"kv_role[\"'\\]*\s*:\s*[\"'\\]*kv_(producer|consumer)")
+
+
+def why_unsized(engine: str, words: Sequence[str], labels: Mapping[str, str]) -> str:
+    """Why the saturation of a replica does not say how many are needed; empty where it does."""
+    split = _split(words)
+    flags = read_flags(split)
+    transfer = _KV_ROLE.search(flags.get("kv-transfer-config", ""))
+    role = labels.get(_ROLE_LABEL, "") or flags.get("disaggregation-mode", "")
+    if role in _ROLES or transfer is not None:
+        half = role if role in _ROLES else "prefill" if transfer and transfer[1] == "producer" else "decode"
+        return (
+            f"it is the {half} half of a disaggregated model: how many prefill and decode replicas belong together is "
+            "not known"
+        )
+    task = flags.get("task", flags.get("runner", ""))
+    if task in _TASKS or "is-embedding" in flags or (engine == _TRTLLM and {"embeddings", "rerank"} & {*split}):
+        return "it computes embeddings or scores, not tokens: its replicas are not sized"
+    return ""
 
 
 def read_launch(engine: str, words: Sequence[str], variables: Mapping[str, str]) -> LaunchSettings | None:

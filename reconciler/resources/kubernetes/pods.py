@@ -9,8 +9,17 @@ from pydantic import Field
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.workloads import Annotation, LaunchSettings, NodeTerm, PodPlace, Workload
 from reconciler.manifests.wording import describe, name_field
-from reconciler.resources.annotations import check_annotations
-from reconciler.resources.kubernetes.engines import expand, find_engine, find_served_names, find_spread, read_launch
+from reconciler.resources.annotations import WORKLOAD_NAMES, check_annotations
+from reconciler.resources.kubernetes.engines import (
+    expand,
+    find_engine,
+    find_served_names,
+    find_spread,
+    read_launch,
+    read_model,
+    read_names,
+    why_unsized,
+)
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated, read_texts
 from reconciler.resources.validation import MAX_FINDINGS, LooseShape, describe_unknown, is_templated
 
@@ -195,16 +204,37 @@ def read_served_names(pod: PodSpec) -> tuple[str, ...]:
     return tuple(names)
 
 
-def read_engine(pod: PodSpec, device_container: int | None) -> tuple[str, LaunchSettings | None]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningEngine:
+    """The engine of a pod as it is started, the model that it loads, and the names that its environment gives that.
+
+    `unsized` says why replicas of it are not sized. All is empty where no engine is recognised.
+    """
+
+    engine: str = ""
+    launch: LaunchSettings | None = None
+    model: str = ""
+    names: tuple[str, ...] = ()
+    unsized: str = ""
+
+
+def read_engine(pod: PodSpec, device_container: int | None, labels: Mapping[str, str]) -> RunningEngine:
     """The inference engine of a pod and how it was started: of the container with the devices, else of the first."""
     containers = list(enumerate(pod.containers or ()))
     for _, container in sorted(containers, key=lambda numbered: numbered[0] != device_container):
         variables = _read_variables(container.env)
         words = _words_of(container, variables)
-        engine = find_engine(container.image if isinstance(container.image, str) else "", words)
+        image = container.image if isinstance(container.image, str) else ""
+        engine = find_engine(image, words)
         if engine:
-            return engine, read_launch(engine, words, variables)
-    return "", None
+            return RunningEngine(
+                engine=engine,
+                launch=read_launch(engine, words, variables),
+                model=read_model(engine, image, words, variables),
+                names=read_names(engine, variables),
+                unsized=why_unsized(engine, words, labels),
+            )
+    return RunningEngine()
 
 
 def read_spread(pod: PodSpec) -> str:
@@ -273,16 +303,15 @@ def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> tuple
     container = counted[0].container if len(templates) == 1 and templates[0].pods == 1 else None
     resources = None if container is None else (*templates[0].path, "spec", "containers", container, "resources")
     placed = [each for each, found in zip(templates, counted, strict=True) if found.counts] or templates[:1]
-    engine, launch = next(
+    running = next(
         (
-            (engine, launch)
+            found_engine
             for template, found in zip(templates, counted, strict=True)
-            for engine, launch in [read_engine(template.pod, found.container)]
-            if engine
+            if (found_engine := read_engine(template.pod, found.container, {**source.labels, **template.labels})).engine
         ),
-        ("", None),
+        RunningEngine(),
     )
-    names = dict.fromkeys(name for each in templates for name in read_served_names(each.pod))
+    names = dict.fromkeys((*(name for each in templates for name in read_served_names(each.pod)), *running.names))
     pods = tuple(_place_of(each) for each in placed)
     workload = Workload(
         key=source.key,
@@ -296,9 +325,13 @@ def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> tuple
         pods=pods,
         served_names=tuple(names),
         images=tuple(str(each.image) for template in templates for each in template.pod.containers or () if each.image),
-        engine=engine,
-        launch=launch,
-        spread="" if launch is not None else next(filter(None, (read_spread(each.pod) for each in templates)), ""),
+        engine=running.engine,
+        launch=running.launch,
+        model_id=next(iter(names), "") or running.model,
+        unsized=running.unsized,
+        spread=""
+        if running.launch is not None
+        else next(filter(None, (read_spread(each.pod) for each in templates)), ""),
         labels=source.labels,
         template_labels=templates[0].labels if templates else {},
         templated=next((found.templated for found in counted if found.templated), "") or _find_templated(templates),
@@ -331,7 +364,7 @@ def read_scale_target(
 ) -> Iterator[Piece]:
     """The workload whose `spec.replicas` are edited, or the broken resource, and all findings."""
     workload, faults = compose(source, templates)
-    annotations = check_annotations(source)
+    annotations = check_annotations(source, WORKLOAD_NAMES)
     found = (*findings, *check_replicas(source, replicas), *faults, *annotations.findings)
     broken = tuple(break_on(source, found))
     yield from broken

@@ -1,0 +1,28 @@
+"""The page about serving workloads, compared with the registry."""
+
+import re
+from pathlib import Path
+
+from reconciler.resources.registry import KINDS
+
+PAGE = Path(__file__).parents[2] / ".github" / "docs" / "workloads.md"
+COLUMNS = ("kind", "replicas", "one replica is", "accelerator", "bounds", "metrics", "tried on")
+
+
+def table() -> str:
+    rows = [
+        (
+            f"`{name}` ({', '.join(kind.versions)})",
+            *(kind.serving.replicas, kind.serving.instance, kind.serving.accelerator),
+            *(kind.serving.bounds, kind.serving.metrics, ", ".join(kind.serving.tried_on) or "its own tests"),
+        )
+        for name, kind in sorted(KINDS.items())
+        if kind.serving is not None
+    ]
+    lines = [f"| {' | '.join(row)} |" for row in (COLUMNS, *rows)]
+    return "\n".join([lines[0], f"|{'---|' * len(COLUMNS)}", *lines[1:]])
+
+
+def test_the_table_of_kinds_is_that_of_the_registry() -> None:
+    (found,) = re.findall(r"<!-- kinds:.*?-->\n(.*?)\n<!-- end of kinds -->", PAGE.read_text(), flags=re.DOTALL)
+    assert found == table(), f"expected:\n{table()}"
