@@ -275,13 +275,10 @@ _GROUPS: Mapping[str, tuple[str, str]] = {
     ),
     "actuationDelay": (
         "How long a number takes from our proposal to replicas that serve.",
-        "{sync: 3m, start: 5m}: how long a number takes to arrive",
+        "{merge: 10m, sync: 3m, start: 5m}: how long a number takes to arrive",
     ),
 }
 """Settings that are grouped in a mapping: what the mapping is, and what an editor says of it."""
-
-_NOT_BUILT: Mapping[str, tuple[str, ...]] = {"actuationDelay": ("merge",)}
-"""Keys that are documented and not built."""
 
 _Fields = dict[str, Any]
 
@@ -344,7 +341,7 @@ def _field(setting: SettingDefinition[Any]) -> tuple[Any, Any]:
 
 def _group(name: str) -> tuple[Any, Any]:
     doc, words = _GROUPS[name]
-    fields: _Fields = dict.fromkeys(_NOT_BUILT.get(name, ()), (NotYet, None))
+    fields: _Fields = {}
     for setting in SETTING_DEFINITIONS:
         if setting.path[0] == name:
             fields[to_snake(setting.path[-1])] = _field(setting)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
+from reconciler.decision.actuation import ActuationDelays, delay_figures
 from reconciler.decision.assessment import live_figures, why_outage
 from reconciler.decision.devices import pool_figures
 from reconciler.decision.engines.port import Basis, EngineAnswer
@@ -130,6 +131,7 @@ class FiguresOnDemand(Mapping[ResourceKey, tuple[Figure, ...]]):
             *_load_figures(snapshot, variant, self._context.variations.get(variant.model)),
             *_observed_figures(snapshot, variant),
             *live_figures(snapshot, variant),
+            *delay_figures(ActuationDelays(snapshot), variant),
             *self._context.answers[state.engine].figures(variant),
             *pool_figures(snapshot, variant),
         )

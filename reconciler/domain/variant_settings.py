@@ -130,6 +130,14 @@ HEADROOM = SettingDefinition(
     default=0.2,
     words="a percentage like 20%, added to the load (= 20%)",
 )
+MERGE_DELAY_S: SettingDefinition[float | None] = SettingDefinition(
+    name="actuationDelay.merge",
+    kind=ValueKind.DELAY,
+    default=None,
+    words="a duration like 10m, from a proposal to its merge (= as measured, else 15m, or 2m with autoMerge: true)",
+    default_words="as measured, else `15m`, or `2m` with `autoMerge: true`",
+    is_explained=False,
+)
 SYNC_DELAY_S = SettingDefinition(
     name="actuationDelay.sync",
     kind=ValueKind.DELAY,
@@ -223,6 +231,7 @@ SETTING_DEFINITIONS: tuple[SettingDefinition[Any], ...] = (
     MAX_REPLICAS,
     ENGINE,
     HEADROOM,
+    MERGE_DELAY_S,
     SYNC_DELAY_S,
     START_DELAY_S,
     PAYBACK_S,

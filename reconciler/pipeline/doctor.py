@@ -10,13 +10,16 @@ from typing import TypeGuard
 from cronsim import CronSim, CronSimError
 
 from reconciler.config.environment import Environment, Flags, SecretReader
+from reconciler.decision.actuation import LOOK_BACK_S, ActuationDelays, told_span
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import Plan
+from reconciler.domain.proposals import Proposal
 from reconciler.domain.reports import Cause, Check, Level, warning, well
 from reconciler.domain.rules import AutoMergeRule
 from reconciler.domain.settings import ClusterSettings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError, InputError, ReconcilerError
+from reconciler.forge.marker import proposal_of
 from reconciler.forge.pull_requests import Forge, PipelineSchedule, Rights
 from reconciler.git.clone import Clone
 from reconciler.git.repository import EntryKind, Repository
@@ -174,6 +177,19 @@ def _text(value: object) -> str:
 
 def _is_mapping(value: object) -> TypeGuard[Mapping[str, object]]:
     return isinstance(value, Mapping)
+
+
+def check_delays(snapshot: Snapshot) -> Iterator[Check]:
+    """How long changes take until they serve, the variants that take as long together."""
+    delays, found = ActuationDelays(snapshot), dict[str, list[str]]()
+    for variant in snapshot.variants:
+        delay = delays.of(variant)
+        parts = (f"{name} {part.words}, {part.source}" for name, part in delay.named_parts)
+        words = f"a change serves after about {told_span(delay.median_s)}: {'; '.join(parts)}"
+        found.setdefault(words, []).append(variant.key.label)
+    for words, labels in found.items():
+        others = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+        yield well(SETTINGS, "actuation-delay", f"{labels[0]}{others}: {words}")
 
 
 FORGE = "forge"
@@ -420,6 +436,17 @@ class _Doctor:
         except ReconcilerError:  # what keeps it from answering is told by its own checks, or passes
             return None
 
+    def _merged(self, doors: Doors, now_s: float) -> tuple[Proposal, ...]:
+        """Our pull requests that were merged lately; none where the forge does not answer, which its checks tell."""
+        if self._opened is None:
+            return ()
+        prefix, base = self._settings.git.branch_prefix, doors.repository.branch
+        try:
+            found = self._opened.list_pull_requests(head_prefix=prefix, base=base, closed_since_s=now_s - LOOK_BACK_S)
+        except ReconcilerError:
+            return ()
+        return tuple(proposal_of(each, None, doors.author) for each in found if each.base_branch == base)
+
     def _paused(self) -> Iterator[Check]:
         if self._session.paused:
             cure = "take that away when it should propose again"
@@ -436,6 +463,7 @@ class _Doctor:
         prepared = prepare(observed.recording, doors.renderer, observed.declaration)
         yield from check_versions(observed.files)
         yield from check_findings(prepared.plan.findings)
+        yield from check_delays(replace(prepared.snapshot, proposals=self._merged(doors, now_s)))
         yield from check_findings(find_compared_statuses(observed.files.commit.fleet, self._settings))
         broken = {words.partition(": ")[0] for words in (*prepared.plan.refusals, *prepared.plan.failures)}
         yield from _failures(prepared.plan)

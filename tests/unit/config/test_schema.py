@@ -190,7 +190,6 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
     [
         ("accelerators: none", 'accelerators: "none" is '),
         ("serviceClasses: [{name: a, attainment: 95%}]", "serviceClasses[0].attainment: "),
-        ("models: [{id: m, actuationDelay: {merge: 1h}}]", "models[0].actuationDelay.merge: "),
         ("git: {signing: {method: ssh}}", "git.signing: "),
         ("forge: {kind: push}", 'forge.kind: "push" is '),
         ("forge: {auth: {githubApp: {appId: 1}}}", "forge.auth.githubApp: "),

@@ -1,0 +1,133 @@
+"""How long a change takes from its proposal to replicas that serve: given, else measured, else built in."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reconciler.decision.staged_plan import branches_of
+from reconciler.domain.identity import Figure, SourceKind
+from reconciler.domain.proposals import ProposalState
+from reconciler.domain.settings import Settings
+from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.variant_settings import GROUP, MERGE_DELAY_S, START_DELAY_S, SYNC_DELAY_S, SettingDefinition
+from reconciler.metrics.queries import duration
+
+FEWEST_MERGES = 5
+"""Of fewer the slowest says nothing."""
+LOOK_BACK_S = 30 * 86_400.0
+MERGED_BY_ITSELF_S = 60.0, 120.0, 300.0
+MERGED_BY_PEOPLE_S = 300.0, 900.0, 3600.0
+"""Until some merges are known."""
+TO_THE_MINUTE_S = 600.0
+QUANTILES = 0.1, 0.5, 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayPart:
+    """One part of the way, in seconds: a tenth is faster than `low_s` and a tenth slower than `high_s`."""
+
+    low_s: float
+    median_s: float
+    high_s: float
+    source: str
+
+    @classmethod
+    def always(cls, delay_s: float, source: str) -> "DelayPart":
+        """One that is always as long."""
+        return cls(low_s=delay_s, median_s=delay_s, high_s=delay_s, source=source)
+
+    @property
+    def words(self) -> str:
+        """`4m`, or `4m (1m to 20m)`."""
+        if self.low_s == self.high_s:
+            return told_span(self.median_s)
+        return f"{told_span(self.median_s)} ({told_span(self.low_s)} to {told_span(self.high_s)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActuationDelay:
+    """The way of a change: until it is merged, until its cluster has the number, until a new replica serves."""
+
+    merge: DelayPart
+    sync: DelayPart
+    start: DelayPart
+
+    @property
+    def named_parts(self) -> tuple[tuple[str, DelayPart], ...]:
+        """In the order of the way."""
+        return ("merge", self.merge), ("sync", self.sync), ("start", self.start)
+
+    @property
+    def median_s(self) -> float:
+        """All of it, in the middle."""
+        return sum(part.median_s for _, part in self.named_parts)
+
+
+class ActuationDelays:
+    """The delays of every variant of a snapshot; merges are counted once."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._settings = snapshot.settings
+        self._merged = merge_times(snapshot)
+
+    def of(self, variant: Variant) -> ActuationDelay:
+        """What a change of the variant takes: its group's merges, or those of all groups where there are too few."""
+        return ActuationDelay(
+            merge=self._merge(variant),
+            sync=_given(variant, SYNC_DELAY_S),
+            start=_given(variant, START_DELAY_S),
+        )
+
+    def _merge(self, variant: Variant) -> DelayPart:
+        given = variant.settings[MERGE_DELAY_S]
+        if given.value is not None:
+            return DelayPart.always(given.value, str(given.source))
+        branches = branches_of(self._settings.git.branch_prefix, variant.settings[GROUP].value)
+        own = [time_s for branch in branches for time_s in self._merged.get(branch, ())]
+        every = [time_s for times_s in self._merged.values() for time_s in times_s]
+        for times_s, whose in ((own, "of its group"), (every, "of all groups")):
+            if len(times_s) >= FEWEST_MERGES:
+                return _measured(times_s, f"measured: {len(times_s)} merges {whose} in 30 days")
+        return _assumed(self._settings, len(every))
+
+
+def merge_times(snapshot: Snapshot) -> Mapping[str, Sequence[float]]:
+    """By head branch how long (seconds) our pull requests of the last 30 days were open until they were merged."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for each in snapshot.proposals:
+        if each.state is ProposalState.MERGED and each.opened_at_s is not None and each.closed_at_s is not None:
+            age_s, open_s = snapshot.now_s - each.closed_at_s, each.closed_at_s - each.opened_at_s
+            if 0 <= age_s <= LOOK_BACK_S and open_s >= 0:
+                found[each.head_branch].append(open_s)
+    return found
+
+
+def delay_figures(delays: ActuationDelays, variant: Variant) -> Iterator[Figure]:
+    """The three parts of a variant's delay, each with where it is from."""
+    for name, part in delays.of(variant).named_parts:
+        yield Figure(subject=variant.key.label, name=f"delay of {name}", value=part.words, unit="", reason=part.source)
+
+
+def _measured(times_s: Sequence[float], source: str) -> DelayPart:
+    low_s, median_s, high_s = (float(each) for each in np.quantile(times_s, QUANTILES))
+    return DelayPart(low_s=low_s, median_s=median_s, high_s=high_s, source=source)
+
+
+def _assumed(settings: Settings, merges: int) -> DelayPart:
+    is_automatic = settings.pull_requests.auto_merge is True
+    low_s, median_s, high_s = MERGED_BY_ITSELF_S if is_automatic else MERGED_BY_PEOPLE_S
+    source = f"built-in: {merges} merges in 30 days, {FEWEST_MERGES} are needed to measure it"
+    return DelayPart(low_s=low_s, median_s=median_s, high_s=high_s, source=source)
+
+
+def _given(variant: Variant, setting: SettingDefinition[float]) -> DelayPart:
+    found = variant.settings[setting]
+    is_built_in = found.source.kind is SourceKind.BUILT_IN
+    return DelayPart.always(found.value, "built-in" if is_built_in else str(found.source))
+
+
+def told_span(span_s: float) -> str:
+    """A time in words, to the minute where it is longer than ten: nothing here is known to the second."""
+    return duration(round(span_s / 60) * 60 if span_s >= TO_THE_MINUTE_S else span_s)
