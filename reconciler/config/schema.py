@@ -525,7 +525,7 @@ class ForgeSection(ConfigSection):
 
     kind: Annotated[
         str | None,
-        word(*FORGES, later=tuple(each for each in ("gitea", "push") if each not in FORGES)),
+        word(*FORGES, later=("push",)),
         Field(description=f"{join_words(tuple(FORGES))} (= by the host of the remote)"),
     ] = None
     url: Annotated[Url | None, Field(repr=False)] = None

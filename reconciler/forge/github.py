@@ -313,15 +313,7 @@ class GitHub(HostedForge[GitHubClient]):
         self, shown: PullRequest, labels: tuple[str, ...], reviewers: tuple[str, ...], unlabel: tuple[str, ...] = ()
     ) -> PullRequest:
         number, present = shown.number, shown.labels
-        if reviewers:
-            teams = [name.removeprefix("team:").rpartition("/")[2] for name in reviewers if name.startswith("team:")]
-            people = [name for name in reviewers if not name.startswith("team:")]
-            form = {name: value for name, value in (("reviewers", people), ("team_reviewers", teams)) if value}
-            path = self._path(f"pulls/{number}/requested_reviewers")
-            try:
-                self._client.write("POST", path, form, action=f"ask for reviews of pull request {number}")
-            except ReconcilerError as error:
-                logger.warning("pull request %d: no reviews were requested: %s", number, error)
+        self._ask_for_reviews(number, reviewers)
         path, gone = self._path(f"issues/{number}/labels"), []
         try:
             for label in [each for each in unlabel if each in present]:
@@ -351,23 +343,12 @@ class GitHub(HostedForge[GitHubClient]):
 
     def _merge(self, answer: object, found: PullRequest, method: str) -> MergeAnswer:
         """See `HostedForge`; only clean ones are merged, as an administrator's token could bypass rules."""
-        last: dict[str, str] = {}  # the last verdict of each reviewer; comments do not change it
-        action = f"ask for reviews of pull request {found.number}"
-        for review in self._client.entries(self._path(f"pulls/{found.number}/reviews"), action=action):
-            state = text_of(review, "state")
-            if state in ("APPROVED", "CHANGES_REQUESTED", "DISMISSED"):
-                last[text_of(review, "user", "login")] = state
-        if "CHANGES_REQUESTED" in last.values():
+        if self._has_objection(found.number, "CHANGES_REQUESTED"):
             return waiting("a review asks for changes")
         state = text_of(answer, "mergeable_state")
         if state not in (*READY, BLOCKED):
             return waiting(WAITS.get(state, "GitHub has not found out yet whether it can be merged"))
-        repository = self._client.get(self._path(), action="ask how the repository merges")
-        allowed = [name for name, field in METHODS.items() if flag_or_none(repository, field) is not False]
-        if method and method not in allowed:
-            known = ", ".join(allowed)
-            raise ConfigurationError(f"pullRequests.mergeMethod: the repository allows {known}, not {method}")
-        method = method or next(iter(allowed), "merge")
+        method = self._merge_method(method, METHODS)
         if state == BLOCKED:
             return self._schedule(answer, found, method, "rules of its base are not met")
         form = {"sha": found.head_commit, "merge_method": method}

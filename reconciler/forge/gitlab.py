@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
@@ -19,11 +19,11 @@ from reconciler.forge.hosted import (
     HostedForge,
     NotFoundError,
     NotMergeableError,
-    checked_api_url,
     find,
     flag_of,
     flag_or_none,
     list_of,
+    locate,
     needed_text,
     needed_token,
     number_of,
@@ -42,12 +42,9 @@ from reconciler.forge.pull_requests import (
     PullRequestState,
     RepositoryAddress,
     Rights,
-    host_and_path,
-    parse_nested_remote,
     waiting,
 )
 from reconciler.http.messages import Response
-from reconciler.http.redaction import Redactor
 
 logger = logging.getLogger(__name__)
 
@@ -586,24 +583,8 @@ def _squashes(project: object, method: str) -> bool:
     return (method or allowed[0]) == "squash"
 
 
-def api_url(remote: str) -> str:
-    """The REST root of the GitLab of a remote; a port is used only from an http remote."""
-    if remote.startswith(("https://", "http://")):
-        scheme, _, rest = remote.partition("://")
-        return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}{API}"
-    return f"https://{host_and_path(remote)[0]}{API}"
-
-
 def open_forge(remote: str, settings: ForgeSettings, token: ForgeToken | None, run_ends_s: float) -> GitLab:
     """The forge of a remote; ConfigurationError names the setting that does not fit."""
-    root = checked_api_url(settings.url or api_url(remote))
-    if not root.endswith(API):
-        raise ConfigurationError(f"forge.url: expected a URL that ends with {API}, found {root}")
-    address = parse_nested_remote(remote, below=urlsplit(root).path.removesuffix(API))
-    if address is None:
-        raise ConfigurationError(
-            f"{Redactor().show(remote)}: expected https://HOST/GROUP/PROJECT or git@HOST:GROUP/PROJECT where forge.url "
-            "is, for forge.kind gitlab"
-        )
+    root, address = locate(remote, settings.url, API, kind="gitlab", shape="GROUP/PROJECT", nests=True)
     given = needed_token(token, address, "GITLAB_TOKEN")
     return GitLab(address, GitLabClient(root, given.text.strip(), token_name=given.source, run_ends_s=run_ends_s))

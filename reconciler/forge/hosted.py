@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
+from urllib.parse import urlsplit
 
 from reconciler.domain.answers import parse_json
 from reconciler.domain.settings import Identity
@@ -28,7 +29,9 @@ from reconciler.forge.pull_requests import (
     Verdict,
     check_commit,
     check_same,
+    host_and_path,
     ours_among,
+    parse_nested_remote,
     waiting,
 )
 from reconciler.http.door import Door
@@ -161,6 +164,7 @@ class ForgeClient(ABC):
     advice: Mapping[int, str]
     """What to do about a status; `{token}` is the source of the token. A status without advice is temporary."""
     headers: Mapping[str, str] = {}
+    page_size_name = "per_page"
 
     def __init__(
         self,
@@ -228,7 +232,7 @@ class ForgeClient(ABC):
     def pages(self, path: str, *, action: str, query: Mapping[str, str | int] | None = None) -> Iterator[list[object]]:
         """The pages of a list, by number: addresses from the server are never followed."""
         for number in range(1, MAX_PAGES + 1):
-            numbered = {**(query or {}), "per_page": PAGE_SIZE, "page": number}
+            numbered = {**(query or {}), self.page_size_name: PAGE_SIZE, "page": number}
             page, response = self.send("GET", f"{self.root}{path}", action=action, query=numbered)
             if not isinstance(page, list):
                 raise TransientError(f"{action}: expected a list, found {type(page).__name__}")
@@ -643,6 +647,37 @@ class HostedForge(ABC, Generic[Client]):
         if not is_same or not self._is_by_us(shown, self.status_author):
             self._post_status(commit, form)
 
+    def _ask_for_reviews(self, number: int, reviewers: tuple[str, ...]) -> None:
+        """Request reviews of people and, by `team:NAME`, of teams, where GitHub's API is followed."""
+        teams = [name.removeprefix("team:").rpartition("/")[2] for name in reviewers if name.startswith("team:")]
+        people = [name for name in reviewers if not name.startswith("team:")]
+        form = {name: value for name, value in (("reviewers", people), ("team_reviewers", teams)) if value}
+        path = self._path(f"{self.pulls}/{number}/requested_reviewers")
+        try:
+            if form:
+                self._client.write("POST", path, form, action=f"ask for reviews of pull request {number}")
+        except ReconcilerError as error:
+            logger.warning("pull request %d: no reviews were requested: %s", number, error)
+
+    def _has_objection(self, number: int, objection: str) -> bool:
+        """Whether the last verdict of any reviewer is `objection`; comments and requests change no verdict."""
+        last: dict[str, str] = {}
+        action = f"ask for reviews of pull request {number}"
+        for review in self._client.entries(self._path(f"{self.pulls}/{number}/reviews"), action=action):
+            state = "DISMISSED" if flag_of(review, "dismissed") else text_of(review, "state")
+            if state in ("APPROVED", objection, "DISMISSED"):
+                last[text_of(review, "user", self.login_field)] = state
+        return objection in last.values()
+
+    def _merge_method(self, asked: str, fields: Mapping[str, str]) -> str:
+        """The method to merge by: `asked`, else the first whose field says that the repository allows it."""
+        repository = self._client.get(self._path(), action="ask how the repository merges")
+        allowed = [name for name, field in fields.items() if flag_or_none(repository, field) is not False]
+        if asked and asked not in allowed:
+            known = ", ".join(allowed)
+            raise ConfigurationError(f"pullRequests.mergeMethod: the repository allows {known}, not {asked}")
+        return asked or next(iter(allowed), "merge")
+
     def _is_by_us(self, answer: object, *role: str) -> bool:
         author = number_or_none(answer, *role, "id")
         if author is None:
@@ -673,6 +708,32 @@ def needed_token(token: ForgeToken | None, address: RepositoryAddress, variable:
     if token is None or not token.text.strip():
         raise ConfigurationError(f"{address}: pull requests need a token: set RECONCILER_FORGE_TOKEN or {variable}")
     return token
+
+
+def locate(remote: str, url: str, api: str, *, kind: str, shape: str, nests: bool) -> tuple[str, RepositoryAddress]:
+    """The REST root, which ends with `api`, and the address of a repository on a forge that may be below a path.
+
+    `url` is the setting, empty for the host of the remote; `shape` is what a path should look like, and `nests` says
+    whether groups hold groups. ConfigurationError names the setting that does not fit.
+    """
+    root = checked_api_url(url or _api_of(remote, api))
+    if not root.endswith(api):
+        raise ConfigurationError(f"forge.url: expected a URL that ends with {api}, found {root}")
+    address = parse_nested_remote(remote, below=urlsplit(root).path.removesuffix(api))
+    if address is None or ("/" in address.owner and not nests):
+        raise ConfigurationError(
+            f"{Redactor().show(remote)}: expected https://HOST/{shape} or git@HOST:{shape} where forge.url is, "
+            f"for forge.kind {kind}"
+        )
+    return root, address
+
+
+def _api_of(remote: str, api: str) -> str:
+    """The REST root on the host of a remote; a port is used only from an http remote."""
+    if remote.startswith(("https://", "http://")):
+        scheme, _, rest = remote.partition("://")
+        return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}{api}"
+    return f"https://{host_and_path(remote)[0]}{api}"
 
 
 def checked_api_url(url: str) -> str:

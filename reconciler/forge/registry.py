@@ -36,6 +36,7 @@ FORGES: Mapping[str, ForgeKind] = {
     "gitlab": ForgeKind(
         variable="GITLAB_TOKEN", hosts=r"gitlab\..*", job_host="CI_SERVER_HOST", job_api="CI_API_V4_URL"
     ),
+    "gitea": ForgeKind(variable="GITEA_TOKEN", hosts=r"gitea\..*|forgejo\..*|codeberg\.org"),
     "local": ForgeKind(),
 }
 """By `forge.kind`; `reconciler/forge/NAME.py` has the function `open_forge`."""

@@ -131,3 +131,50 @@ def _rank(template: str) -> int:
 
 def _escape(part: str) -> str:
     return part.replace("~", "~0").replace("/", "~1")
+
+
+# Pieces of a description that is written by hand, where a forge publishes none that says enough.
+
+Json = dict[str, Any]
+
+TEXT: Json = {"type": "string"}
+NUMBER: Json = {"type": "integer", "minimum": 1}
+FLAG: Json = {"type": "boolean"}
+TIME: Json = {"type": "string", "format": "date-time"}
+DAY: Json = {"type": "string", "format": "date"}
+NUMBERS: Json = {"type": "array", "items": {"type": "integer"}}
+
+
+def or_null(schema: Json) -> Json:
+    """The same, or null."""
+    return {**schema, "nullable": True}
+
+
+def one_of(*words: str) -> Json:
+    """One of some words."""
+    return {"type": "string", "enum": list(words)}
+
+
+def objects(properties: Json, *, optional: Json | None = None) -> Json:
+    """An object that has all of `properties`."""
+    return {"type": "object", "required": list(properties), "properties": {**properties, **(optional or {})}}
+
+
+def many(schema: Json) -> Json:
+    """A list of such."""
+    return {"type": "array", "items": schema}
+
+
+def operation(
+    name: str, answer: Json, *, query: Json | None = None, body: Json | None = None, status: int = 200
+) -> Json:
+    """One operation with what it takes and, when it succeeds, answers."""
+    parameters = [{"name": each, "in": "query", "schema": schema} for each, schema in (query or {}).items()]
+    found: Json = {
+        "operationId": name,
+        "parameters": parameters,
+        "responses": {str(status): {"content": {"application/json": {"schema": answer}}}},
+    }
+    if body is not None:
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    return found

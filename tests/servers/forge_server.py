@@ -343,9 +343,10 @@ class ForgeServer(ABC):
         """What this forge answers."""
 
     def _check(self, method: str, path: str, query: Mapping[str, str], body: Any, answer: Answer) -> None:
-        if self._contract is None or path in self.unchecked or isinstance(answer.body, bytes):
+        shown = answer.body or None if isinstance(answer.body, bytes) else answer.body
+        if self._contract is None or path in self.unchecked or isinstance(shown, bytes):
             return
-        exchange = Exchange(method=method, path=path, query=query, body=body, status=answer.status, answer=answer.body)
+        exchange = Exchange(method=method, path=path, query=query, body=body, status=answer.status, answer=shown)
         self.operations.add(self._contract.operation_id(method, path))
         self.violations += self._contract.violations(exchange)
 

@@ -10,41 +10,24 @@ conflict, 409: it is open already, 400: anything else).
 """
 
 import functools
-from typing import Any
 
-from tests.servers.contract import Contract
+from tests.servers.contract import (
+    DAY,
+    FLAG,
+    NUMBER,
+    NUMBERS,
+    TEXT,
+    TIME,
+    Contract,
+    Json,
+    many,
+    objects,
+    one_of,
+    operation,
+    or_null,
+)
 
-Json = dict[str, Any]
-
-TEXT: Json = {"type": "string"}
-NUMBER: Json = {"type": "integer", "minimum": 1}
-FLAG: Json = {"type": "boolean"}
-TIME: Json = {"type": "string", "format": "date-time"}
-DAY: Json = {"type": "string", "format": "date"}
-NUMBERS: Json = {"type": "array", "items": {"type": "integer"}}
 LEVEL: Json = {"type": "integer", "enum": [0, 5, 10, 15, 20, 30, 40, 50, 60]}
-
-
-def or_null(schema: Json) -> Json:
-    """The same, or null."""
-    return {**schema, "nullable": True}
-
-
-def one_of(*words: str) -> Json:
-    """One of some words."""
-    return {"type": "string", "enum": list(words)}
-
-
-def objects(properties: Json, *, optional: Json | None = None) -> Json:
-    """An object that has all of `properties`."""
-    return {"type": "object", "required": list(properties), "properties": {**properties, **(optional or {})}}
-
-
-def many(schema: Json) -> Json:
-    """A list of such."""
-    return {"type": "array", "items": schema}
-
-
 USER = objects({"id": NUMBER, "username": TEXT, "name": TEXT, "state": TEXT, "web_url": TEXT})
 OWN_USER = objects({"id": NUMBER, "username": TEXT, "name": TEXT, "email": TEXT, "commit_email": TEXT})
 ACCESS = or_null(objects({"access_level": LEVEL}))
@@ -199,21 +182,6 @@ CHANGED_MERGE_REQUEST: Json = {
 }
 ERROR: Json = {"type": "object", "minProperties": 1}
 """`message` (a text, a list of texts, or those by field) or `error` with `error_description`."""
-
-
-def operation(
-    name: str, answer: Json, *, query: Json | None = None, body: Json | None = None, status: int = 200
-) -> Json:
-    """One operation with what it takes and, when it succeeds, answers."""
-    parameters = [{"name": each, "in": "query", "schema": schema} for each, schema in (query or {}).items()]
-    found: Json = {
-        "operationId": name,
-        "parameters": parameters,
-        "responses": {str(status): {"content": {"application/json": {"schema": answer}}}},
-    }
-    if body is not None:
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
-    return found
 
 
 PATHS: Json = {

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from reconciler.forge.gitea import Gitea, GiteaClient
 from reconciler.forge.github import GitHub, GitHubClient
 from reconciler.forge.gitlab import GitLab, GitLabClient
 from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import Forge, RepositoryAddress, parse_nested_remote, parse_remote
 from tests.servers.forge_server import START_S
 from tests.servers.git_workshop import run_git
+from tests.servers.gitea import serve_gitea
 from tests.servers.github import serve_github
 from tests.servers.gitlab import serve_gitlab
 from tests.servers.scripted import SteppedClock
@@ -64,6 +66,8 @@ class ServedStage:
     unmet: str
     closing: object
     incomplete: object
+    merging: tuple[str, str] = ("PUT", "/merge$")
+    page_size: int = 100
     write_pause_s: float = 0.0
     clock: SteppedClock = field(default_factory=lambda: SteppedClock(START_S))
 
@@ -184,13 +188,42 @@ def gitlab(bare_repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
         )
 
 
-@pytest.fixture(params=["github", "gitlab"])
+@pytest.fixture
+def gitea(bare_repository: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedStage]:
+    """A Gitea that serves `acme/fleet`."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serve_gitea() as server:
+        server.add_repository(FULL_NAME, bare_repository)
+        yield ServedStage(
+            server=server,
+            full_name=FULL_NAME,
+            own_fork=FULL_NAME,
+            repository=bare_repository,
+            forge_of=Gitea,
+            client_of=GiteaClient,
+            parse=parse_remote,
+            top="^/repos",
+            unmet="blocked",
+            closing=("PATCH", {"body": "Withdrawn", "state": "closed"}),
+            incomplete={"number": 1, "head": {"repo": {"full_name": FULL_NAME}}},
+            merging=("POST", "/merge$"),
+            page_size=50,
+        )
+
+
+@pytest.fixture(params=["github", "gitlab", "gitea"])
 def hosted(request: pytest.FixtureRequest) -> Any:
     """Each hosted forge in turn."""
     return request.getfixturevalue(request.param)
 
 
-@pytest.fixture(params=["github", "gitlab", "local"])
+@pytest.fixture(params=["github", "gitlab"])
+def scheduling(request: pytest.FixtureRequest) -> Any:
+    """Each hosted forge that binds a scheduled merge to a commit."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["github", "gitlab", "gitea", "local"])
 def stage(request: pytest.FixtureRequest, bare_repository: Path) -> Stage:
     """Each forge in turn."""
     if request.param == "local":

@@ -65,7 +65,7 @@ def test_all_of_more_than_a_hundred_pull_requests_are_read_page_by_page(hosted: 
     for number in range(230):
         hosted.open_one(f"reconciler/{number}").head_commit = commit
     assert [each.number for each in listed(hosted.open())] == list(range(1, 231))
-    assert pages(hosted, "open", "opened") == ["1", "2", "3"]
+    assert pages(hosted, "open", "opened") == [str(page + 1) for page in range(-(-230 // hosted.page_size))]
 
 
 def test_closed_ones_are_read_no_further_back_than_needed(hosted: Any) -> None:
@@ -241,7 +241,7 @@ def test_a_push_before_the_merge_is_a_rivals(proposed: Any) -> None:
 
 def test_a_push_between_the_look_and_the_merge_is_refused_by_the_forge(proposed: Any) -> None:
     hosted, forge, _, head = proposed
-    hosted.server.fail("PUT", "/merge$", status=409)
+    hosted.server.fail(*hosted.merging, status=409)
     with pytest.raises(RivalRunError, match="409"):
         order(forge, head)
     assert order(forge, head) == MERGED, "and the next run heals it"
@@ -249,7 +249,7 @@ def test_a_push_between_the_look_and_the_merge_is_refused_by_the_forge(proposed:
 
 def test_a_merge_whose_answer_was_lost_is_found(proposed: Any) -> None:
     hosted, forge, _, head = proposed
-    hosted.server.cut("PUT", "/merge$", applied=True)
+    hosted.server.cut(*hosted.merging, applied=True)
     assert order(forge, head) == MERGED
 
 
@@ -260,8 +260,8 @@ def test_what_a_person_closed_stays_closed(proposed: Any) -> None:
     assert listed(forge)[0].state is PullRequestState.CLOSED
 
 
-def test_what_was_scheduled_is_taken_back(proposed: Any) -> None:
-    hosted, forge, stored, head = proposed
+def test_what_was_scheduled_is_taken_back(scheduling: Any) -> None:
+    hosted, forge, stored, head = proposal_on(scheduling)
     stored.mergeable_state = hosted.unmet
     assert order(forge, head).state is MergeState.SCHEDULED
     forge.unschedule(1)
@@ -270,8 +270,8 @@ def test_what_was_scheduled_is_taken_back(proposed: Any) -> None:
     assert listed(forge)[0].is_open
 
 
-def test_what_a_person_scheduled_is_theirs(proposed: Any) -> None:
-    _, forge, stored, _ = proposed
+def test_what_a_person_scheduled_is_theirs(scheduling: Any) -> None:
+    _, forge, stored, _ = proposal_on(scheduling)
     stored.told_by = "ann"
     (shown,) = listed(forge)
     assert (shown.is_scheduled, shown.in_merge_queue) == (False, True)

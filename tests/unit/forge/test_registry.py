@@ -6,9 +6,10 @@ import pytest
 
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError
+from reconciler.forge.gitea import Gitea
 from reconciler.forge.github import api_url
 from reconciler.forge.gitlab import GitLab
-from reconciler.forge.gitlab import api_url as gitlab_api_url
+from reconciler.forge.hosted import locate
 from reconciler.forge.pull_requests import ForgeToken, RepositoryAddress, parse_nested_remote, parse_remote
 from reconciler.forge.registry import FORGES, forge_for, kind_of
 
@@ -173,6 +174,10 @@ def test_a_gitlab_below_a_path_has_projects_below_it() -> None:
         ("https://GitLab.example.com:8443/acme/fleet.git", "gitlab"),
         ("git@github.com:acme/fleet.git", "github"),
         ("https://mygitlab.example.com/acme/fleet", ""),
+        ("https://codeberg.org/acme/fleet", "gitea"),
+        ("git@forgejo.example.com:acme/fleet.git", "gitea"),
+        ("https://gitea.example.com:3000/acme/fleet.git", "gitea"),
+        ("https://notcodeberg.org/acme/fleet", ""),
         ("https://example.com/gitlab.com/fleet", ""),
     ],
 )
@@ -190,7 +195,7 @@ def test_a_host_says_which_forge_it_is(remote: str, kind: str) -> None:
     ],
 )
 def test_gitlabs_api_address_follows_from_the_remote(remote: str, url: str) -> None:
-    assert gitlab_api_url(remote) == url
+    assert locate(remote, "", "/api/v4", kind="gitlab", shape="GROUP/PROJECT", nests=True)[0] == url
 
 
 def test_gitlab_opens_by_its_host_by_kind_and_by_url() -> None:
@@ -208,3 +213,20 @@ def test_gitlab_opens_by_its_host_by_kind_and_by_url() -> None:
         forge = forge_for(remote, settings, token)
         assert isinstance(forge, GitLab)
         assert forge.commit_address("1") == page
+
+
+def test_gitea_opens_by_its_host_by_kind_and_below_a_path() -> None:
+    token = ForgeToken(text="0a1b-canary", source="environment variable GITEA_TOKEN")
+    below = ForgeSettings(kind="gitea", url="https://example.com/git/api/v1")
+    for remote, settings, page in (
+        ("git@codeberg.org:acme/fleet.git", ForgeSettings(), "https://codeberg.org/acme/fleet/commit/1"),
+        ("https://git.acme.io:3000/a.b/c", ForgeSettings(kind="gitea"), "https://git.acme.io:3000/a.b/c/commit/1"),
+        ("https://example.com/git/acme/fleet", below, "https://example.com/git/acme/fleet/commit/1"),
+    ):
+        forge = forge_for(remote, settings, token)
+        assert isinstance(forge, Gitea)
+        assert forge.commit_address("1") == page
+    with pytest.raises(ConfigurationError, match=r"expected https://HOST/OWNER/NAME"):
+        forge_for("https://gitea.com/acme/platform/fleet", ForgeSettings(), token)
+    with pytest.raises(ConfigurationError, match=r"ends with /api/v1"):
+        forge_for("https://gitea.com/acme/fleet", ForgeSettings(url="https://gitea.com"), token)
