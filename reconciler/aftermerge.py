@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import ResourceKey
@@ -19,6 +18,7 @@ from reconciler.domain.proposals import (
     ProposalState,
     ProposedChange,
 )
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.reports import ForecastRatio, Savings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds

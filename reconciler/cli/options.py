@@ -3,13 +3,14 @@
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
 from reconciler.cli.console import ColorChoice, set_up_logging
+from reconciler.domain.records import dataclass
 
 if TYPE_CHECKING:
     from reconciler.config.environment import Flags

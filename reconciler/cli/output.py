@@ -4,7 +4,6 @@ import difflib
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from reconciler.cli.options import Common
 from reconciler.config.environment import read_environment
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import Plan
+from reconciler.domain.records import replace
 from reconciler.pipeline.run import Prepared
 from reconciler.pipeline.validate import CheckedFiles
 from reconciler.rendering.renderer import Renderer, code_span, escape_markdown

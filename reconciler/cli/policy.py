@@ -1,13 +1,13 @@
 """`reconciler policy ACTION ...`: a team's own cases, one verdict, and what rules would have stopped."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from reconciler.cli.options import Common, with_common
+from reconciler.domain.records import replace
 
 if TYPE_CHECKING:
     from reconciler.domain.plan import Decision

@@ -2,13 +2,13 @@
 
 import math
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reconciler.cli.options import Common, with_common
+from reconciler.domain.records import replace
 
 if TYPE_CHECKING:
     from reconciler.cli.console import Exit

@@ -8,7 +8,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -18,6 +17,7 @@ from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.domain.plan import Outcome
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.recording import Recording
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, Identity
 from reconciler.errors import ConfigurationError
 from reconciler.forge.local import FOLDER

@@ -1,12 +1,12 @@
 """Which variant a person means, and its effective settings as rows."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from reconciler.domain.identity import Sourced
 from reconciler.domain.plan import Decision, Plan
+from reconciler.domain.records import replace
 from reconciler.domain.settings import SettingScalar
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import ENGINE, HEADROOM, SETTING_DEFINITIONS, ValueKind

@@ -4,10 +4,11 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import SecretRef
 from reconciler.errors import ConfigurationError
 from reconciler.forge.registry import FORGES, TOKEN_VARIABLES

@@ -1,7 +1,7 @@
 """Configuration and policy files: read within caps, each checked by itself before they are merged."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import resources
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from reconciler.config.layers import PlacedValue, find_flaws, placed
 from reconciler.config.schema import API_VERSION, KIND
 from reconciler.config.values import find_path_flaw
 from reconciler.domain.identity import Finding, Place, Severity, finding_of
+from reconciler.domain.records import dataclass
 from reconciler.errors import InputError
 from reconciler.manifests.documents import parse_documents
 from reconciler.manifests.wording import describe, join_words

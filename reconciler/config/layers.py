@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.records import dataclass
 from reconciler.manifests.documents import Document, Value
 from reconciler.manifests.wording import Field, name_field
 

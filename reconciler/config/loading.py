@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import reduce
 from pathlib import Path
@@ -38,6 +38,7 @@ from reconciler.config.values import ConfigSection, VariantSection, stated_in
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.inventory import PRODUCTS, Accelerator
 from reconciler.domain.profiles import Learning, PerformanceProfile, ServiceClass, SloTarget
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import (
     DELIVER,
     DELIVER_CONDITIONS,

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, Self
 
@@ -20,6 +19,7 @@ from pydantic.alias_generators import to_camel, to_pascal, to_snake
 from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import SettingScalar
 from reconciler.domain.variant_settings import (
     MAX_REPLICAS,

@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from reconciler.decision.staged_plan import branches_of
 from reconciler.domain.identity import Figure, SourceKind
 from reconciler.domain.proposals import ProposalState
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import GROUP, MERGE_DELAY_S, START_DELAY_S, SYNC_DELAY_S, SettingDefinition

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean, median
 
@@ -32,6 +31,7 @@ from reconciler.domain.observed import (
     is_usual_churn,
 )
 from reconciler.domain.proposals import BrokenPromise
+from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variant_settings import SYNC_DELAY_S

@@ -1,7 +1,6 @@
 """The pure heart: a snapshot in, a plan out. The same snapshot gives the same bytes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from reconciler.decision.assessment import assess_variants
 from reconciler.decision.devices import Devices, scarcity_assumed
@@ -25,6 +24,7 @@ from reconciler.decision.staged_plan import Situation, StagedPlan
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import Decision, Plan, TotalCost
+from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import Solution, Solver
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.units import significant

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from reconciler.decision.variant_states import VariantState
 from reconciler.domain.identity import Figure, ResourceKey, Source, SourceKind
 from reconciler.domain.inventory import Allocation, Catalog, DevicePool, Inventory
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Pool
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.manifests.wording import MOST_NAMED, name_first

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from reconciler.decision.actuation import ActuationDelays, delay_figures
 from reconciler.decision.assessment import live_figures, why_outage
@@ -29,6 +29,7 @@ from reconciler.domain.plan import (
     Step,
     VerdictKind,
 )
+from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import Shortfall, Solution
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import significant

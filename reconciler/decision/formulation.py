@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import TypeVar
 
 from reconciler.decision.devices import Devices, pools_beside, surplus_devices, surplus_words
@@ -21,6 +21,7 @@ from reconciler.decision.variant_states import (
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.observed import PastArrivals
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Bounds, Budget, Candidate, ChangeLimit, Problem, Requirement
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import ACCELERATOR, HEADROOM, IN_ORDER, PAYBACK_S

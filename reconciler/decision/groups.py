@@ -4,7 +4,6 @@ import math
 from bisect import insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from reconciler.aftermerge import why_unsettled
 from reconciler.decision.independence import DeviceRoom
@@ -14,6 +13,7 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import AllocationChange, Decision, GroupPlan, MergeTerms, Outcome, decision_fingerprint
 from reconciler.domain.proposals import Part, Proposal, ProposalState, ProposedChange
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import PullRequestSettings
 from reconciler.domain.units import utc_minute
 from reconciler.optimizer.device_use import DeviceUse

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
 from reconciler.aftermerge import Merge, compared, is_covered, load_of, merges_of
 from reconciler.decision.devices import Devices
@@ -13,6 +13,7 @@ from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import LiveReplicas, Observation, PastArrivals
 from reconciler.domain.proposals import Proposal, ProposalState
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Bounds, Requirement
 from reconciler.domain.rules import MetricsRule, Rule
 from reconciler.domain.settings import SPOT, Settings

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from reconciler.decision.formulation import FormulatedProblem
@@ -11,6 +10,7 @@ from reconciler.decision.variant_states import TOLERANCE, Allocations, Needs
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.records import replace
 from reconciler.domain.requirements import Pool
 from reconciler.optimizer.device_use import DeviceUse, served_meanwhile, served_now
 

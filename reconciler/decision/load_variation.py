@@ -1,12 +1,12 @@
 """How much the load of a model varies, and the demand that this variation moves least."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from reconciler.decision.variant_states import ago
 from reconciler.domain.observed import PastArrivals
+from reconciler.domain.records import dataclass
 from reconciler.sizing.arrays import Bools, Floats
 
 MARGIN = 5.0

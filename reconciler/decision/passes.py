@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from reconciler.decision.assessment import room_in_quotas
 from reconciler.decision.formulation import FormulatedProblem
@@ -16,6 +15,7 @@ from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load
 from reconciler.domain.proposals import BrokenPromise, Proposal
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Problem, Solution
 from reconciler.domain.snapshot import Variant
 from reconciler.optimizer.device_use import DeviceUse

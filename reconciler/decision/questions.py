@@ -1,13 +1,14 @@
 """What must be asked, so that every model's engine and every rule has what it looks at, and nothing more."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.decision.engines.port import EngineQuestion
 from reconciler.decision.engines.registry import ENGINES, choose_engines
 from reconciler.decision.variant_states import EngineChoice, priority_of
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.metric_targets import TrackedTarget
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import DEFAULT_RETENTION_S, SaturationRules, Settings, ZeroRules
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import PAYBACK_S, SYNC_DELAY_S

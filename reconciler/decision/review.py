@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
 
 from reconciler.decision.decide import DIGITS, Solved, solve
 from reconciler.decision.staged_plan import StagedPlan
@@ -14,6 +13,7 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Outcome, Plan, TotalCost, VerdictKind
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarget
 from reconciler.domain.recording import Recording
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.reports import AllocationRemark, HeadView, Objection, Review, SettingRemark
 from reconciler.domain.rules import AutoMergeRule
 from reconciler.domain.settings import ClusterSettings, Settings

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from reconciler.decision.formulation import FormulatedProblem
@@ -13,6 +13,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Outcome, Verdict
 from reconciler.domain.proposals import Part, Proposal, ProposalState
+from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import Solution
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant

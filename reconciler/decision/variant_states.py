@@ -1,13 +1,14 @@
 """What is known of variants and models before anything is decided: states, needs, targets of their class."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey, SourceKind
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load
 from reconciler.domain.proposals import BrokenPromise
+from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import Bounds, Requirement
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import (

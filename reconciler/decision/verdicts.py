@@ -3,7 +3,6 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -16,6 +15,7 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.observed import Load
 from reconciler.domain.plan import Outcome, Verdict, VerdictKind
+from reconciler.domain.records import replace
 from reconciler.policy.judging import NO_LIMITS, STRICTNESS, strictest
 from reconciler.policy.port import Change, Counted, FleetChange, Share, SharedLimit, Spoken
 

@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from reconciler.domain.records import dataclass
 
 TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 BEFORE_VALUES = (b",", b"[", b"{")

@@ -1,11 +1,11 @@
 """Hold: why something stays as it is, or changes later than it could."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.records import dataclass
 
 
 class HoldKind(StrEnum):

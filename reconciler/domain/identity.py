@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Generic, TypeVar
 
+from reconciler.domain.records import dataclass, replace
 from reconciler.errors import InputError
 
 

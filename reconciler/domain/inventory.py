@@ -1,9 +1,10 @@
 """Accelerators: the catalog that prices them, common product labels, replicas on one, and how many there are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.domain.identity import Place
+from reconciler.domain.records import dataclass
 
 # Common product labels of accelerators, as node discovery and clouds write them, and the short names they mean. They
 # only recognise: which nodes to select when a choice changes is never guessed from this table.

@@ -1,11 +1,12 @@
 """Metric targets: what a policy wants every replica to see, of which workloads, where to read it, and what was read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TypeAlias
 
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.records import dataclass
 
 SYNC_PERIOD_S = 15.0
 """How often upstream's controller runs, unless its flag says otherwise."""

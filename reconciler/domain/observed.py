@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.records import dataclass
 
 LARGEST_COUNT = 2.0**53
 """Largest whole number that float64 counts exactly: sums of tokens stay finite and exact below it."""

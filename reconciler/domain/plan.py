@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from reconciler.domain.holds import Hold, HoldKind
@@ -10,6 +10,7 @@ from reconciler.domain.identity import Figure, Finding, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, Performance
 from reconciler.domain.proposals import ConditionFlip, MovedFile, Part, ProposedChange
+from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import ModelCoverage, Sensitivity, SharedUse, SolveStatus
 from reconciler.domain.snapshot import StatusShape
 

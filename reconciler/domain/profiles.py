@@ -1,9 +1,9 @@
 """Performance profiles and service classes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from reconciler.domain.identity import Finding, Place, ResourceKey
+from reconciler.domain.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

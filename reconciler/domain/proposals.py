@@ -1,12 +1,13 @@
 """Our pull requests as decide sees them: what they propose and promise, and what became of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,11 @@
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from reconciler.domain.answers import Answer
 from reconciler.domain.identity import Finding, ResourceKey
 from reconciler.domain.proposals import Proposal
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import Settings
 
 

@@ -1,7 +1,7 @@
 """What people read besides a plan: a check-up, a review, gauges, links."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from reconciler.domain.holds import BrokenResource
@@ -9,6 +9,7 @@ from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Plan, TotalCost
 from reconciler.domain.proposals import MergedOutcome
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.errors import ReconcilerError

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from enum import StrEnum
 from typing import Protocol
 
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,12 @@
 """Rules: what guard rails ask of changes, as data. A recording holds them, so a replay judges as the run did."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Literal
 
 from reconciler.domain.identity import Place
+from reconciler.domain.records import dataclass
 
 
 class Direction(StrEnum):

@@ -1,12 +1,13 @@
 """The effective settings of a run as domain values, with what upstream's ConfigMaps say about saturation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from reconciler.domain.identity import Place, Source, path_matches
 from reconciler.domain.inventory import Accelerator
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass
+from reconciler.domain.records import dataclass
 from reconciler.domain.rules import Rule
 
 DEFAULT_RETENTION_S = 600.0

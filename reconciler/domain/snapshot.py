@@ -1,7 +1,7 @@
 """Snapshot: the typed, immutable input of decide, and its variants: resources joined with everything about them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
@@ -12,6 +12,7 @@ from reconciler.domain.observed import Observed
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import WrittenCounts
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import SaturationRules, Settings, ZeroRules
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.domain.workloads import DeliveryPlace, DocumentRef, EntryPlace, Workload

@@ -4,11 +4,12 @@ A new setting is one `SettingDefinition` in `SETTING_DEFINITIONS`, and the place
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
 from reconciler.domain.identity import Source, Sourced, SourceKind
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import SettingScalar
 
 Value = TypeVar("Value", bound=SettingScalar | None)

@@ -1,11 +1,12 @@
 """What a scale target runs, and where a change of it is written."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.records import dataclass
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 PatchPath: TypeAlias = tuple[str | tuple[str, ...], ...]

@@ -1,10 +1,10 @@
 """The change that a CI job was started for, from the event file of GitHub or the variables of GitLab."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.domain.answers import parse_json
+from reconciler.domain.records import dataclass
 from reconciler.errors import ConfigurationError
 from reconciler.forge.hosted import number_of, text_of
 

@@ -8,9 +8,9 @@ import contextlib
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from urllib.parse import quote
 
+from reconciler.domain.records import replace
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.forge.hosted import (

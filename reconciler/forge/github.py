@@ -3,9 +3,9 @@
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from urllib.parse import quote
 
+from reconciler.domain.records import replace
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
 from reconciler.forge.hosted import (

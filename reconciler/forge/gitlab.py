@@ -3,11 +3,11 @@
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from urllib.parse import quote
 
+from reconciler.domain.records import replace
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.forge.hosted import (

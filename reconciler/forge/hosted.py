@@ -6,12 +6,12 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 from reconciler.domain.answers import parse_json
+from reconciler.domain.records import replace
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.forge.pull_requests import (

@@ -8,12 +8,12 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
 
+from reconciler.domain.records import replace
 from reconciler.domain.settings import ForgeSettings, Identity
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.pull_requests import (

@@ -5,11 +5,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
 from reconciler.domain.proposals import Part, Promise, PromisedLatency, Proposal, ProposalState, ProposedChange
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Identity
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
 

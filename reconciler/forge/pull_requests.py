@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from reconciler.domain.proposals import STOP_LABEL
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import Identity
 from reconciler.errors import RivalRunError
 

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from pathlib import Path
 from re import fullmatch
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import Forge, ForgeToken, host_and_path

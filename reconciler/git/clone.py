@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, RivalRunError, TransientError
 from reconciler.git.command import TIMEOUT_S, GitCommand, GitToken, explain_failure, open_remote, shorten

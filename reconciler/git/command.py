@@ -12,11 +12,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from reconciler.domain.records import dataclass
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
 from reconciler.http.messages import TRAFFIC, Clock, basic
 from reconciler.http.redaction import MAX_SHOWN, UNPRINTABLE, Redactor, sends_in_the_clear

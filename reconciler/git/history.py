@@ -3,10 +3,10 @@
 import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
 
+from reconciler.domain.records import dataclass, replace
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import EntryKind, Repository, TreeEntry, check_object_id
 

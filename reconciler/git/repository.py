@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import NewType
 
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, InputError, TransientError
 from reconciler.git.command import TIMEOUT_S, GitCommand, resolve_directory

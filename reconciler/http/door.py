@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import replace
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -19,6 +18,7 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import DecodeError, HTTPError, IncompleteRead
 
+from reconciler.domain.records import replace
 from reconciler.http.messages import (
     MIB,
     SUCCESS,

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import requests
 from urllib3.exceptions import DecodeError, InvalidHeader, NewConnectionError, ReadTimeoutError
 
+from reconciler.domain.records import dataclass
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
 from reconciler.http.redaction import Redactor
 

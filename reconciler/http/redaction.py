@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import SplitResult, quote, quote_plus, urljoin, urlsplit, urlunsplit
 
+from reconciler.domain.records import dataclass
 from reconciler.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)

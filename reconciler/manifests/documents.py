@@ -5,7 +5,7 @@ import re
 from base64 import b64decode
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
@@ -23,6 +23,7 @@ from yaml.events import (
     StreamEndEvent,
 )
 
+from reconciler.domain.records import dataclass
 from reconciler.domain.workloads import FieldPath, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.wording import format_field

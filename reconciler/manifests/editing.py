@@ -3,10 +3,10 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from reconciler.domain.records import dataclass
 from reconciler.errors import InputError
 from reconciler.manifests.documents import (
     ComposingBudget,

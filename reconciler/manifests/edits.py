@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias, cast
 
 from yaml._yaml import CParser, Mark
@@ -18,6 +18,7 @@ from yaml.events import (
     StreamEndEvent,
 )
 
+from reconciler.domain.records import dataclass
 from reconciler.errors import InputError
 from reconciler.manifests.documents import (
     ComposingBudget,

@@ -8,7 +8,7 @@ import math
 import re
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, NoReturn, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, Query, Sample, parse_json
 from reconciler.domain.metric_targets import SYNC_PERIOD_S, TrackedTarget
+from reconciler.domain.records import dataclass
 from reconciler.metrics.quantities import CLUSTER, Name
 
 MAX_SAMPLES = 500_000

@@ -3,11 +3,12 @@
 import math
 from array import array
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.domain.answers import Absence, Answer, NoAnswer
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.observed import ArrivalSource, LiveReplicas, Load, PastArrivals, Trace, UsualLoad
+from reconciler.domain.records import dataclass
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import ABSURD, Grid, MatrixRow, decode_matrix, grid_over, is_usable, printable
 from reconciler.metrics.loads import Lengths, Model

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
@@ -11,6 +10,7 @@ import numpy as np
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.observed import ArrivalSource, Load, Observation, UpstreamQueue, UsualLoad
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import is_usable, printable
 from reconciler.metrics.quantities import WINDOW_S, Name

@@ -1,13 +1,14 @@
 """What Prometheus reports of models, replicas and devices, from the answers of all clusters."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from itertools import chain
 from typing import Any
 
 from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, Query, Sample, no_prometheus
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding, Observed, Trace
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import is_usable, printable, says_partial

@@ -5,9 +5,9 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from reconciler.domain.records import dataclass, replace
 from reconciler.metrics.engines import SOURCES, offered
 from reconciler.metrics.engines.serving_engine import CounterRatio, ServingEngine
 

@@ -6,11 +6,12 @@ large, and `queries_for`: all queries of a run about replicas and models.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from functools import partial
 from string import Template
 
 from reconciler.domain.answers import Query
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.errors import ConfigurationError
 from reconciler.metrics.answers import Grid, grid_of

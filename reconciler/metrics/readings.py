@@ -9,13 +9,14 @@ model, if only one variant serves it.
 import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from reconciler.domain.answers import Absence, Answer, NoAnswer, Sample
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.observed import ResourceQuota, kv_cache_tokens
+from reconciler.domain.records import dataclass
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import decode, is_usable, warnings_of
 from reconciler.metrics.engines import ENGINES, offered

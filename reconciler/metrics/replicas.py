@@ -3,13 +3,13 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import median
 
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.observed import Observation, Performance, ReplicaMetrics
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import is_usable, printable
 from reconciler.metrics.quantities import WINDOW_S, WORKLOAD_LABELS, Name

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.domain.answers import Answer, NoAnswer, Query, Sample
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import ClusterSettings
 from reconciler.metrics.answers import decode
 from reconciler.metrics.engines import SOURCES

@@ -5,7 +5,7 @@ turns that into histories and sentences.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ from reconciler.domain.metric_targets import (
     TrackedHistory,
     TrackedTarget,
 )
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import PrometheusSettings, Settings
 from reconciler.metrics.answers import Floats, Grid, Integers, Table, decode, grid_for, lone_values, printable, tabulate
 from reconciler.metrics.quantities import WORKLOAD_LABELS

@@ -4,7 +4,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from string import Template
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -25,6 +24,7 @@ from reconciler.domain.metric_targets import (
     TrackedBackend,
     TrackedTarget,
 )
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.answers import Bools, Floats, Grid, Integers, Table, decode, grid_for, printable
 from reconciler.metrics.quantities import QUANTITIES, Name

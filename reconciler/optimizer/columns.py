@@ -5,10 +5,9 @@ each model looks for a better configuration, until no model finds one. Then the 
 fractions of configurations reach, and no plan is better.
 """
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
+from reconciler.domain.records import dataclass, replace
 from reconciler.optimizer.configurations import Configurations, Worth, configurations_from, worth
 from reconciler.optimizer.enumeration import Pairs
 from reconciler.optimizer.formulation import TOLERANCE, Formulation, part_of

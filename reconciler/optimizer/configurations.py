@@ -1,11 +1,11 @@
 """Configurations (the replicas of one model by choice): their value, their use of shared rows, and their neighbours."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reconciler.domain.records import dataclass
 from reconciler.optimizer.formulation import TOLERANCE, UNBOUNDED, Formulation
 from reconciler.optimizer.highs import (
     Arrays,

@@ -5,10 +5,10 @@ its problem.
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement
 
 Allocations = Mapping[ResourceKey, Allocation]

@@ -7,10 +7,10 @@ after the other. All models are evaluated together, as flat arrays.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from reconciler.domain.records import dataclass
 from reconciler.optimizer.configurations import (
     Configurations,
     choice_value,

@@ -1,12 +1,12 @@
 """The solvers that decide all models together, and the proof that comes with their plan."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.records import replace
 from reconciler.domain.requirements import (
     Budget,
     ChangeLimit,

@@ -19,7 +19,7 @@ itself. Solvers have absolute tolerances, so a plan must not depend on whether r
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,6 +28,7 @@ import numpy as np
 
 from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Candidate, Problem, Requirement
 from reconciler.optimizer.device_use import DeviceUse, carried_by_pinned
 from reconciler.optimizer.highs import Arrays, Flags, Floats, Integers, by_rows, spread

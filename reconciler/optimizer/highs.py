@@ -5,13 +5,15 @@ scipy's interface to HiGHS takes no solution to start from, and no basis to go o
 """
 
 from collections.abc import Sequence
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, fields
 from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from reconciler.domain.records import dataclass
 
 if TYPE_CHECKING:
     from highspy import Highs

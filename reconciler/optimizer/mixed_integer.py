@@ -1,10 +1,10 @@
 """A formulation as one mixed-integer programme: exact for all of its rows."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reconciler.domain.records import dataclass
 from reconciler.optimizer.configurations import replicas_for
 from reconciler.optimizer.formulation import TOLERANCE, UNBOUNDED, Formulation
 from reconciler.optimizer.highs import Flags, Floats, Integers, Programme, by_cells, owners, solve, sums

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
+from reconciler.domain.records import dataclass, replace
 from reconciler.optimizer.columns import EXCESS, generate, room, whole_plan
 from reconciler.optimizer.enumeration import Pairs
 from reconciler.optimizer.formulation import GAP, TOLERANCE, UNBOUNDED, Formulation

@@ -5,10 +5,10 @@ configuration whose regret exceeds the distance from the bound to the known plan
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from reconciler.domain.records import dataclass, replace
 from reconciler.optimizer.configurations import (
     Configurations,
     choice_value,

@@ -6,11 +6,11 @@ each model. Once every configuration is in whose regret is at most the distance 
 with too many configurations enter with their replicas instead.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reconciler.domain.records import dataclass
 from reconciler.optimizer.columns import (
     Columns,
     Generated,

@@ -12,10 +12,10 @@ deletion filter), and the models of what remains are held.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Conflict
 from reconciler.optimizer.columns import EXCESS, Generated, best_by_block, generate
 from reconciler.optimizer.formulation import (

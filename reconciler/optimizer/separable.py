@@ -14,10 +14,11 @@ is limited; the result says what was proven by then.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Bounds, Candidate, Problem, Requirement, Shortfall, Solution, SolveStatus
 from reconciler.optimizer.device_use import DeviceUse, carried_by_pinned
 

@@ -5,9 +5,10 @@ Only texts that no reader asks for are replaced, so a replay decides the same. W
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
 from reconciler.domain.recording import ManifestFile
+from reconciler.domain.records import dataclass, replace
 from reconciler.errors import InputError
 from reconciler.http.redaction import REDACTED, Redactor
 from reconciler.manifests.documents import (

@@ -3,7 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
 import yaml
 
@@ -11,6 +11,7 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.proposals import ChangeSet, MovedFile
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Snapshot, StatusShape, Variant
 from reconciler.domain.workloads import DeliveryPlace, DocumentRef
 from reconciler.errors import InputError

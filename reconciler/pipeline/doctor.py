@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice, pairwise
 from typing import TypeGuard
@@ -14,6 +13,7 @@ from reconciler.decision.actuation import LOOK_BACK_S, ActuationDelays, told_spa
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import Plan
 from reconciler.domain.proposals import Proposal
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.reports import Cause, Check, Level, warning, well
 from reconciler.domain.rules import AutoMergeRule
 from reconciler.domain.settings import ClusterSettings

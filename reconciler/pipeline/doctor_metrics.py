@@ -3,13 +3,13 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date
 
 from reconciler.domain.answers import Answer, NoAnswer
 from reconciler.domain.holds import CURES, Hold, HoldKind
 from reconciler.domain.identity import Place, Severity, SourceKind
 from reconciler.domain.plan import Decision, Plan
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.reports import Check, Level, warning, well
 from reconciler.domain.rules import BoundsRule, Direction
 from reconciler.domain.settings import ClusterSettings

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby, takewhile
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Pages, Plan, flips_fingerprint
 from reconciler.domain.proposals import ChangeSet, ConditionFlip, Draft, Edited, Part
 from reconciler.domain.recording import ManifestFile, Recording
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import DELIVER_CONDITIONS
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.forge.marker import Marker, write_marker

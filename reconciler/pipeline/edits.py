@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from reconciler.domain.inventory import ACCELERATOR_LABEL, PRODUCT_KEYS, Accelerator
 from reconciler.domain.plan import Decision, Outcome
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Option, Variant
 from reconciler.domain.workloads import (
     DocumentRef,

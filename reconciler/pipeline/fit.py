@@ -4,13 +4,13 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 
 from reconciler.domain.answers import no_prometheus
 from reconciler.domain.profiles import Fitting
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import Assumption, ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.errors import ConfigurationError

@@ -5,7 +5,6 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import DEFAULT_CLUSTER
 from reconciler.domain.plan import HOME
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError, InputError

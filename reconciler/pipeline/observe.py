@@ -4,7 +4,7 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import Final
 
 from reconciler.decision.questions import Asking, ask_by_cluster, variants_with_past
@@ -14,6 +14,7 @@ from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, fi
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.recording import ManifestFile, Recording, WrittenCounts
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Assumption, ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.workloads import WrittenField

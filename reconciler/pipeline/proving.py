@@ -2,10 +2,10 @@
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.domain.plan import Decision, Outcome
+from reconciler.domain.records import dataclass
 from reconciler.errors import InputError
 from reconciler.git.repository import EntryKind, Repository
 from reconciler.manifests.documents import Value, parse_documents

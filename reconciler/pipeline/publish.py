@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from enum import StrEnum
 
 from reconciler.decision.groups import recent, why_not_pushed
@@ -10,6 +10,7 @@ from reconciler.decision.staged_plan import branches_of
 from reconciler.domain.identity import Severity
 from reconciler.domain.plan import GroupPlan, MergeTerms, Outcome, Plan
 from reconciler.domain.proposals import STOP_LABEL, Draft, MergedOutcome, Part, Proposal, ProposalState
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Identity, PullRequestSettings
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
 from reconciler.forge.marker import (

@@ -9,7 +9,6 @@ import json
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -25,6 +24,7 @@ from reconciler.domain.recording import (
     WrittenCounts,
     fingerprint_of,
 )
+from reconciler.domain.records import dataclass
 from reconciler.errors import ConfigurationError
 from reconciler.pipeline.confidential import without_secrets
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from fnmatch import fnmatchcase
 
 from reconciler.config.files import REPOSITORY_FILE
@@ -17,6 +17,7 @@ from reconciler.domain.identity import (
     path_matches,
 )
 from reconciler.domain.inventory import PRODUCTS, Catalog
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, Setting, Settings
 from reconciler.domain.snapshot import Form
 from reconciler.domain.variant_settings import ACCELERATOR, SERVICE_CLASS

@@ -5,7 +5,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from types import FrameType
 
 from reconciler.config.environment import FORGE_TOKEN, SECRETS_DIRECTORY, TRUSTED_ORIGINS, Environment, Flags
@@ -14,6 +13,7 @@ from reconciler.config.loading import LoadedSettings, Sources, load
 from reconciler.decision.review import ReviewedBase, review, unreviewed
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.recording import Recording
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.reports import FailOn, HeadView, Objection, Review, Reviewed
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError

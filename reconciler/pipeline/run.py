@@ -4,13 +4,14 @@ import gc
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from pathlib import Path
 
 from reconciler.aftermerge import judge_merges
 from reconciler.domain.plan import Pages, Plan
 from reconciler.domain.proposals import Draft, Edited, MergedOutcome
 from reconciler.domain.recording import ManifestFile, Recording
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.rules import labels_given
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot

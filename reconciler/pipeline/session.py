@@ -5,7 +5,6 @@ import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.config.environment import Environment, Flags, SecretReader
@@ -13,6 +12,7 @@ from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import LoadedSettings, load_settings
 from reconciler.domain.answers import Answer, Query, no_prometheus
 from reconciler.domain.identity import Finding
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Assumption, ClusterSettings, GaugeSettings, Identity, SecretRef, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, ForgeToken

@@ -4,7 +4,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from pathlib import Path
 
 from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Flags, read_environment
@@ -13,6 +13,7 @@ from reconciler.config.loading import DEFAULT_CLUSTER, check_settings, load_sett
 from reconciler.decision.variant_states import priority_of
 from reconciler.domain.identity import Finding, Place, Severity, name_findings
 from reconciler.domain.recording import ManifestFile
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import EntryKind, Repository, open_directory, origin_url

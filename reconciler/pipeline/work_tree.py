@@ -6,7 +6,6 @@ import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from reconciler.config.files import REPOSITORY_FILE, read_layers
@@ -14,6 +13,7 @@ from reconciler.config.loading import read_learned, render_learned
 from reconciler.config.values import find_path_flaw
 from reconciler.domain.profiles import KeptProfiles, PerformanceProfile
 from reconciler.domain.recording import ManifestFile
+from reconciler.domain.records import dataclass
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import Repository, is_bare, untracked, work_tree
 from reconciler.pipeline.observe import is_manifest

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from itertools import islice, product
 from typing import Final, TypeAlias
 
 from reconciler.domain.identity import Finding, ResourceKey, Severity, finding_of, path_matches
+from reconciler.domain.records import dataclass, replace
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Value, parse_documents, value_at
 from reconciler.manifests.wording import Field

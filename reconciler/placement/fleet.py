@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import Final, TypeVar
 
 from reconciler.domain.identity import Finding, ResourceKey, finding_of, matches_any
+from reconciler.domain.records import dataclass, replace
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value, text_at
 from reconciler.manifests.wording import Field, quote

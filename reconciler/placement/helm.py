@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from reconciler.domain.identity import ResourceKey, finding_of
+from reconciler.domain.records import dataclass, replace
 from reconciler.errors import InputError
 from reconciler.manifests.documents import text_at
 from reconciler.manifests.wording import Field, join_words, quote

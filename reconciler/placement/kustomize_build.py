@@ -1,11 +1,12 @@
 """Builds kustomizations without running Kustomize, and finds the roots of builds."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final
 
 from reconciler.domain.identity import Finding
+from reconciler.domain.records import dataclass
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Value, value_at
 from reconciler.manifests.wording import quote

@@ -1,9 +1,9 @@
 """The effects of JSON patches, strategic merge patches and replacements of a kustomization on objects."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
+from reconciler.domain.records import replace
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value, parse_documents, value_at
 from reconciler.manifests.editing import find_difference

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Final
 
+from reconciler.domain.records import dataclass
 from reconciler.manifests.documents import Value, text_at, value_at
 from reconciler.manifests.wording import Field, join_words, quote
 from reconciler.placement.kustomization import ImageRule, Kustomization, LabelRule, ReplicaRule

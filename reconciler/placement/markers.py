@@ -3,10 +3,10 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.records import dataclass, replace
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, OpenFile, Value, value_at
 from reconciler.manifests.edits import MappingNode, ScalarNode, SequenceNode, YamlNode, build_tree

@@ -1,11 +1,12 @@
 """Objects during and after a build, and the places that their values come from."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import DocumentRef, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value, text_at, value_at

@@ -1,10 +1,10 @@
 """Other owners of a number: autoscalers, and deployers that are configured to ignore it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey, finding_of
+from reconciler.domain.records import dataclass
 from reconciler.errors import InputError
 from reconciler.manifests.wording import Field
 from reconciler.placement.deployers import APPLICATION_SET, Deployer, may_be

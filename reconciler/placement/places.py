@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, TypeAlias
 
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import DocumentRef, EntryPlace, OverlayPatch, PatchPath, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value, text_at, value_at

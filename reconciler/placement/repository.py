@@ -3,9 +3,10 @@
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
+from reconciler.domain.records import dataclass
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value, text_at, value_at
 

@@ -1,6 +1,5 @@
 """A team's own cases: what is given of a change, what rules are to say of it, and what they do say."""
 
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -20,6 +19,7 @@ from reconciler.domain.identity import (
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Verdict, VerdictKind
 from reconciler.domain.profiles import ServiceClass
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Form, StatusShape, Variant
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.domain.workloads import DocumentRef

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import lru_cache
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, field_validator
 
 from reconciler.domain.plan import VerdictKind
+from reconciler.domain.records import dataclass
 from reconciler.domain.rules import Direction, ExpressionRule, Rule
 from reconciler.policy.port import Change, KindSection, RuleKind, Spoken
 from reconciler.policy.values import PullRequestLabels

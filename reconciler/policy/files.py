@@ -1,12 +1,12 @@
 """A policy file -> rules; what cannot be read becomes a rule that holds its scope, and a finding at its line."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import create_model
 
 from reconciler.domain.identity import Finding, Place, Severity, finding_of
+from reconciler.domain.records import dataclass
 from reconciler.domain.rules import BrokenRule, Direction, Rule, Scope
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.manifests.wording import describe, join_words, name_field

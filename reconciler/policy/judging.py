@@ -1,11 +1,11 @@
 """The kinds of rules by name, and what all rules together say about a change."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import Verdict, VerdictKind
+from reconciler.domain.records import dataclass
 from reconciler.domain.rules import BoundsRule, BrokenRule, Direction, Rule, Scope
 from reconciler.policy.expression_rules import CLAMP, DENY, HOLD, LABEL, REQUIRE_APPROVAL
 from reconciler.policy.fleet_rules import ACCELERATORS, BUDGET, CHANGE_LIMIT, SPOT

@@ -3,7 +3,7 @@
 from calendar import monthrange
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from itertools import pairwise
@@ -14,6 +14,7 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import LiveReplicas
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.recording import WrittenCounts
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.rules import Asks, Direction, Period, Rule, Scope
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import GROUP

@@ -8,9 +8,9 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import replace
 
 from reconciler.domain.answers import Answer, AnswerStatus, Body, HeldBody, Query, parse_json
+from reconciler.domain.records import replace
 from reconciler.domain.settings import PrometheusSettings, Pushgateway, SecretRef
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.http.door import Door

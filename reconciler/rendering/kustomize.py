@@ -6,9 +6,9 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.domain.records import dataclass
 from reconciler.errors import ConfigurationError, InputError
 from reconciler.http.redaction import Redactor
 

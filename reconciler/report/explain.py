@@ -1,10 +1,11 @@
 """Every value and step behind one variant, and the figures that led to its replicas."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.domain.identity import Figure
 from reconciler.domain.plan import Decision
+from reconciler.domain.records import dataclass
 from reconciler.report.document import decision_json
 from reconciler.report.formatting import (
     GAP,

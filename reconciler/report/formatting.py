@@ -4,9 +4,9 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.records import dataclass
 from reconciler.domain.units import ms_from_seconds
 
 # Untrusted text on one line, without control, bidi or escape characters; names, columns and wrapped lines of it.

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from reconciler.domain.identity import ResourceKey
@@ -21,6 +20,7 @@ from reconciler.domain.plan import (
     VerdictKind,
 )
 from reconciler.domain.proposals import ChangeOutcome, ConditionFlip, MergedOutcome
+from reconciler.domain.records import dataclass, replace
 from reconciler.report.formatting import UNKNOWN, count, model_name, one_line, quantity, short_labels_of
 from reconciler.report.rows import MARKS, ChangeRow, HoldRow, by_urgency, change_row, hold_rows
 from reconciler.report.summary import (

@@ -3,11 +3,11 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.reports import AllocationRemark, Objection, Review, Reviewed, SettingRemark
 from reconciler.report.findings import finding_json, finding_words, shown_path
 from reconciler.report.formatting import (

@@ -1,11 +1,11 @@
 """The row of one variant, the same in a terminal, a pull request and a commit."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from reconciler.domain.holds import Hold
 from reconciler.domain.observed import Performance
 from reconciler.domain.plan import RATE, Decision, Fullness, SloProjection, Verdict, VerdictKind
+from reconciler.domain.records import dataclass
 from reconciler.report.formatting import (
     UNKNOWN,
     Shift,

@@ -5,11 +5,12 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from datetime import UTC, datetime
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import RATE, Decision, Evidence, Outcome
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Condition, StatusShape
 from reconciler.domain.units import ms_from_seconds, per_minute_from_per_second
 from reconciler.manifests.documents import Value

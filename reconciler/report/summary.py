@@ -1,9 +1,9 @@
 """The plan in a few sentences: totals, proof, shared limits, and models that get less than they need."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection
+from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import ModelCoverage, Sensitivity, SolveStatus
 from reconciler.manifests.wording import name_first
 from reconciler.report.formatting import (

@@ -1,10 +1,10 @@
 """Our annotations, `reconciler.io/<setting>`: names, values, and what is wrong with them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from reconciler.domain.identity import Finding
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import SettingScalar
 from reconciler.domain.variant_settings import (
     IGNORE,

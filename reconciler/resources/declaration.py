@@ -1,12 +1,13 @@
 """All that one commit declares: the files of all clusters merged, duplicates and contradictions found."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from itertools import islice
 from typing import TypeVar
 
 from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.resources.inference.gateway import Inference

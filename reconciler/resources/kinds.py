@@ -1,9 +1,10 @@
 """What is known of a kind: one record each, made by the family that the kind belongs to, found in the registry."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
+from reconciler.domain.records import dataclass
 from reconciler.domain.workloads import FieldPath
 from reconciler.resources.objects import KubernetesObject, Piece
 

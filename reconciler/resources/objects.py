@@ -1,7 +1,7 @@
 """One Kubernetes object inside a document, and the common steps of reading it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from itertools import islice
 from typing import Annotated, Generic, Protocol, TypeAlias, TypeVar
 
@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import DocumentRef, FieldPath
 from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import MOST_NAMED, describe, name_field, name_first

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Severity
+from reconciler.domain.records import replace
 from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.declaration import FileDeclaration

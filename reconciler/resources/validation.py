@@ -5,7 +5,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
@@ -20,6 +19,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.records import dataclass
 from reconciler.domain.units import seconds_from_ms
 from reconciler.manifests.wording import MAX_SHOWN, describe, join_words, quote
 

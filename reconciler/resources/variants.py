@@ -1,11 +1,12 @@
 """What declares a variant, with all that concerns it, and what is listed for variants: classes, costs, namespaces."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass
+from reconciler.domain.records import dataclass
 from reconciler.domain.snapshot import Condition, Form, StatusShape
 from reconciler.domain.workloads import Annotation, DeliveryPlace, DocumentRef, EntryPlace
 from reconciler.resources.validation import NonEmpty, Shape

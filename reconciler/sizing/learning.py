@@ -1,11 +1,11 @@
 """Learns a performance profile from history, or says why there is none."""
 
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
 from reconciler.domain.profiles import Learning, PerformanceProfile
+from reconciler.domain.records import dataclass
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning_lines import (
     BUSY,

@@ -1,13 +1,13 @@
 """What a profile is learned from, and the robust lines and prefill laws that are fitted to it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reconciler.domain.observed import Trace
+from reconciler.domain.records import dataclass, replace
 from reconciler.sizing.arrays import Bools, Floats
 
 # Beyond these a number is no measurement, and squares of it would overflow: a nanosecond, eleven days, a billion.

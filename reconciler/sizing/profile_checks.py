@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from reconciler.domain.observed import Trace
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.records import dataclass
 from reconciler.sizing.arrays import Bools, Floats
 from reconciler.sizing.learning_lines import LONGEST_S, MOST, SHORTEST_S, plausible, series_of
 

@@ -1,9 +1,8 @@
 """One replica as a birth-death chain: steady state and percentiles at a given arrival rate."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from reconciler.domain.records import dataclass
 from reconciler.sizing.arrays import Bools, CandidateRows, Floats, Integers
 from reconciler.sizing.queueing_laws import ServiceCurves
 

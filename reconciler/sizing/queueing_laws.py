@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Protocol
 
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from reconciler.domain.observed import Performance
 from reconciler.domain.plan import SloProjection
 from reconciler.domain.profiles import PREFILL_DECODE, SERIAL_PREFILL, ServiceClass, SloTarget
+from reconciler.domain.records import dataclass, replace
 from reconciler.sizing.arrays import CandidateRows, Floats, align
 
 

@@ -1,10 +1,9 @@
 """The largest arrival rate that one replica carries inside its targets."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from reconciler.domain.records import dataclass
 from reconciler.sizing.arrays import Bools, CandidateRows, Floats, Integers
 from reconciler.sizing.queueing_chain import (
     QueueBalance,

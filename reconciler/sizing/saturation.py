@@ -3,11 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from statistics import fmean
 
 from reconciler.domain.identity import Figure, ModelKey, ResourceKey
 from reconciler.domain.observed import ReplicaMetrics, Role, UpstreamQueue, is_usual_churn
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Requirement, Segment
 from reconciler.domain.workloads import LaunchSettings
 from reconciler.sizing.saturation_readings import (

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.observed import LARGEST_COUNT, ReplicaMetrics, Trace, kv_cache_tokens
+from reconciler.domain.records import dataclass
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.saturation_readings import (
     BUCKET_LIMITS_TOKENS,

@@ -4,13 +4,14 @@ import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from enum import StrEnum
 from statistics import fmean
 from typing import Any
 
 from reconciler.domain.identity import Displaced, Figure, ResourceKey, Source, Sourced, SourceKind
 from reconciler.domain.observed import LARGEST_COUNT, ReplicaMetrics, Role, UpstreamQueue, is_usual_churn
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ThresholdLayer
 from reconciler.domain.workloads import LaunchSettings
 

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from reconciler.domain.metric_targets import LONGEST_WINDOW_S, Backend, Behavior, Rate
 from reconciler.domain.plan import Step
+from reconciler.domain.records import dataclass, replace
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.tracking_loads import (
     MOST_REPLICAS,

@@ -1,12 +1,13 @@
 """Observed series of metric targets as clean arrays, and the replica count that they ask for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from enum import Enum
 
 import numpy as np
 
 from reconciler.domain.metric_targets import Backend, Policy
+from reconciler.domain.records import dataclass, replace
 from reconciler.sizing.arrays import Bools, Floats, Integers
 
 

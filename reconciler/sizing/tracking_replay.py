@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from reconciler.domain.metric_targets import Behavior, Rate, RatioRange, Select
+from reconciler.domain.records import dataclass, replace
 from reconciler.sizing.arrays import Bools, Floats, Integers
 from reconciler.sizing.tracking_loads import (
     MOST_REPLICAS,

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place, Sourced
@@ -16,6 +15,7 @@ from reconciler.domain.inventory import (
     Catalog,
 )
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ModelSettings, PoolSettings
 from reconciler.domain.snapshot import Form, Option, Variant
 from reconciler.domain.variant_settings import CHOOSE, IN_ORDER, KEEP

@@ -1,12 +1,12 @@
 """The typed snapshot of a recording, from which everything is decided: a pure function."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.metric_targets import TrackedTarget
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import Recording
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import SaturationRules, Settings, ZeroRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.metrics.observed import read_observed

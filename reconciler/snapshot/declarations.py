@@ -3,11 +3,12 @@
 import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
 from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, finding_of, name_findings, path_matches
 from reconciler.domain.recording import ManifestFile, WithheldFile
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value, parse_readable, text_at, value_at

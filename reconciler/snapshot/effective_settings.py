@@ -1,13 +1,13 @@
 """The effective settings and the service class of a variant: the first layer that has one wins."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Displaced, Place, ResourceKey, Source, Sourced, SourceKind, path_matches
 from reconciler.domain.profiles import ServiceClass
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ModelSettings, Override, Setting, Settings, SettingScalar
 from reconciler.domain.snapshot import Form
 from reconciler.domain.variant_settings import (

@@ -5,7 +5,7 @@ of these accelerators have the same replicas. If a Prometheus failed, nothing is
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -14,6 +14,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Catalog
 from reconciler.domain.observed import Trace
 from reconciler.domain.profiles import FittedModel, UnusedVariant
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.snapshot import Variant
 from reconciler.errors import ConfigurationError

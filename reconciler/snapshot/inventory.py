@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.identity import ResourceKey
@@ -17,6 +17,7 @@ from reconciler.domain.inventory import (
     Measured,
 )
 from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import PoolSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.manifests.wording import name_first

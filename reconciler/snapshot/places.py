@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ResourceKey, Severity
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import StatusShape
 from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
@@ -10,6 +9,7 @@ from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Se
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.metric_targets import TrackedBackend, TrackedTarget
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.snapshot import Form, Option, StatusShape, Variant
 from reconciler.domain.variant_settings import (

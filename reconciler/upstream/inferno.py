@@ -4,7 +4,7 @@ import heapq
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from enum import StrEnum
 from itertools import groupby
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Candidate, Problem, Requirement, Shortfall, Solution, SolveStatus
 from reconciler.optimizer.highs import Answer, Floats, Programme, solve
 from reconciler.optimizer.separable import INTEGER_TOLERANCE, replicas_needed, transition_value

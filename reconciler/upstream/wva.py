@@ -3,11 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from statistics import fmean
 
 from reconciler.domain.identity import Figure, ResourceKey
 from reconciler.domain.observed import UpstreamQueue
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Requirement, Segment
 from reconciler.domain.settings import AnalyzerSettings
 from reconciler.sizing.saturation import (

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
 
 from reconciler.domain.identity import Figure, ResourceKey
 from reconciler.domain.observed import ReplicaMetrics, Role
+from reconciler.domain.records import dataclass
 from reconciler.sizing.saturation import QueuedTokens, VariantTokens
 from reconciler.sizing.saturation_readings import Thresholds, VariantFacts
 

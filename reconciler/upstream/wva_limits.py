@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.observed import Role
+from reconciler.domain.records import dataclass, replace
 from reconciler.sizing.saturation_readings import MOST_REPLICAS, VariantFacts, by_role
 from reconciler.upstream.wva_analyzers import Ballot
 

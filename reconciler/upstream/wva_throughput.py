@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 from statistics import fmean
 
 from reconciler.domain.identity import Figure, ResourceKey
 from reconciler.domain.observed import Role, UpstreamQueue
+from reconciler.domain.records import dataclass
 from reconciler.sizing.saturation_readings import VariantFacts, number_fault, screen_queue
 from reconciler.upstream.wva_analyzers import Ballot, Signal, is_live, signal_of
 

@@ -1,7 +1,6 @@
 """The port of sizing engines: what one is asked, for all of its models together, and what it answers."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
@@ -14,6 +13,7 @@ from reconciler.domain.identity import CandidateKey, Figure, ModelKey, ResourceK
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, Performance
 from reconciler.domain.plan import Step
+from reconciler.domain.records import dataclass
 from reconciler.domain.settings import SaturationRules
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import Engine

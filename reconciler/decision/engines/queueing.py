@@ -1,7 +1,7 @@
 """The engine `queueing`: replicas as queues, sized from a profile so that each keeps its service class."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, Observation, PastArrivals, Performance, is_usual_churn
 from reconciler.domain.plan import RATE, Step
 from reconciler.domain.profiles import DECODE_ONLY, PerformanceProfile
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Bounds, Candidate, Requirement, Segment
 from reconciler.domain.settings import SaturationRules
 from reconciler.domain.snapshot import Option, Snapshot, Variant

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from reconciler.domain.profiles import (
     ServiceClass,
     SloTarget,
 )
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
 from reconciler.sizing.arrays import Floats

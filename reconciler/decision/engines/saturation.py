@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import fmean, median
 
@@ -45,6 +44,7 @@ from reconciler.domain.identity import Figure, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, PastArrivals, ReplicaMetrics, Role, Trace, UpstreamQueue, role_of
 from reconciler.domain.plan import Step
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Candidate, Requirement, Segment
 from reconciler.domain.settings import SaturationRules, ZeroRules
 from reconciler.domain.snapshot import Snapshot, Variant

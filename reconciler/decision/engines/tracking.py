@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,6 +32,7 @@ from reconciler.domain.metric_targets import (
 )
 from reconciler.domain.observed import Load
 from reconciler.domain.plan import Step
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Requirement, Segment
 from reconciler.domain.settings import SaturationRules
 from reconciler.domain.snapshot import Snapshot, Variant

@@ -3,8 +3,10 @@
 `$by`, `$unnamed`, `$place`, `$where` and `$window` are explained in `Quantity`.
 """
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from typing import TypeVar, cast
+
+from reconciler.domain.records import dataclass, replace
 
 SELDOM = "150s"
 """The longest expected scrape interval (two minutes) and its jitter; a series silent for longer is gone."""

@@ -4,12 +4,12 @@ Objects of equal names in two API groups are two objects.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from reconciler.domain.identity import Finding, Severity
+from reconciler.domain.records import dataclass
 from reconciler.resources.kubernetes.pods import mapping_at
 from reconciler.resources.objects import KubernetesObject, Piece, Record, group_of, read_resource, repeated
 from reconciler.resources.validation import NonEmpty, Shape

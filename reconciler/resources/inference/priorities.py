@@ -1,11 +1,11 @@
 """How important the pods of a scale target are: what objectives say of the pools that select them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Displaced, Finding, ResourceKey, Severity, Source, Sourced, SourceKind
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import escape, join_words, quote, suggest
 from reconciler.resources.inference.gateway import (

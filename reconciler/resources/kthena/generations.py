@@ -1,13 +1,13 @@
 """Which generation wrote a resource, and the common steps of reading all kinds."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, Field
 
 from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.metric_targets import Generation
+from reconciler.domain.records import dataclass
 from reconciler.domain.workloads import Annotation, FieldPath, WrittenField
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from math import isfinite
 from typing import Annotated, Any, Literal
 
@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from reconciler.domain.identity import Finding, Place
 from reconciler.domain.metric_targets import Generation
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import Annotation, FieldPath, LaunchSettings, PodPlace, Workload
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.kthena.generations import (

@@ -1,11 +1,12 @@
 """AutoscalingPolicy and AutoscalingPolicyBinding."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from reconciler.domain.identity import Finding
 from reconciler.domain.metric_targets import Generation
+from reconciler.domain.records import dataclass
 from reconciler.domain.workloads import Annotation
 from reconciler.manifests.wording import join_words
 from reconciler.resources.kthena.generations import (

@@ -1,7 +1,6 @@
 """What a policy asks for, with the schema of every generation."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
@@ -17,6 +16,7 @@ from reconciler.domain.metric_targets import (
     Rate,
     Select,
 )
+from reconciler.domain.records import dataclass
 from reconciler.domain.workloads import FieldPath
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.kubernetes.fields import (

@@ -1,12 +1,12 @@
 """ModelServing and ModelInfer: groups of roles, each of entry pods with their workers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
 
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import Annotation, FieldPath, Workload
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations

@@ -1,7 +1,7 @@
 """What policies scale: workloads, groups of workloads, and roles."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.metric_targets import (
@@ -11,6 +11,7 @@ from reconciler.domain.metric_targets import (
     PodMetric,
     PrometheusMetric,
 )
+from reconciler.domain.records import dataclass
 from reconciler.domain.workloads import FieldPath
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.kthena.generations import Era, TargetReference, check_reference, check_target, read_reference

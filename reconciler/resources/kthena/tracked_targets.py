@@ -1,7 +1,6 @@
 """Policies joined with what they scale, and what is wrong between them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import ceil
 from typing import TypeAlias
 
@@ -20,6 +19,7 @@ from reconciler.domain.metric_targets import (
     TrackedBackend,
     TrackedTarget,
 )
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.variant_settings import MIN_REPLICAS
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import join_words, suggest

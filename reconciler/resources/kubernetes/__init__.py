@@ -1,8 +1,8 @@
 """PURE. The kinds of Kubernetes itself: scale targets, autoscalers, namespaces."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
+from reconciler.domain.records import replace
 from reconciler.domain.variant_settings import IGNORE
 from reconciler.resources.annotations import NAMESPACE_NAMES, check_annotations
 from reconciler.resources.kinds import GENERATED, Family, Kind, ServingKind

@@ -4,12 +4,12 @@ Annotated `llm-d.ai/managed` one of them is a variant of its own (WVA v0.9, whic
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from math import isfinite
 from typing import Annotated
 
 from pydantic import Field
 
+from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Form, StatusShape
 from reconciler.domain.workloads import ReplicaOwner, WrittenField
 from reconciler.manifests.wording import quote

@@ -1,7 +1,6 @@
 """Field types that many kinds share: quantities, durations, selectors, conditions, and YAML inside of texts."""
 
 import re
-from dataclasses import dataclass
 from decimal import ROUND_UP, Context, Decimal
 from typing import Annotated, Literal, TypeAlias
 
@@ -9,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from reconciler.domain.identity import Place, Severity
 from reconciler.domain.metric_targets import LabelOperator, LabelRequirement, LabelSelector
+from reconciler.domain.records import dataclass
 from reconciler.domain.snapshot import Condition
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, parse_documents

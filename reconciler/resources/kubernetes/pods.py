@@ -1,12 +1,12 @@
 """Pod templates of scale targets: devices, nodes, engines."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pydantic import Field
 
 from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import Annotation, LaunchSettings, NodeTerm, PodPlace, Workload
 from reconciler.manifests.wording import describe, name_field
 from reconciler.resources.annotations import WORKLOAD_NAMES, check_annotations

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.inventory import Accelerator, Catalog
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.kubernetes.fields import Time, read_quantity

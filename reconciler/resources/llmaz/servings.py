@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, finding_of
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.errors import InputError
 from reconciler.manifests.wording import escape, join_words, quote, suggest

@@ -1,12 +1,12 @@
 """Upstream's ConfigMaps about saturation and scaling to zero: their entries, and which hold for a model."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
 from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import Field
 
 from reconciler.domain.identity import Finding, ModelKey, Place, Severity, Source, SourceKind
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import (
     DEFAULT_RETENTION_S,
     AnalyzerSettings,

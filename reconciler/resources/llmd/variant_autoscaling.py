@@ -1,7 +1,6 @@
 """VariantAutoscaling in all its versions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -10,6 +9,7 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.inventory import ACCELERATOR_LABEL
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Form, StatusShape
 from reconciler.domain.units import seconds_from_ms
 from reconciler.domain.workloads import Annotation

@@ -1,0 +1,172 @@
+"""Records behave as dataclasses of the standard library do."""
+
+import copy
+import dataclasses
+import importlib
+import inspect
+import pickle
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import reconciler
+from reconciler.domain import records
+
+Decorator = Callable[..., Callable[[type], type]]
+DECORATORS = pytest.mark.parametrize("dataclass", [dataclasses.dataclass, records.dataclass], ids=["standard", "ours"])
+BOTH: tuple[Decorator, Decorator] = (dataclasses.dataclass, records.dataclass)
+
+
+def make_point(dataclass: Decorator, **options: Any) -> Any:
+    class Point:
+        """A place."""
+
+        x: float
+        y: float = 2.0
+        tags: list[str] = dataclasses.field(default_factory=list, compare=False)
+        hidden: int = dataclasses.field(default=7, repr=False)
+        derived: str = dataclasses.field(default="d", init=False)
+
+    return dataclass(**{"frozen": True, "slots": True, "kw_only": True, **options})(Point)
+
+
+def outcome(act: Callable[[], object]) -> object:
+    try:
+        return act()
+    except Exception as error:  # noqa: BLE001 - which one is what is compared
+        return type(error)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"order": True}, {"kw_only": False}, {"frozen": False}, {"eq": False}], ids=str
+)
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda point: repr(point(x=1)),
+        lambda point: repr(point(x=1, y=3, hidden=1, tags=["a"])),
+        lambda point: repr(point(1.5)),
+        lambda point: point(),
+        lambda point: point(x=1, z=2),
+        lambda point: point(x=1, derived="e"),
+        lambda point: point(x=1).tags is point(x=1).tags,
+        lambda point: point(x=1).derived,
+        lambda point: point(x=1) == point(x=1),
+        lambda point: point(x=1, tags=["a"]) == point(x=1),
+        lambda point: point(x=1, hidden=1) == point(x=1),
+        lambda point: point(x=1) == 1,
+        lambda point: point(x=1) < point(x=2),
+        lambda point: min(point(x=2), point(x=1, y=9), point(x=1)).y,
+        lambda point: len({point(x=1), point(x=1), point(x=2)}),
+        lambda point: hash(point(x=1)) == hash(point(x=1)),
+        lambda point: setattr(point(x=1), "x", 2),
+        lambda point: delattr(point(x=1), "x"),
+        lambda point: point(x=1).__dict__,
+        lambda point: point.__match_args__,
+        lambda point: [(each.name, each.default, each.compare) for each in dataclasses.fields(point)],
+        lambda point: dataclasses.asdict(point(x=1)),
+        lambda point: repr(dataclasses.replace(point(x=1), y=5)),
+        lambda point: repr(copy.deepcopy(point(x=1, tags=["a"]))),
+    ],
+)
+def test_a_record_does_what_a_dataclass_does(act: Callable[[Any], object], options: dict[str, bool]) -> None:
+    standard, ours = (make_point(dataclass, **options) for dataclass in BOTH)
+
+    assert outcome(lambda: act(ours)) == outcome(lambda: act(standard))
+
+
+@DECORATORS
+def test_a_field_of_a_base_is_a_field(dataclass: Decorator) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Base:
+        a: int
+        b: int = 1
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Derived(Base):
+        c: int
+
+    assert repr(Derived(1, c=3)).endswith("Derived(a=1, b=1, c=3)")
+    assert Derived(1, c=3) == Derived(1, 1, c=3) != Base(1)
+
+
+@DECORATORS
+def test_what_a_class_writes_itself_is_kept(dataclass: Decorator) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Own:
+        a: int
+
+        def __repr__(self) -> str:
+            return "own"
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return 5
+
+    assert (repr(Own(1)), Own(1) == Own(2), hash(Own(1))) == ("own", True, 5)
+
+
+@DECORATORS
+def test_what_follows_the_constructor_sees_all_fields(dataclass: Decorator) -> None:
+    @dataclass(slots=True)
+    class Sum:
+        a: int
+        b: int
+        total: int = dataclasses.field(init=False)
+
+        def __post_init__(self) -> None:
+            self.total = self.a + self.b
+
+    made = Sum(1, 2)
+
+    assert (made.total, dataclasses.replace(made, b=5).total, records.replace(made, b=5).total) == (3, 6, 6)
+
+
+@DECORATORS
+def test_a_record_inside_itself_is_shown(dataclass: Decorator) -> None:
+    @dataclass(slots=True)
+    class Node:
+        child: object = None
+
+    node = Node()
+    node.child = node
+
+    assert repr(node).endswith("Node(child=...)")
+
+
+def test_a_frozen_record_is_pickled() -> None:
+    from reconciler.domain.identity import Place
+
+    place = Place(path="a.yaml", line=3)
+
+    assert pickle.loads(pickle.dumps(place)) == place  # noqa: S301 - our own bytes
+
+
+def test_replacing_an_unknown_field_is_an_error() -> None:
+    from reconciler.domain.identity import Place
+
+    with pytest.raises(TypeError, match="columns"):
+        records.replace(Place(path="a.yaml"), columns=1)  # type: ignore[call-arg]
+
+
+def test_every_record_of_the_program_takes_what_its_fields_say() -> None:
+    names = [
+        each.name for each in pkgutil.walk_packages(reconciler.__path__, "reconciler.") if "__main__" not in each.name
+    ]
+    classes = {
+        each
+        for name in names
+        for each in vars(importlib.import_module(name)).values()
+        if isinstance(each, type) and dataclasses.is_dataclass(each) and each.__module__.startswith("reconciler.")
+    }
+    taken = {each: [field for field in dataclasses.fields(each) if field.init] for each in classes}
+
+    assert len(classes) > 500
+    for each, fields in taken.items():
+        outcome(each)  # compiles the constructor
+        parameters = inspect.signature(each).parameters
+        assert set(parameters) == {field.name for field in fields}, each
