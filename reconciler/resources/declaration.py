@@ -16,6 +16,7 @@ from reconciler.resources.kthena.tracked_targets import KthenaResources, fold_kt
 from reconciler.resources.llmaz.servings import Llmaz, Serving, find_owners, fold_llmaz
 from reconciler.resources.llmd.saturation import SaturationEntry, UpstreamSettings, ZeroEntry, choose_in_force
 from reconciler.resources.objects import Piece, of_kind, report_duplicate, split_duplicates
+from reconciler.resources.registry import FAMILIES
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, UpstreamNamespace, VariantResource
 
 
@@ -69,6 +70,7 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
     """
     ordered = sorted(files, key=lambda file: (file.cluster, file.path))
     pieces = [piece for file in ordered for piece in file.pieces]
+    pieces += [piece for family in FAMILIES for piece in family.join(pieces)]
     variants, broken_variants = split_duplicates(of_kind(pieces, VariantResource))
     workloads, broken_workloads = split_duplicates(of_kind(pieces, Workload))
     broken = [*of_kind(pieces, BrokenResource), *broken_variants, *broken_workloads]

@@ -1,6 +1,6 @@
 """What is known of a kind: one record each, made by the family that the kind belongs to, found in the registry."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
 
@@ -13,6 +13,9 @@ ConfigMapReader: TypeAlias = Callable[[KubernetesObject, Mapping[str, object]], 
 """What a ConfigMap and the entries of its `data` declare."""
 Undecided: TypeAlias = Callable[[Mapping[str, object]], Mapping[str, str]]
 """From a spec to the patterns of its fields that decide nothing, each with the reason (see `find_undecided`)."""
+
+Joiner: TypeAlias = Callable[[Sequence[Piece]], Iterator[Piece]]
+"""From the pieces of all files to what they declare together."""
 
 GENERATED = "[bcdfghjklmnpqrstvwxz2456789]"
 """A letter of the names that Kubernetes generates: no vowels, nothing that looks like another."""
@@ -76,13 +79,23 @@ class Kind:
     """How its objects serve models, if they do so without a resource of an autoscaler."""
     pod_names: str = ""
     """The regular expression of what follows an object's name in the names of its pods; empty where none is known."""
+    is_foreign: bool = False
+    """Whether a mistake in an object is nothing to us as long as no annotation of ours stands on it."""
     flavor_lists: tuple[FieldPath, ...] = ()
     """Where the accelerators that it may run on are listed by the names of flavors."""
 
 
+def _joined(_: Sequence[Piece]) -> Iterator[Piece]:
+    yield from ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """The kinds of one system by name, and what it reads in ConfigMaps, by their names (empty: in any other)."""
+    """The kinds of one system by name, and what it reads in ConfigMaps, by their names (empty: in any other).
+
+    `join` makes further pieces of those of all files, for resources that depend on others.
+    """
 
     kinds: Mapping[str, Kind]
     config_maps: Mapping[str, ConfigMapReader] = field(default_factory=dict)
+    join: Joiner = _joined

@@ -11,6 +11,7 @@ from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.declaration import FileDeclaration
 from reconciler.resources.kinds import Kind
 from reconciler.resources.kubernetes.autoscalers import read_foreign_scaler, scales_another
+from reconciler.resources.kubernetes.served_parts import severity_of
 from reconciler.resources.objects import (
     DEFAULT_NAMESPACE,
     KubernetesObject,
@@ -94,9 +95,9 @@ def names_kind(kind: object) -> bool:
 
 def read_object(source: KubernetesObject) -> Iterator[Piece]:
     """What one object declares, as it is written or as it was built; nothing of a kind that is not read."""
-    if source.kind not in KINDS and scales_another(source.fields):
-        yield from _read_foreign(source)
     if not is_read(source):
+        if scales_another(source.fields):
+            yield from _read_foreign(source)
         return
     kind = KINDS[source.kind]
     version = source.fields.get("apiVersion")
@@ -107,7 +108,8 @@ def read_object(source: KubernetesObject) -> Iterator[Piece]:
     if version not in kind.versions:
         expected = join_words([quote(known) for known in kind.versions])
         message = f"expected {expected}, {'found' if version is None else 'got'} {describe(version)}"
-        yield from break_on(source, (source.complain(("apiVersion",), message),))
+        severity = severity_of(source) if kind.is_foreign else Severity.ERROR
+        yield from break_on(source, (source.complain(("apiVersion",), message, severity),))
     elif not kind.reads_templates and (is_templated(source.name) or is_templated(source.namespace)):
         if kind.ours_alone:
             message = "filled in by a substitution: it cannot be read from Git"

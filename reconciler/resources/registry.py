@@ -3,19 +3,34 @@
 from collections.abc import Iterator, Mapping
 
 from reconciler.manifests.wording import describe
+from reconciler.resources.aibrix import AIBRIX
+from reconciler.resources.dynamo import DYNAMO
 from reconciler.resources.inference import INFERENCE
+from reconciler.resources.kaito import KAITO
 from reconciler.resources.kinds import Family, Kind
+from reconciler.resources.kserve import KSERVE
 from reconciler.resources.kthena import KTHENA
 from reconciler.resources.kubernetes import KUBERNETES
 from reconciler.resources.llmaz import LLMAZ
 from reconciler.resources.llmd import llmd_family
+from reconciler.resources.nim import NIM
 from reconciler.resources.objects import (
     KubernetesObject,
     Piece,
 )
 from reconciler.resources.validation import is_templated
 
-FAMILIES: tuple[Family, ...] = (KUBERNETES, LLMAZ, INFERENCE, KTHENA)
+FAMILIES: tuple[Family, ...] = (
+    KUBERNETES,
+    LLMAZ,
+    INFERENCE,
+    KTHENA,
+    KSERVE,
+    DYNAMO,
+    AIBRIX,
+    KAITO,
+    NIM,
+)
 """Every family but upstream's own, which needs to know the scale targets of all: a new one gets its place here."""
 _TARGET_VERSIONS = {
     name: kind.versions[0] for family in FAMILIES for name, kind in family.kinds.items() if kind.is_scale_target

@@ -144,7 +144,7 @@ class _Builds:
                 is_ignored = isinstance(found, NoPlace) and found.is_ignored
                 kind = HoldKind.IGNORED if is_ignored else HoldKind.NOT_WRITABLE
                 hold = Hold(kind=kind, words=str(found), place=where)
-                return replace(workload, unwritable=hold, considered=tuple(considered))
+                return replace(workload, unwritable=workload.unwritable or hold, considered=tuple(considered))
             fields.append(placed)
         single = fields[0] if len(fields) == 1 else None
         if single is not None and single.written is not None and single.document != workload.document:
@@ -161,7 +161,7 @@ class _Builds:
             workload,
             replica_fields=workload.replica_fields if tuple(fields) == workload.written_at else tuple(fields),
             considered=tuple(considered) if len(considered) > len(fields) else (),
-            unwritable=self._owned(built),
+            unwritable=workload.unwritable or self._owned(built, workload.written_at[0]),
             budgets=budgets,
             moves=moves,
             immovable=immovable,
@@ -212,13 +212,14 @@ class _Builds:
         insertion = overlay_insertion(self.fleet, built)
         return None if insertion is None else replace(insertion, written=written.written, value=written.value)
 
-    def _owned(self, built: BuiltObject) -> Hold | None:
+    def _owned(self, built: BuiltObject, written: WrittenField) -> Hold | None:
         """The owner that would overwrite our value; autoscalers are reported by their own resources."""
         annotations = built.value_at("metadata", "annotations")
         has_flux = isinstance(annotations, dict) and any(name.startswith(_FLUX) for name in annotations)
         is_deployed = self.fleet.deployer_of(built) is not None or has_sets(self.fleet, built.key.cluster)
         is_known = is_deployed or has_flux
-        owners = owners_of(self.fleet, built.key, _REPLICAS) if is_known else possible_owners(self.fleet, built.key)
+        path = written.embedding or written.field
+        owners = owners_of(self.fleet, built.key, path) if is_known else possible_owners(self.fleet, built.key)
         owner = next((each for each in owners if not each.is_autoscaler), None)
         return None if owner is None else Hold(kind=HoldKind.OWNED_BY_ANOTHER, words=str(owner), place=owner.place)
 

@@ -84,7 +84,7 @@ class _Index:
     workloads: Mapping[ResourceKey, Workload]
     models: Mapping[str, ModelSettings]
     classes: ListedClasses
-    owners: Mapping[tuple[str, str, str, str], ReplicaOwner]
+    owners: Mapping[tuple[str, str, str, str, str], ReplicaOwner]
     claims: Counter[ResourceKey]
     ignored: Mapping[tuple[str, str], Place]
     broken: Mapping[ResourceKey, BrokenResource]
@@ -100,10 +100,11 @@ class _Index:
         claimed = {resource.scale_target for resource in resources}
         resources = (*resources, *adopted_variants(settings, declaration, claimed))
         workloads = {workload.key: workload for workload in declaration.workloads}
-        owners: dict[tuple[str, str, str, str], ReplicaOwner] = {}
+        owners: dict[tuple[str, str, str, str, str], ReplicaOwner] = {}
         # of an HPA and a ScaledObject on one target the latter counts: KEDA generates an HPA from it
         for owner in sorted(declaration.owners, key=lambda each: not each.makes_autoscaler):
-            owners.setdefault((owner.cluster, owner.namespace, owner.target_kind, owner.target_name), owner)
+            target = (owner.cluster, owner.namespace, owner.target_kind, owner.target_name, owner.target_part)
+            owners.setdefault(target, owner)
         return cls(
             settings=settings,
             declaration=declaration,
@@ -118,9 +119,16 @@ class _Index:
             priorities=Priorities.of(declaration.inference),
         )
 
-    def owner_of(self, target: ResourceKey) -> ReplicaOwner | None:
-        keys = ((target.cluster, namespace, target.kind, target.name) for namespace in (target.namespace, ""))
-        return next((self.owners[key] for key in keys if key in self.owners), None)
+    def owner_of(self, target: ResourceKey, workload: Workload | None) -> ReplicaOwner | None:
+        """What else sets the replicas of a target, of the part that it is, or of what a controller makes of it."""
+        keys = [target] if workload is None or workload.becomes is None else [workload.becomes, target]
+        named = (
+            (key.cluster, namespace, key.kind, key.name, part)
+            for key in keys
+            for namespace in (key.namespace, "")
+            for part in dict.fromkeys((key.part, ""))
+        )
+        return next((self.owners[each] for each in named if each in self.owners), None)
 
 
 def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant:
@@ -129,7 +137,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     model = index.models.get(resource.model_id)
     layers = Layers(resource=resource, workload=workload, settings=index.settings, model=model)
     settings = resolve_settings(layers)
-    owner = index.owner_of(target)
+    owner = index.owner_of(target, workload)
     is_autoscaled = owner is not None and bool(owner.fields) and settings[WHEN_AUTOSCALED].value == BOUNDS
     if workload is not None and owner is not None and is_autoscaled:
         # the autoscaler stays, and we move its bounds

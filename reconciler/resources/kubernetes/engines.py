@@ -119,7 +119,7 @@ def expand(word: str, variables: Mapping[str, str]) -> str:
 
 def find_spread(words: Sequence[str], variables: Mapping[str, str]) -> str:
     """Over how many devices an engine of any kind is to spread its tensors, as written; else empty."""
-    flag = _first(read_flags(_split(words)), _SPREADS)
+    flag = _first(read_flags(split_command(words)), _SPREADS)
     if flag is not None:
         return flag
     return next((value for name, value in sorted(variables.items()) if _SPREAD_NAMES.fullmatch(name)), "")
@@ -176,7 +176,7 @@ def read_names(engine: str, variables: Mapping[str, str]) -> tuple[str, ...]:
 
 def read_model(engine: str, image: str, words: Sequence[str], variables: Mapping[str, str]) -> str:
     """The model that an engine loads, as written: an id or a path; empty where it is filled in elsewhere."""
-    split = _split(words)
+    split = split_command(words)
     flags = read_flags(split)
     found = _first(flags, _MODEL_FLAGS.get(engine, ())) or _positional(engine, split)
     found = found or next((variables[name] for name in _MODEL_VARIABLES.get(engine, ()) if variables.get(name)), "")
@@ -220,7 +220,7 @@ _KV_ROLE = re.compile(r"kv_role[\"'\\]*\s*:\s*[\"'\\]*kv_(producer|consumer)")
 
 def why_unsized(engine: str, words: Sequence[str], labels: Mapping[str, str]) -> str:
     """Why the saturation of a replica does not say how many are needed; empty where it does."""
-    split = _split(words)
+    split = split_command(words)
     flags = read_flags(split)
     transfer = _KV_ROLE.search(flags.get("kv-transfer-config", ""))
     role = labels.get(_ROLE_LABEL, "") or flags.get("disaggregation-mode", "")
@@ -238,14 +238,15 @@ def why_unsized(engine: str, words: Sequence[str], labels: Mapping[str, str]) ->
 
 def read_launch(engine: str, words: Sequence[str], variables: Mapping[str, str]) -> LaunchSettings | None:
     """How the engine was started; None for one whose flags are not read. A value that is no number is the default."""
-    split = _split(words)
+    split = split_command(words)
     if engine == _VLLM:
         is_first = variables.get(_FIRST_VLLM) == "0" or f"{_FIRST_VLLM}=0" in split
         return _read_vllm(read_flags(split), is_first=is_first)
     return _read_sglang(read_flags(split)) if engine == _SGLANG else None
 
 
-def _split(words: Sequence[str]) -> tuple[str, ...]:
+def split_command(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command line, a script in it split as a shell would."""
     return tuple(split_scripts(words, lambda word: " " in word and "--" in word))
 
 

@@ -92,6 +92,15 @@ class PodSpec(LooseShape):
     affinity: Affinity | None = None
 
 
+def pod_of(
+    containers: list[Container], node_selector: Mapping[str, str | None] | None, affinity: Affinity | None
+) -> PodSpec:
+    """A pod that a controller makes of fields which stand elsewhere."""
+    return PodSpec().model_copy(
+        update={"containers": containers, "node_selector": dict(node_selector or {}), "affinity": affinity}
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class RequestedDevices:
     """The devices one replica asks for by resource; `container` is the index of the only container that asks.
@@ -222,8 +231,8 @@ def read_engine(pod: PodSpec, device_container: int | None, labels: Mapping[str,
     """The inference engine of a pod and how it was started: of the container with the devices, else of the first."""
     containers = list(enumerate(pod.containers or ()))
     for _, container in sorted(containers, key=lambda numbered: numbered[0] != device_container):
-        variables = _read_variables(container.env)
-        words = _words_of(container, variables)
+        variables = read_variables(container.env)
+        words = words_of(container, variables)
         image = container.image if isinstance(container.image, str) else ""
         engine = find_engine(image, words)
         if engine:
@@ -239,15 +248,16 @@ def read_engine(pod: PodSpec, device_container: int | None, labels: Mapping[str,
 
 def read_spread(pod: PodSpec) -> str:
     """Over how many devices a container spreads its engine, of any kind; empty where none says so."""
-    containers = ((each, _read_variables(each.env)) for each in pod.containers or ())
-    return next(filter(None, (find_spread(_words_of(each, names), names) for each, names in containers)), "")
+    containers = ((each, read_variables(each.env)) for each in pod.containers or ())
+    return next(filter(None, (find_spread(words_of(each, names), names) for each, names in containers)), "")
 
 
-def _words_of(container: Container, variables: Mapping[str, str]) -> list[str]:
+def words_of(container: Container, variables: Mapping[str, str]) -> list[str]:
+    """The command line of a container with its variables filled in."""
     return [expand(word, variables) for word in (*(container.command or ()), *(container.args or ()))]
 
 
-def _read_variables(env: object) -> dict[str, str]:
+def read_variables(env: object) -> dict[str, str]:
     """Environment variables with a value of their own."""
     entries = [entry for entry in env if isinstance(entry, dict)] if isinstance(env, list) else []
     return {str(entry.get("name")): str(entry["value"]) for entry in entries if "value" in entry}
@@ -272,11 +282,20 @@ class TemplateFields(LooseShape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTemplate:
-    """One of the templates that a replica's pods are made from, and how many of them are."""
+    """One of the templates that a replica's pods are made from, and how many of them are.
+
+    Its pod stands `below` its path: many custom resources hold a pod in place of a template.
+    """
 
     path: tuple[str | int, ...]
     fields: TemplateFields
     pods: int = 1
+    below: tuple[str | int, ...] = ("spec",)
+
+    @property
+    def pod_path(self) -> tuple[str | int, ...]:
+        """Where its pod stands in the object."""
+        return (*self.path, *self.below)
 
     @property
     def pod(self) -> PodSpec:
@@ -295,13 +314,13 @@ def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> tuple
     The first template is the one that clients speak to. The node selector and the affinity are what all templates with
     devices agree on; the device resources are those of the only container that asks, where one pod makes a replica.
     """
-    counted = [count_devices(source, each.pod, (*each.path, "spec")) for each in templates]
+    counted = [count_devices(source, each.pod, each.pod_path) for each in templates]
     devices: dict[str, int] = {}
     for template, found in zip(templates, counted, strict=True):
         for resource, count in found.counts.items():
             devices[resource] = devices.get(resource, 0) + template.pods * count
     container = counted[0].container if len(templates) == 1 and templates[0].pods == 1 else None
-    resources = None if container is None else (*templates[0].path, "spec", "containers", container, "resources")
+    resources = None if container is None else (*templates[0].pod_path, "containers", container, "resources")
     placed = [each for each, found in zip(templates, counted, strict=True) if found.counts] or templates[:1]
     running = next(
         (
@@ -401,7 +420,7 @@ def mapping_at(fields: Mapping[str, object], path: Sequence[str]) -> Mapping[str
 
 def _place_of(template: PodTemplate) -> PodPlace:
     return PodPlace(
-        path=(*template.path, "spec"),
+        path=template.pod_path,
         node_selector=read_texts(template.pod.node_selector),
         affinity=read_affinity(template.pod),
         terms=read_terms(template.pod),
@@ -409,5 +428,5 @@ def _place_of(template: PodTemplate) -> PodPlace:
 
 
 def _find_templated(templates: Sequence[PodTemplate]) -> str:
-    paths = ((*each.path, "spec", "nodeSelector") for each in templates if find_templated(each.pod.node_selector))
+    paths = ((*each.pod_path, "nodeSelector") for each in templates if find_templated(each.pod.node_selector))
     return name_field(next(paths, ()))

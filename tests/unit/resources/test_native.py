@@ -211,15 +211,15 @@ def test_bounds_that_are_filled_in_later_are_no_mistake_and_not_ours(
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_whatever_has_a_scale_target_owns_it(declare: Declare, kind: str) -> None:
-    text = f"""apiVersion: autoscaling.aibrix.ai/v1alpha1
-kind: PodAutoscaler
+    text = f"""apiVersion: autoscaling.example.com/v1
+kind: LoadScaler
 metadata: {{name: llama, namespace: llm}}
 spec: {{minReplicas: 1, maxReplicas: 8, scaleTargetRef: {{kind: {kind}, name: llama}}}}
 """
     declared = declare(text)
     (owner,) = declared.owners
     assert (owner.owner, owner.namespace, owner.target_kind, owner.target_name) == (
-        "PodAutoscaler llama",
+        "LoadScaler llama",
         "llm",
         kind,
         "llama",

@@ -1,0 +1,76 @@
+"""PURE. The kinds of KServe: InferenceService and LLMInferenceService, with what they are based on."""
+
+from collections.abc import Iterator, Sequence
+
+from reconciler.resources.kinds import Family, Kind, ServingKind
+from reconciler.resources.kserve.inference_services import (
+    SETTINGS_CONFIG_MAP,
+    InferenceService,
+    ModeSetting,
+    Runtime,
+    join_inference_services,
+    read_inference_service,
+    read_mode,
+    read_runtime,
+)
+from reconciler.resources.kserve.llm_inference_services import (
+    LlmConfig,
+    LlmService,
+    join_services,
+    read_llm_config,
+    read_llm_service,
+)
+from reconciler.resources.kserve.names import GROUP
+from reconciler.resources.objects import Piece, of_kind
+
+_LLM_VERSIONS = (f"{GROUP}/v1alpha2", f"{GROUP}/v1alpha1")
+
+
+def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """The workloads of KServe's services, what sets their replicas, and services that cannot be used."""
+    yield from join_services(of_kind(pieces, LlmService), of_kind(pieces, LlmConfig))
+    services = of_kind(pieces, InferenceService)
+    yield from join_inference_services(services, of_kind(pieces, Runtime), of_kind(pieces, ModeSetting))
+
+
+KSERVE = Family(
+    kinds={
+        "InferenceService": Kind(
+            versions=(f"{GROUP}/v1beta1",),
+            retired=(f"{GROUP}/v1alpha2", f"{GROUP}/v1alpha1"),
+            read=read_inference_service,
+            is_foreign=True,
+            serving=ServingKind(
+                replicas="`predictor.minReplicas`, and an equal `maxReplicas`",
+                instance="a pod",
+                accelerator="node selector or required affinity of the predictor or its runtime",
+                bounds="`minReplicas` and `maxReplicas` where they differ",
+                metrics="pods of Deployment NAME-predictor",
+                tried_on=("kserve/kserve",),
+            ),
+        ),
+        "LLMInferenceService": Kind(
+            versions=_LLM_VERSIONS,
+            read=read_llm_service,
+            ours_alone=True,
+            is_foreign=True,
+            serving=ServingKind(
+                replicas="`spec.replicas`",
+                instance="a pod, or a group of pods with `worker`",
+                accelerator="node selector or required affinity of `template` or `worker`",
+                bounds="`spec.scaling.minReplicas` and `maxReplicas`",
+                metrics="pods of Deployment NAME-kserve or LeaderWorkerSet NAME-kserve-mn",
+                tried_on=("kserve/kserve",),
+            ),
+        ),
+        "LLMInferenceServiceConfig": Kind(
+            versions=_LLM_VERSIONS, read=read_llm_config, ours_alone=True, holds_settings=True
+        ),
+        "ServingRuntime": Kind(versions=(f"{GROUP}/v1alpha1",), read=read_runtime, holds_settings=True),
+        "ClusterServingRuntime": Kind(
+            versions=(f"{GROUP}/v1alpha1",), read=read_runtime, is_namespaced=False, holds_settings=True
+        ),
+    },
+    config_maps={SETTINGS_CONFIG_MAP: read_mode},
+    join=_join,
+)

@@ -1,0 +1,191 @@
+"""AIBrix, Kaito and the NIM operator: what one replica is, where its number stands, and who else writes it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from reconciler.domain.workloads import ReplicaOwner, Workload
+from reconciler.resources.declaration import Declaration
+
+Declare = Callable[..., Declaration]
+
+
+def only(declared: Declaration) -> Workload:
+    (workload,) = declared.workloads
+    return workload
+
+
+def fields(found: Workload | ReplicaOwner) -> list[tuple[str, int | None, int | None]]:
+    """Each field with what stands there and what counts."""
+    written = found.replica_fields if isinstance(found, Workload) else found.fields
+    return [(".".join(map(str, each.field)), each.written, each.value) for each in written]
+
+
+# ---- AIBrix
+
+PA = """apiVersion: autoscaling.aibrix.ai/v1alpha1
+kind: PodAutoscaler
+metadata: {name: llama, namespace: llm}
+spec:
+  scalingStrategy: APA
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: llama}
+"""
+STORM = """apiVersion: orchestration.aibrix.ai/v1alpha1
+kind: StormService
+metadata: {name: qwen, namespace: llm, annotations: {reconciler.io/managed: "true"}}
+spec:
+  replicas: 3
+  template:
+    spec:
+      roles:
+"""
+ROLE = """        - name: %s
+          replicas: %d
+          template:
+            metadata: {labels: {model.aibrix.ai/name: qwen3-8b}}
+            spec:
+              containers:
+                - {name: a, image: vllm/vllm-openai, args: [--model, q], resources: {limits: {nvidia.com/gpu: 1}}}
+"""
+
+
+def test_a_pod_autoscaler_owns_its_target_with_its_bounds(declare: Declare) -> None:
+    (owner,) = declare(PA + "  minReplicas: 2\n  maxReplicas: 8\n").owners
+    assert (owner.owner, owner.target_kind, owner.target_name) == ("PodAutoscaler llama", "Deployment", "llama")
+    assert fields(owner) == [("spec.minReplicas", 2, 2), ("spec.maxReplicas", 8, 8)]
+    assert [each.is_ceiling for each in owner.fields] == [False, True]
+
+
+def test_bounds_that_change_by_time_are_not_ours(declare: Declare) -> None:
+    schedule = "  schedules: [{name: day, startTime: '08:00', endTime: '20:00', minReplicas: 4}]\n"
+    assert [each.fields for each in declare(PA + "  maxReplicas: 8\n" + schedule).owners] == [()]
+
+
+def test_an_autoscaler_of_a_role_owns_that_part(declare: Declare) -> None:
+    text = PA.replace("kind: Deployment, name: llama", "kind: StormService, name: qwen")
+    (owner,) = declare(text + "  maxReplicas: 8\n  subTargetSelector: {roleName: decode}\n").owners
+    assert (owner.target_kind, owner.target_name, owner.target_part) == ("StormService", "qwen", "decode")
+
+
+def test_a_pod_autoscaler_of_knative_is_none_of_aibrix(declare: Declare) -> None:
+    text = PA.replace("autoscaling.aibrix.ai/v1alpha1", "autoscaling.internal.knative.dev/v1alpha1")
+    declared = declare(text)
+    assert [(each.owner, each.fields) for each in declared.owners] == [("PodAutoscaler llama", ())]
+    assert declared.findings == ()
+
+
+def test_a_storm_service_of_one_role_is_scaled_by_its_role_sets(declare: Declare) -> None:
+    workload = only(declare(STORM + ROLE % ("server", 1)))
+    assert (workload.replicas, fields(workload)) == (3, [("spec.replicas", 3, 3)])
+    assert (workload.devices, workload.model_id, workload.unsized) == ({"nvidia.com/gpu": 1}, "qwen3-8b", "")
+
+
+def test_several_pods_of_one_role_would_all_be_rolled(declare: Declare) -> None:
+    assert "rolls all of them" in only(declare(STORM + ROLE % ("server", 2))).unsized
+
+
+def test_roles_for_prefill_and_decode_are_parts_that_are_not_sized(declare: Declare) -> None:
+    prefill, decode = declare(STORM + ROLE % ("prefill", 2) + ROLE % ("decode", 3)).workloads
+    assert [each.key.label for each in (prefill, decode)] == ["llm/qwen/prefill", "llm/qwen/decode"]
+    assert [each.replicas for each in (prefill, decode)] == [2, 3]
+    assert decode.unsized.startswith("it is the decode half of a disaggregated model")
+
+
+def test_a_group_of_pods_takes_the_devices_of_all(declare: Declare) -> None:
+    text = STORM + (ROLE % ("server", 1)).replace(
+        "          template:", "          podGroupSize: 2\n          template:"
+    )
+    assert only(declare(text)).devices == {"nvidia.com/gpu": 2}
+
+
+# ---- Kaito
+
+SET = """apiVersion: kaito.sh/v1beta1
+kind: InferenceSet
+metadata: {name: phi, namespace: llm, annotations: {reconciler.io/managed: "true"}}
+spec:
+  replicas: 2
+  template:
+    resource: {instanceType: Standard_NC24ads_A100_v4}
+    inference: {preset: {name: microsoft/phi-4-mini-instruct}}
+"""
+WORKSPACE = """apiVersion: kaito.sh/v1alpha1
+kind: Workspace
+metadata: {name: phi, namespace: llm}
+resource: {instanceType: Standard_NC24ads_A100_v4}
+inference: {preset: {name: phi-4-mini-instruct}}
+"""
+
+
+def test_an_inference_set_has_a_number_of_workspaces(declare: Declare) -> None:
+    declared = declare(SET)
+    workload = only(declared)
+    assert (workload.replicas, fields(workload)) == (2, [("spec.replicas", 2, 2)])
+    assert (workload.engine, workload.served_names) == ("vllm", ("phi", "phi-4-mini-instruct"))
+    assert (workload.is_serving, workload.unsized, declared.owners, declared.findings) == (True, "", (), ())
+
+
+def test_kaitos_own_scaler_owns_the_replicas(declare: Declare) -> None:
+    text = SET.replace("annotations: {", 'annotations: {scaledobject.kaito.sh/auto-provision: "true", ')
+    assert [(each.owner, each.fields) for each in declare(text).owners] == [
+        ("the ScaledObject of Kaito's KEDA scaler", ())
+    ]
+
+
+def test_a_workspace_is_one_instance(declare: Declare) -> None:
+    workload = only(declare(WORKSPACE))
+    assert workload.unsized.startswith("a Workspace is one instance")
+    assert workload.is_serving
+    assert declare(WORKSPACE.replace("inference:", "tuning:")).workloads == ()
+    other = "kaito.sh/runtime: transformers"
+    assert not only(declare(WORKSPACE.replace("namespace: llm", f"annotations: {{{other}}}"))).is_serving
+
+
+# ---- NIM
+
+NIM = """apiVersion: apps.nvidia.com/v1alpha1
+kind: NIMService
+metadata: {name: llama, namespace: llm, annotations: {reconciler.io/managed: "true"}}
+spec:
+  image: {repository: nvcr.io/nim/meta/llama-3.1-8b-instruct, tag: 1.12.0}
+  nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}
+  resources: {limits: {nvidia.com/gpu: 1}}
+"""
+
+
+def test_a_nim_service_is_a_deployment_of_its_name(declare: Declare) -> None:
+    declared = declare(NIM + "  replicas: 2\n")
+    workload = only(declared)
+    assert (workload.replicas, fields(workload)) == (2, [("spec.replicas", 2, 2)])
+    assert (workload.engine, workload.model_id) == ("nim", "meta/llama-3.1-8b-instruct")
+    assert (workload.devices, workload.node_selector) == (
+        {"nvidia.com/gpu": 1},
+        {"nvidia.com/gpu.product": "NVIDIA-L4"},
+    )
+    assert workload.becomes is not None
+    assert (workload.becomes.kind, workload.becomes.name) == ("Deployment", "llama")
+    assert declared.owners == ()
+
+
+def test_a_nim_service_that_scales_itself_has_its_bounds_within(declare: Declare) -> None:
+    (owner,) = declare(NIM + "  scale: {enabled: true, hpa: {maxReplicas: 4}}\n").owners
+    assert fields(owner) == [("spec.scale.hpa.minReplicas", None, 1), ("spec.scale.hpa.maxReplicas", 4, 4)]
+    assert declare(NIM + "  scale: {enabled: false, hpa: {maxReplicas: 4}}\n").owners == ()
+
+
+def test_a_nim_service_over_several_nodes_is_a_group(declare: Declare) -> None:
+    workload = only(declare(NIM + "  replicas: 1\n  multiNode: {parallelism: {pipeline: 2, tensor: 8}}\n"))
+    assert workload.devices == {"nvidia.com/gpu": 2}
+    assert workload.becomes is not None
+    assert (workload.becomes.kind, workload.becomes.name) == ("LeaderWorkerSet", "llama-lws")
+
+
+def test_a_nim_service_that_kserve_runs_is_not_sized(declare: Declare) -> None:
+    assert only(declare(NIM + "  replicas: 1\n  inferencePlatform: kserve\n")).unsized
+
+
+@pytest.mark.parametrize("text", [STORM + ROLE % ("server", 1), SET, NIM + "  replicas: 2\n"])
+def test_a_number_that_is_filled_in_later_is_held(declare: Declare, text: str) -> None:
+    before = "replicas: 3" if "replicas: 3" in text else "replicas: 2"
+    workload = only(declare(text.replace(f"  {before}\n", '  replicas: "${COUNT}"\n', 1)))
+    assert (workload.replicas, workload.templated) == (None, "spec.replicas")
