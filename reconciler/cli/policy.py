@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from reconciler.cli.options import Common, with_common
-from reconciler.domain.records import replace
 
 if TYPE_CHECKING:
     from reconciler.domain.plan import Decision
     from reconciler.domain.rules import Rule
 
 CASES = Path(".reconciler/policy-tests.yaml")
+IN_WORDS = frozenset({"cluster", "rule"})
+"""What the text of a row says in its other fields."""
 Action = Annotated[
     Literal["test", "explain", "simulate"],
     typer.Argument(metavar="test|explain|simulate", show_default=False, help="The action."),
@@ -48,7 +49,7 @@ def policy(common: Common, action: Action, arguments: Subjects = None, *, replay
         decision = find_decision(plan, named[0])
         terms = next((group.merges for group in plan.groups if decision in group.changes), None)
         waits = "" if terms is None else f"merges by itself{f'; not yet: {terms.waits}' if terms.waits else ''}"
-        rows = [{**_row(decision), "merges": waits}]
+        rows = [{**_row(decision, decision.variant.label), "merges": waits}]
     else:
         if not named:
             raise typer.BadParameter("expected at least one RECORDING", param_hint="policy simulate")
@@ -56,7 +57,8 @@ def policy(common: Common, action: Action, arguments: Subjects = None, *, replay
     if common.output == "json":
         write_json({"version": 1, "rows": rows})
     else:
-        write("\n".join("  ".join(filter(None, row.values())) for row in rows))
+        texts = ([value for name, value in row.items() if value and name not in IN_WORDS] for row in rows)
+        write("\n".join(map("  ".join, texts)))
     return Exit.INPUT if any(row.get("outcome") == "FAIL" for row in rows) else Exit.FINISHED
 
 
@@ -91,30 +93,41 @@ def _tested(rules: "Sequence[Rule]", files: Sequence[Path]) -> Iterator[dict[str
 
 def _simulated(rules: "tuple[Rule, ...]", recordings: Sequence[Path]) -> Iterator[dict[str, str]]:
     """The verdict of these rules on each change of a recording, next to the decision without any rule."""
-    from reconciler.decision.decide import decide
+    from reconciler.decision.decide import decide_under, find_stopping
     from reconciler.domain.plan import Outcome
     from reconciler.pipeline.recording import read_recording
     from reconciler.pipeline.run import prepare
     from reconciler.rendering.renderer import Renderer
+    from reconciler.report.formatting import labels_of
 
     for path in recordings:
         snapshot = prepare(read_recording(path), Renderer()).snapshot
-        plans = [decide(replace(snapshot, settings=replace(snapshot.settings, rules=each))) for each in ((), rules)]
-        free, ruled = ({each.variant: each for each in plan.decisions} for plan in plans)
-        for key, decision in ruled.items():
-            if Outcome.CHANGE in (decision.outcome, free[key].outcome):
-                before = free[key]
-                wanted = f"{before.current.replicas} → {before.desired.replicas} {before.desired.accelerator}"
-                yield {"recording": str(path), "without": wanted, **_row(decision)}
+        free, ruled = (decide_under(snapshot, each) for each in ((), rules))
+        labels = labels_of(ruled)
+        changing = [key for key, each in ruled.items() if Outcome.CHANGE in (each.outcome, free[key].outcome)]
+        silent = [key for key in changing if ruled[key].outcome is Outcome.UNCHANGED and not ruled[key].verdict.rule]
+        stopped = dict(find_stopping(snapshot, rules, silent))
+        for key in changing:
+            before, row = free[key], _row(ruled[key], labels[key])
+            wanted = f"{before.current.replicas} → {before.desired.replicas} {before.desired.accelerator}"
+            if key in stopped:
+                row |= {
+                    "verdict": "hold",
+                    "rule": stopped[key].name,
+                    "words": f"without rule {stopped[key]} it changes",
+                }
+            yield {"recording": str(path), "without": wanted, **row}
 
 
-def _row(decision: "Decision") -> dict[str, str]:
+def _row(decision: "Decision", label: str) -> dict[str, str]:
     verdict = decision.verdict
     waiting = "" if decision.waiting is None else decision.waiting.words
     said = "; ".join(step.reason for step in decision.steps if step.stage == "policy")
     return {
-        "variant": decision.variant.label,
+        "cluster": decision.variant.cluster,
+        "variant": label,
         "change": f"{decision.current.replicas} → {decision.desired.replicas} {decision.desired.accelerator}",
         "verdict": str(verdict.kind),
-        "words": said or verdict.reason or waiting or str(decision.outcome),
+        "rule": verdict.rule,
+        "words": said or waiting or verdict.reason or str(decision.outcome),
     }

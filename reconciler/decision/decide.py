@@ -1,6 +1,6 @@
 """The pure heart: a snapshot in, a plan out. The same snapshot gives the same bytes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.decision.assessment import assess_variants
 from reconciler.decision.devices import Devices, scarcity_assumed
@@ -21,11 +21,13 @@ from reconciler.decision.guarding import Guard
 from reconciler.decision.load_variation import LoadVariation
 from reconciler.decision.passes import stage_reachable
 from reconciler.decision.staged_plan import Situation, StagedPlan
+from reconciler.decision.verdicts import tell_what_is_full
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.plan import Decision, Plan, TotalCost
-from reconciler.domain.records import dataclass
+from reconciler.domain.plan import Decision, Outcome, Plan, TotalCost
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Solution, Solver
+from reconciler.domain.rules import Rule
 from reconciler.domain.snapshot import Snapshot
 from reconciler.domain.units import significant
 from reconciler.domain.variant_settings import Engine
@@ -64,6 +66,26 @@ def decide(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold] | None = None
     """
     solved = solve(snapshot, refused or {})
     return solved.plan_of(solved.staged, bonds)
+
+
+def decide_under(snapshot: Snapshot, rules: Iterable[Rule]) -> Mapping[ResourceKey, Decision]:
+    """What would be decided under other rules."""
+    plan = decide(replace(snapshot, settings=replace(snapshot.settings, rules=tuple(rules))))
+    return {each.variant: each for each in plan.decisions}
+
+
+def find_stopping(
+    snapshot: Snapshot, rules: Sequence[Rule], variants: Iterable[ResourceKey]
+) -> Iterator[tuple[ResourceKey, Rule]]:
+    """The first rule without which each of the variants would change; it takes a plan for each rule."""
+    left = list(variants)
+    for rule in rules:
+        if not left:
+            return
+        without = decide_under(snapshot, (each for each in rules if each is not rule))
+        found = [key for key in left if without[key].outcome is Outcome.CHANGE]
+        yield from ((key, rule) for key in found)
+        left = [key for key in left if key not in found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +129,7 @@ def solve(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> Solved:
     formulated = with_shared_rules(formulate(states, models, devices, guard, snapshot.settings.objective))
     situation = Situation.of(snapshot, states, formulated)
     solution, staged = stage_reachable(situation, SOLVERS[SOLVER].solve)
+    staged = tell_what_is_full(situation, solution, staged)
     return Solved(situation=situation, answers=answers, variations=variations, solution=solution, staged=staged)
 
 

@@ -147,11 +147,7 @@ class FormulatedProblem:
 
     def load_of(self, model: ModelKey) -> float:
         """What is asked of a model now, without any headroom, in the unit of its requirement."""
-        demand = self.demands.get(model)
-        if demand is not None and self.needs.requirements[model].fixed is None:
-            return demand.rate_per_s / (1 + demand.headroom)
-        filling = self.needs.fillings.get(model)
-        return 0.0 if filling is None else filling.demand
+        return _load_of(model, self.needs, self.demands)
 
     def least(self, model: ModelKey) -> float:
         """What a proposal that is open must carry to stay, in the unit of its requirement."""
@@ -172,16 +168,20 @@ def formulate(
     """The problem of all models together, each in the unit of its engine, within devices and rules."""
     parts = [problem for _, problem in sorted(models.items())]
     asked = [requirement for part in parts for requirement in part.requirements]
+    current = {state.variant.key: state.variant.current for state in states}
+    demands = {model: part.demand for model, part in models.items() if part.demand is not None}
+    rates = {model: demand.rate_per_s for model, demand in demands.items()}
+    fillings = _joined(part.fillings for part in parts)
+    needs = Needs.of(asked, fillings, rates)
+    guard = guard.repairing(key for key in current if _is_short(key, needs, demands, current))
     requirements = tuple(_ranked(map(guard.requirement, asked), states))
     holds, kept = _joined(part.holds for part in parts), {each.variant.key: each.kept for each in states}
     partial = {key: hold for key, hold in kept.items() if hold is not None} | _joined(part.partial for part in parts)
     free = [state.variant for state in states if state.is_free and state.variant.key not in holds]
     decided = {variant.key for variant in free}
-    current = {state.variant.key: state.variant.current for state in states}
     drawn = {state.variant.key: devices.taken(state.variant) for state in states}
     surplus = surplus_devices((each for each in states if each.variant.key not in decided), drawn, devices.blind)
     current_weights = _joined(part.current_weights for part in parts)
-    demands = {model: part.demand for model, part in models.items() if part.demand is not None}
     own_bounds = {each.key: bounds_of(each, keeps_current=each.key in partial) for each in free}
     offered = [candidate for part in parts for candidate in part.candidates]
     ruled_out = {each.key: words for each in offered if (words := guard.why_not(each.key))}
@@ -204,11 +204,7 @@ def formulate(
     )
     return FormulatedProblem(
         problem=problem,
-        needs=Needs.of(
-            requirements,
-            _joined(part.fillings for part in parts),
-            {model: demand.rate_per_s for model, demand in demands.items()},
-        ),
+        needs=replace(needs, requirements={each.model: each for each in requirements}),
         demands=demands,
         holds=holds,
         notes=_with_ruled_out(_with_surplus(_joined(part.notes for part in parts), surplus), ruled_out),
@@ -308,10 +304,20 @@ def with_shared_rules(formulated: FormulatedProblem) -> FormulatedProblem:
 
 def is_short(formulated: FormulatedProblem, key: ResourceKey) -> bool:
     """Whether the load of a variant's model exceeds what runs now: what it gets more repairs that."""
-    model, needs = formulated.needs.owner_of.get(key), formulated.needs
-    if model is None:
-        return False
-    return formulated.load_of(model) > needs.total(model, formulated.problem.current) * (1 + TOLERANCE)
+    return _is_short(key, formulated.needs, formulated.demands, formulated.problem.current)
+
+
+def _is_short(key: ResourceKey, needs: Needs, demands: Mapping[ModelKey, ModelDemand], current: Allocations) -> bool:
+    model = needs.owner_of.get(key)
+    return model is not None and _load_of(model, needs, demands) > needs.total(model, current) * (1 + TOLERANCE)
+
+
+def _load_of(model: ModelKey, needs: Needs, demands: Mapping[ModelKey, ModelDemand]) -> float:
+    demand = demands.get(model)
+    if demand is not None and needs.requirements[model].fixed is None:
+        return demand.rate_per_s / (1 + demand.headroom)
+    filling = needs.fillings.get(model)
+    return 0.0 if filling is None else filling.demand
 
 
 def _priced(problem: Problem) -> frozenset[ResourceKey]:

@@ -15,7 +15,7 @@ from reconciler.domain.observed import LiveReplicas, Observation, PastArrivals
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Bounds, Requirement
-from reconciler.domain.rules import MetricsRule, Rule
+from reconciler.domain.rules import FreezeRule, MetricsRule, Rule
 from reconciler.domain.settings import SPOT, Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import PAYBACK_S
@@ -198,6 +198,14 @@ class Guard:
         limits = {key: rules.limits(each) for key, each in free.items() if key not in stopped}
         shared = rules.shared(subjects)
         return cls(rules=rules, subjects=subjects, limits=limits, stopped=stopped, shared=shared)
+
+    def repairing(self, short: Iterable[ResourceKey]) -> "Guard":
+        """The same once it is known of which variants the load exceeds what runs: a freeze may let these grow."""
+        if not any(isinstance(rule.asks, FreezeRule) for rule in self.rules.rules):
+            return self
+        subjects = {key: replace(self.subjects[key], is_short=True) for key in short if key in self.limits}
+        limits = {key: self.rules.limits(each) for key, each in subjects.items()}
+        return replace(self, subjects={**self.subjects, **subjects}, limits={**self.limits, **limits})
 
     def held(self, states: Sequence[VariantState]) -> tuple[VariantState, ...]:
         """The states, with a hold where rules leave no change."""

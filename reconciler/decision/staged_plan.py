@@ -133,7 +133,7 @@ class StagedPlan:
     `holds` keep a resource as it is; `waiting` is what must happen before the rest of a variant's change may be
     proposed, `reasons` is what else made its allocation. `kept` numbers the open pull request whose values stand,
     `reverts` the merged one that a change takes back. `said` is what every rule says of a change, the strictest first;
-    `clamped` what ended a change after the optimizer.
+    `clamped` what ended a change after the optimizer, `stopped` what held one.
     """
 
     allocations: Allocations
@@ -145,6 +145,7 @@ class StagedPlan:
     verdicts: Mapping[ResourceKey, Verdict] = field(default_factory=dict)
     said: Mapping[ResourceKey, tuple[Spoken, ...]] = field(default_factory=dict)
     clamped: Mapping[ResourceKey, Spoken] = field(default_factory=dict)
+    stopped: Mapping[ResourceKey, Spoken] = field(default_factory=dict)
 
     @classmethod
     def aimed_at(cls, situation: Situation, solution: Solution) -> "StagedPlan":

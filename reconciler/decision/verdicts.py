@@ -1,7 +1,7 @@
 """What rules say about the finished plan: refused changes are dropped, the others get their verdict."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
@@ -15,7 +15,11 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.observed import Load
 from reconciler.domain.plan import Outcome, Verdict, VerdictKind
-from reconciler.domain.records import replace
+from reconciler.domain.records import dataclass, replace
+from reconciler.domain.requirements import Pool, Solution
+from reconciler.domain.snapshot import Variant
+from reconciler.optimizer.device_use import DeviceUse
+from reconciler.optimizer.separable import SeparableSolver
 from reconciler.policy.judging import NO_LIMITS, STRICTNESS, strictest
 from reconciler.policy.port import Change, Counted, FleetChange, Share, SharedLimit, Spoken
 
@@ -47,12 +51,7 @@ def obey_rules(situation: Situation, staged: StagedPlan) -> StagedPlan:
     """
     while True:
         heard = _said_of_changes(situation, staged)
-        stopped = {
-            key: Hold(kind=STOPPING[said.kind], words=f"rule {said.rule}: {said.words}", place=said.rule.place)
-            for key, each in heard.items()
-            for said in each[:1]
-            if said.kind in STOPPING
-        }
+        stopped = {key: said for key, each in heard.items() for said in each[:1] if said.kind in STOPPING}
         ended = {key: said for key, each in heard.items() if key not in stopped for said in _ends(each, staged, key)}
         if not stopped and not ended:
             return replace(staged, said=heard)
@@ -61,8 +60,9 @@ def obey_rules(situation: Situation, staged: StagedPlan) -> StagedPlan:
         staged = replace(
             staged,
             allocations={**staged.allocations, **as_now, **cut},
-            holds={**staged.holds, **stopped},
+            holds={**staged.holds, **{key: _hold(said) for key, said in stopped.items()}},
             clamped={**staged.clamped, **ended},
+            stopped={**staged.stopped, **stopped},
         )
         staged = make_independent(situation, keep_serving(situation, staged))
 
@@ -80,16 +80,142 @@ def give_verdicts(situation: Situation, staged: StagedPlan) -> StagedPlan:
     What would change and may not at all says what it waits for.
     """
     used_up = tuple(each for each in situation.formulated.guard.shared if _is_used_up(each, situation, staged))
-    waiting = {
-        key: Hold(kind=HoldKind.RULE, words=f"rule {said.rule}: {said.words}", place=said.rule.place)
+    stopped = {
+        key: said
         for key in situation.formulated.guard.limits
         if key not in staged.waiting
         and staged.outcome(situation, key) is Outcome.UNCHANGED
         and (said := _stopped(situation, staged, key, used_up)) is not None
     }
+    waiting = {key: _hold(said) for key, said in stopped.items()}
     staged = replace(staged, waiting={**waiting, **staged.waiting})
-    verdicts = {key: _verdict(situation, staged, key) for key in situation.group_of}
+    verdicts = {key: _verdict(situation, staged, key, stopped.get(key)) for key in situation.group_of}
     return replace(staged, verdicts=verdicts)
+
+
+def _hold(said: Spoken) -> Hold:
+    return Hold(
+        kind=STOPPING.get(said.kind, HoldKind.RULE), words=f"rule {said.rule}: {said.words}", place=said.rule.place
+    )
+
+
+def tell_what_is_full(situation: Situation, solution: Solution, staged: StagedPlan) -> StagedPlan:
+    """Let models that stay as they are name the pool or limit that keeps them from what they would have alone.
+
+    Nothing is said where every model has that anyway, nor of models whose roles or finished answers bind each other.
+    """
+    problem = situation.formulated.problem
+    if solution.solver == SeparableSolver.name or solution.is_unsolved or not (problem.pools or problem.change_limits):
+        return staged
+    silent = dict(_silent(situation, solution, staged))
+    keys = {key for members in silent.values() for key in members}
+    alone = replace(
+        problem,
+        requirements=tuple(each for each in problem.requirements if each.model in silent),
+        candidates=tuple(each for each in problem.candidates if each.key.variant in keys),
+        pinned={key: each for key, each in problem.pinned.items() if key in keys},
+        pools=(),
+        budgets=(),
+        change_limits=(),
+    )
+    best, full = SeparableSolver().solve(alone).allocations, _Full.of(situation, solution)
+    variants = {state.variant.key: state.variant for state in situation.states}
+    waiting, verdicts = dict(staged.waiting), dict(staged.verdicts)
+    for members in silent.values():
+        wanted = {key: best[key] for key in members if best.get(key, problem.current[key]) != problem.current[key]}
+        limit = full.limit(wanted) if wanted else None
+        for key in wanted if limit is not None else ():
+            words = _instead(situation, variants, key, wanted)
+            if isinstance(limit, SharedLimit):
+                said = Spoken(rule=limit.rule, kind=VerdictKind.HOLD, words=f"{limit.words}: {words}")
+                waiting[key], verdicts[key] = _hold(said), strictest([said])
+            elif limit is not None:
+                words = f"pool {limit.name} has {limit.devices} devices: {words}"
+                waiting[key] = Hold(kind=HoldKind.POOL_FULL, words=words)
+    return replace(staged, waiting=waiting, verdicts=verdicts)
+
+
+def _silent(
+    situation: Situation, solution: Solution, staged: StagedPlan
+) -> Iterator[tuple[ModelKey, tuple[ResourceKey, ...]]]:
+    """Models that the optimizer leaves as they are, of which nothing says why, with their variants that may change."""
+    needs, problem = situation.formulated.needs, situation.formulated.problem
+    bound = {side for ratio in problem.ratios for side in ratio.sides}
+    for model, members in needs.variants_of.items():
+        requirement = needs.requirements[model]
+        is_priced = any(segment.price is not None for segment in requirement.segments)
+        if is_priced or requirement.fixed is not None or model in bound or problem.objective != "cost":
+            continue
+        is_kept = all(
+            staged.outcome(situation, key) is not Outcome.CHANGE
+            and key not in staged.waiting
+            and solution.allocations.get(key, problem.current[key]) == problem.current[key]
+            for key in members
+        )
+        if is_kept and not all(key in staged.holds or key in problem.pinned for key in members):
+            yield model, members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Full:
+    """What a solution takes of pools and of limits on changes."""
+
+    situation: Situation
+    use: DeviceUse
+    taken: Counter[str]
+    changed: Mapping[str, int]
+    limits: Mapping[str, SharedLimit]
+
+    @classmethod
+    def of(cls, situation: Situation, solution: Solution) -> "_Full":
+        problem = situation.formulated.problem
+        allocations = {**problem.current, **solution.allocations}
+        use = DeviceUse.of(problem)
+        return cls(
+            situation=situation,
+            use=use,
+            taken=use.pools(allocations),
+            changed={
+                each.name: sum(allocations[key] != problem.current[key] for key in each.variants)
+                for each in problem.change_limits
+            },
+            limits={each.name: each for each in situation.formulated.guard.shared},
+        )
+
+    def limit(self, wanted: Allocations) -> SharedLimit | Pool | None:
+        """The first that does not admit it beside what the others get."""
+        problem = self.situation.formulated.problem
+        for each in problem.change_limits:
+            if self.changed[each.name] + len(wanted.keys() & each.variants) > each.changes:
+                return self.limits[each.name]
+        before = self.use.pools({key: problem.current[key] for key in wanted})
+        after = self.use.pools(wanted)
+        for pool in problem.pools:
+            added = after[pool.name] - before[pool.name]
+            if added > 0 and self.taken[pool.name] + added > pool.devices:
+                return pool
+        return None
+
+
+def _instead(
+    situation: Situation, variants: Mapping[ResourceKey, Variant], key: ResourceKey, wanted: Allocations
+) -> str:
+    """`4 x L4 instead of 4 x H100 would save 23.6 USD/h`."""
+    current, after = situation.current[key], wanted[key]
+    is_move = after.replicas > 0 and current.accelerator != after.accelerator
+    now = f"{current.replicas} x {current.accelerator or 'unknown'}" if is_move else f"{current.replicas}"
+    words = f"{after.replicas} x {after.accelerator or 'unknown'} instead of {now} would"
+    pairs = [
+        (variants[each].cost_of(situation.current[each]), variants[each].cost_of(to)) for each, to in wanted.items()
+    ]
+    if is_short(situation.formulated, key):
+        return f"{words} be needed"
+    if any(before is None or then is None for before, then in pairs):
+        return f"{words} be enough"
+    saved = math.fsum((before or 0.0) - (then or 0.0) for before, then in pairs)
+    if saved <= 0:
+        return f"{words} be needed"
+    return f"{words} save {round(saved, 2):g} {situation.snapshot.settings.currency}/h"
 
 
 def _is_used_up(shared: SharedLimit, situation: Situation, staged: StagedPlan) -> bool:
@@ -114,9 +240,13 @@ def _stopped(
     return Spoken(rule=limit.rule, kind=VerdictKind.HOLD, words=words)
 
 
-def _verdict(situation: Situation, staged: StagedPlan, key: ResourceKey) -> Verdict:
+def _verdict(situation: Situation, staged: StagedPlan, key: ResourceKey, stopped: Spoken | None) -> Verdict:
+    """What rules say of a resource; what one leaves nothing of a change is held by it."""
     if key in staged.holds:
-        return verdict_of(staged.holds[key])
+        verdict = verdict_of(staged.holds[key])
+        return replace(verdict, rule=staged.stopped[key].rule.name) if key in staged.stopped else verdict
+    if stopped is not None:
+        return strictest([replace(stopped, kind=VerdictKind.HOLD)])
     if staged.outcome(situation, key) is Outcome.UNCHANGED:
         return Verdict(kind=VerdictKind.ALLOW)
     return strictest(staged.said.get(key, ())) if situation.formulated.guard.rules.rules else STANDING

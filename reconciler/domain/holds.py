@@ -55,6 +55,7 @@ class HoldKind(StrEnum):
     WAITING_FOR_REPLICAS = "waiting-for-replicas"
     WAITING_FOR_MERGE = "waiting-for-merge"
     WAITING_FOR_DEVICES = "waiting-for-devices"
+    POOL_FULL = "pool-full"
     DECLINED = "declined"
     PUT_BACK = "put-back"
     PROMISE_BROKEN = "promise-broken"
@@ -227,6 +228,7 @@ CURES: Mapping[HoldKind, Cure] = {
     HoldKind.WAITING_FOR_DEVICES: Cure(
         words="merge the other pull request, or give the pool a spare device", is_needed=False
     ),
+    HoldKind.POOL_FULL: Cure(words="nothing; or give the pool more devices", is_needed=False),
     HoldKind.DECLINED: Cure(words="nothing; or reopen the pull request, or revert the revert", is_needed=False),
     HoldKind.PUT_BACK: Cure(
         words="nothing: it comes at the time that it names; or merge some, or raise the limit", is_needed=False

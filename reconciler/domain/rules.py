@@ -114,12 +114,22 @@ class Window:
     until_s: float = 0.0
 
 
+class Repairs(StrEnum):
+    """What becomes of repairs of a target while a rule lets nothing else change."""
+
+    ASK = "ask"
+    """they are proposed, and a person merges them"""
+    ALLOW = "allow"
+    HOLD = "hold"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreezeRule:
-    """When nothing changes."""
+    """When nothing changes, and what becomes of repairs meanwhile."""
 
     kind: Literal["freeze"] = "freeze"
     window: Window
+    repairs: Repairs = Repairs.ASK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

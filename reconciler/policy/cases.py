@@ -215,4 +215,11 @@ def _subject(given: GivenSection) -> Subject:
     )
     ago = given.merged_ago
     merges = () if ago is None else (Merge(at_s=now_s - ago, replicas_before=given.replicas),)
-    return Subject(now_s=now_s, variant=variant, priority=given.priority, reporting=given.reporting, merges=merges)
+    return Subject(
+        now_s=now_s,
+        variant=variant,
+        priority=given.priority,
+        reporting=given.reporting,
+        merges=merges,
+        is_short=given.repair,
+    )

@@ -110,7 +110,7 @@ class ReplicaLimits:
             return None
         found_words = found.range.words if is_above else found.range.floor_words or found.range.words
         words = f"{found_words}, {wanted} would be needed" if is_above else found_words
-        return Spoken(rule=found.rule, kind=VerdictKind.CLAMP, words=words)
+        return Spoken(rule=found.rule, kind=VerdictKind.HOLD if found.range.holds else VerdictKind.CLAMP, words=words)
 
 
 NO_LIMITS = ReplicaLimits()

@@ -134,6 +134,8 @@ class Subject:
     beside_in_model: SpotCount = NO_SPOT
     beside_in_fleet: SpotCount = NO_SPOT
     """What the other variants of its model have now, and all other variants."""
+    is_short: bool = False
+    """Whether its model's load exceeds what runs now, so that what it gets more is a repair."""
 
     @property
     def current(self) -> Allocation:
@@ -314,7 +316,8 @@ class Range:
     """The replicas that a rule leaves a variant.
 
     `is_pace`: it says how fast, not how far; where both cannot be, it goes as far as the pace admits.
-    `stays`: on no other accelerator. `is_firm`: it counts on another one too. `words` say why, for whoever it stops.
+    `stays`: on no other accelerator. `is_firm`: it counts on another one too. `holds`: it lets nothing change for now,
+    which is a hold and no clamp. `words` say why, for whoever it stops.
     """
 
     least: int = 0
@@ -322,6 +325,7 @@ class Range:
     is_pace: bool = False
     stays: bool = False
     is_firm: bool = False
+    holds: bool = False
     words: str = ""
     floor_words: str = ""
     """Why no fewer, where that is another reason than why no more."""
@@ -330,7 +334,7 @@ class Range:
 def as_now(subject: Subject, words: str) -> Range:
     """What a rule leaves that lets nothing change."""
     now = subject.current.replicas
-    return Range(least=now, most=now, is_pace=True, stays=True, is_firm=True, words=words)
+    return Range(least=now, most=now, is_pace=True, stays=True, is_firm=True, holds=True, words=words)
 
 
 def covers(scope: Scope, subject: Subject) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from reconciler.domain.plan import VerdictKind
+from reconciler.domain.records import replace
 from reconciler.domain.rules import (
     Amount,
     AvailabilityRule,
@@ -14,6 +15,7 @@ from reconciler.domain.rules import (
     CooldownRule,
     DeadbandRule,
     FreezeRule,
+    Repairs,
     Rule,
     ScheduleRule,
     StepRule,
@@ -174,16 +176,32 @@ DEADBAND = RuleKind(name="deadband", asks=DeadbandRule, section=DeadbandSection,
 class FreezeSection(WindowSection):
     """When nothing changes."""
 
+    repairs: Literal["ask", "allow", "hold"] = "ask"
+    """replicas that are added because the load exceeds what runs now: ask, allow or hold (= ask)"""
+
     def asks(self) -> FreezeRule:
-        return FreezeRule(window=self.window())
+        return FreezeRule(window=self.window(), repairs=Repairs(self.repairs))
 
 
 def _limit_freeze(asks: FreezeRule, subject: Subject) -> Range | None:
+    """Nothing changes; where repairs may, what the load exceeds gets more of what it has."""
     until = told_until(asks.window, subject.now_s)
-    return None if until is None else as_now(subject, f"frozen {until}")
+    if until is None:
+        return None
+    found = as_now(subject, f"frozen {until}")
+    return replace(found, most=None) if subject.is_short and asks.repairs is not Repairs.HOLD else found
 
 
-FREEZE = RuleKind(name="freeze", asks=FreezeRule, section=FreezeSection, limit=_limit_freeze)
+def _judge_freeze(asks: FreezeRule, rule: Rule, change: Change) -> Spoken | None:
+    """The optimizer kept to it, but for repairs."""
+    until = told_until(asks.window, change.subject.now_s)
+    if until is None or asks.repairs is not Repairs.ASK or not change.is_repair:
+        return None
+    words = f"frozen {until}: a person decides about repairs"
+    return Spoken(rule=rule, kind=VerdictKind.NEEDS_APPROVAL, words=words)
+
+
+FREEZE = RuleKind(name="freeze", asks=FreezeRule, section=FreezeSection, limit=_limit_freeze, judge=_judge_freeze)
 
 
 # `schedule`: how many replicas a variant may have at some times.

@@ -48,6 +48,7 @@ def test_recordings_say_what_rules_would_have_made_of_them(fleet: Path, capsys: 
     assert code == 0
     (row,) = (each for each in rows if each["variant"] == "code/qwen-7b")
     assert (row["without"], row["change"], row["verdict"]) == ("4 → 2 L4", "4 → 3 L4", "clamp")
+    assert (row["cluster"], row["rule"]) == ("prod", "slow")
     assert row["words"].startswith("clamp: rule slow (rules.yaml:4): at most 1 down at once")
 
 

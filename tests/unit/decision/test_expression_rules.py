@@ -43,7 +43,7 @@ def test_every_variable_has_a_value_of_its_type(decided: Any, name: str) -> None
         ("requireApproval: {when: 'fleet.changes == 1'}", Outcome.CHANGE, VerdictKind.NEEDS_APPROVAL),
         ("clamp: {when: 'true', to: '4'}", Outcome.CHANGE, VerdictKind.CLAMP),
         ("clamp: {when: 'true', to: '9'}", Outcome.CHANGE, VerdictKind.ALLOW),
-        ("clamp: {when: 'true', to: '0'}", Outcome.UNCHANGED, VerdictKind.ALLOW),
+        ("clamp: {when: 'true', to: '0'}", Outcome.UNCHANGED, VerdictKind.HOLD),
     ],
 )
 def test_each_kind_says_its_word(decided: Any, rule: str, outcome: Outcome, kind: VerdictKind) -> None:

@@ -50,6 +50,13 @@ def settles(fleet: Fleet) -> None:
 
 def on_saturday(fleet: Fleet) -> None:
     at(fleet, "2026-11-21T12:00+00:00")
+    fleet.default(headroom=3.0)
+    fleet.add(replicas=2)
+    fleet.offer(12.0)  # carried by what runs: no repair
+
+
+def on_saturday_in_need(fleet: Fleet) -> None:
+    at(fleet, "2026-11-21T12:00+00:00")
     grows()(fleet)
 
 
@@ -69,6 +76,13 @@ def spends(fleet: Fleet) -> None:
 def eleven(fleet: Fleet) -> None:
     for number in range(11):
         grows(model_id=f"m{number}", name=f"v{number}")(fleet)
+
+
+def ten_and_one_that_saves(fleet: Fleet) -> None:
+    fleet.price(H100=6.0)
+    for number in range(10):
+        grows(model_id=f"m{number}", name=f"v{number}")(fleet)
+    grows(9, 4, model_id="idle", name="idle")(fleet)
 
 
 def three_variants(fleet: Fleet) -> None:
@@ -139,10 +153,10 @@ WORLDS: dict[str, tuple[Callable[[Fleet], None], ...]] = {
     "step": (grows(8, 1),),
     "deadband": (grows(4, 3, namespace="batch"),),
     "cooldown": (settles,),
-    "freeze": (on_saturday,),
+    "freeze": (on_saturday, on_saturday_in_need),
     "schedule": (on_monday,),
     "budget": (spends,),
-    "changeLimit": (eleven,),
+    "changeLimit": (eleven, ten_and_one_that_saves),
     "accelerators": (grows(namespace="prod", runs_on="A100", profiles=(Make.profile("A100"),)),),
     "availability": (three_variants,),
     "spot": (on_spot,),

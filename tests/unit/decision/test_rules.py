@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.decision.decide import find_stopping
 from reconciler.domain.observed import LiveReplicas, Observation, Performance
 from reconciler.domain.plan import Outcome, VerdictKind
 from reconciler.domain.proposals import Promise, PromisedLatency, ProposalState
@@ -32,7 +33,8 @@ def said(decision: Any) -> tuple[str, VerdictKind, str]:
     return f"{decision.current.replicas} -> {decision.desired.replicas}", decision.verdict.kind, decision.verdict.rule
 
 
-ALLOW, CLAMP, APPROVAL = VerdictKind.ALLOW, VerdictKind.CLAMP, VerdictKind.NEEDS_APPROVAL
+ALLOW, HOLD, CLAMP = VerdictKind.ALLOW, VerdictKind.HOLD, VerdictKind.CLAMP
+APPROVAL = VerdictKind.NEEDS_APPROVAL
 
 
 @pytest.mark.parametrize(
@@ -45,11 +47,11 @@ ALLOW, CLAMP, APPROVAL = VerdictKind.ALLOW, VerdictKind.CLAMP, VerdictKind.NEEDS
         ("{name: a, step: {down: 10%}}", 3, 5.0, ("3 -> 2", CLAMP, "a")),
         ("{name: a, step: {up: 2}}", 1, 55.0, ("1 -> 3", CLAMP, "a")),
         ("{name: a, step: {up: 200%}}", 2, 55.0, ("2 -> 6", ALLOW, "")),
-        ("{name: a, step: {up: 0}}", 2, 55.0, ("2 -> 2", ALLOW, "")),
+        ("{name: a, step: {up: 0}}", 2, 55.0, ("2 -> 2", HOLD, "a")),
         ("{name: a, bounds: {maxReplicas: 4}}", 2, 55.0, ("2 -> 4", CLAMP, "a")),
         ("{name: a, bounds: {minReplicas: 3}}", 6, 10.0, ("6 -> 3", CLAMP, "a")),
         ("{name: a, bounds: {minReplicas: 5}}", 2, 10.0, ("2 -> 5", CLAMP, "a")),
-        ("{name: a, scope: {direction: [down]}, bounds: {minReplicas: 5}}", 3, 10.0, ("3 -> 3", ALLOW, "")),
+        ("{name: a, scope: {direction: [down]}, bounds: {minReplicas: 5}}", 3, 10.0, ("3 -> 3", HOLD, "a")),
         ("{name: a, scope: {namespace: other}, step: {up: 1}}", 1, 55.0, ("1 -> 6", ALLOW, "")),
         ("{name: a, scope: {namespace: ll*}, step: {up: 1}}", 1, 55.0, ("1 -> 2", CLAMP, "a")),
         ("{name: a, approval: {upMoreThan: 100%}}", 1, 55.0, ("1 -> 6", APPROVAL, "a")),
@@ -218,6 +220,7 @@ def test_after_a_merge_a_variant_settles_and_says_what_it_waits_for(ruled: Any, 
     assert decision.waiting.words == (
         "rule settle (p.yaml:4): its last change is to settle until 08:20 UTC, 6 would be needed"
     )
+    assert said(decision) == ("2 -> 2", HOLD, "settle")
     merged_ago(fleet, make, 1800.0)
     assert said(fleet.decision()) == ("2 -> 6", ALLOW, "")
 
@@ -248,11 +251,52 @@ def test_nothing_changes_in_a_freeze(ruled: Any, make: Any, window: str, is_froz
     fleet, rules = ruled
     fleet.price(H100=6.0, L4=0.1)
     rules(f"{{name: weekend, freeze: {window}}}")
-    fleet.add(replicas=2, profiles=(make.profile("H100"), make.profile("L4")))
+    fleet.add(replicas=9, profiles=(make.profile("H100"), make.profile("L4")))
     fleet.offer(55.0)
     decision = fleet.decision()
     assert (decision.outcome is Outcome.UNCHANGED) is is_frozen
+    assert (decision.verdict.kind is VerdictKind.HOLD) is is_frozen
     assert (decision.waiting is not None and "rule weekend" in decision.waiting.words) is is_frozen
+
+
+FROZEN = '{from: "2027-01-15", until: "2027-01-16"%s}'
+
+
+@pytest.mark.parametrize(
+    ("repairs", "expected"),
+    [
+        ("", ("2 -> 6", VerdictKind.NEEDS_APPROVAL, "weekend")),
+        (", repairs: ask", ("2 -> 6", VerdictKind.NEEDS_APPROVAL, "weekend")),
+        (", repairs: allow", ("2 -> 6", VerdictKind.ALLOW, "")),
+        (", repairs: hold", ("2 -> 2", VerdictKind.HOLD, "weekend")),
+    ],
+)
+def test_a_freeze_says_what_becomes_of_repairs(
+    ruled: Any, repairs: str, expected: tuple[str, VerdictKind, str]
+) -> None:
+    fleet, rules = ruled
+    rules(f"{{name: weekend, freeze: {FROZEN % repairs}}}")
+    fleet.add(replicas=2)
+    fleet.offer(55.0)
+    assert said(fleet.decision()) == expected
+    fleet.offer(12.0)  # carried: what is no repair waits
+    fleet.default(headroom=2.0)
+    decision = fleet.decision()
+    assert said(decision) == ("2 -> 2", VerdictKind.HOLD, "weekend")
+    assert decision.waiting.words == "rule weekend (p.yaml:4): frozen until 2027-01-16 00:00 (UTC), 4 would be needed"
+
+
+def test_a_repair_in_a_freeze_only_adds_replicas(ruled: Any, make: Any) -> None:
+    """The cheapest repair would move to the cheap accelerator, or let the other variant shrink."""
+    fleet, rules = ruled
+    fleet.price(H100=6.0, L4=0.1)
+    rules(f"{{name: weekend, freeze: {FROZEN % ''}}}")
+    fleet.add(replicas=2, profiles=(make.profile("H100"), make.profile("L4")))
+    fleet.add("other", replicas=2, profiles=(make.profile("H100", 20),))
+    fleet.offer(90.0)
+    for decision in fleet.plan().decisions:
+        assert decision.desired.accelerator == "H100"
+        assert decision.desired.replicas >= 2
 
 
 def test_a_freeze_of_what_goes_down_lets_the_rest_go_up(ruled: Any) -> None:
@@ -342,7 +386,8 @@ def test_a_repair_beyond_a_budget_needs_a_person(ruled: Any) -> None:
     fleet.offer(55.0)
     assert said(fleet.decision()) == ("2 -> 6", APPROVAL, "money")
     fleet.offer(12.0)
-    assert said(fleet.decision()) == ("2 -> 2", ALLOW, "")
+    fleet.default(headroom=2.0)
+    assert said(fleet.decision()) == ("2 -> 2", HOLD, "money")
 
 
 def test_each_namespace_has_its_own_budget(ruled: Any) -> None:
@@ -497,3 +542,59 @@ def test_little_evidence_holds_and_says_what_is_missing(ruled: Any, make: Any) -
         assert decision.waiting.words == f"rule seen (p.yaml:4): {words}, 6 would be needed"
         rules(f"{{name: seen, metrics: {{{enough}}}}}")
         assert fleet.decision().waiting is None, enough
+
+
+# What shared limits keep back.
+
+
+def test_a_limit_on_changes_names_the_savings_that_it_keeps_back(ruled: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: few, changeLimit: {changes: 1}}")
+    for name, replicas in (("a", 9), ("b", 1), ("c", 8)):
+        fleet.add(name, model_id=name, replicas=replicas)
+        fleet.offer(30.0, name)
+    fleet.add("enough", model_id="enough", replicas=4)
+    fleet.offer(30.0, "enough")
+    decisions = {each.variant.name: each for each in fleet.plan().decisions}
+    assert decisions["a"].waiting.words == (
+        "rule few (p.yaml:4): at most 1 changes of a run, others are more urgent: 4 x H100 instead of 9 would save "
+        "30 USD/h"
+    )
+    assert said(decisions["a"]) == ("9 -> 9", HOLD, "few")
+    assert "would save 24 USD/h" in decisions["c"].waiting.words
+    assert decisions["enough"].waiting is None
+    assert said(decisions["enough"]) == ("4 -> 4", ALLOW, "")
+
+
+def test_a_full_pool_names_itself(ruled: Any, make: Any) -> None:
+    """Four would do on the cheap devices, of which there are three; of the others no tenth is there."""
+    fleet, rules = ruled
+    rules("{name: x, approval: {}}")
+    fleet.price(H100=6.0, L4=0.1)
+    fleet.stock(H100=9, L4=3)
+    one = {"workload": {"devices": {"nvidia.com/gpu": 1}}}
+    fleet.add("moves", model_id="a", replicas=4, profiles=(make.profile("H100"), make.profile("L4")), **one)
+    fleet.offer(35.0, "a")
+    fleet.add("grows", model_id="b", replicas=5, **one)
+    fleet.offer(55.0, "b")
+    decisions = {each.variant.name: each for each in fleet.plan().decisions}
+    assert decisions["moves"].waiting.words == (
+        "pool us-east/L4 has 3 devices: 4 x L4 instead of 4 x H100 would save 23.6 USD/h"
+    )
+    assert decisions["grows"].waiting.words == "pool us-east/H100 has 9 devices: 6 x H100 instead of 5 would be needed"
+    assert said(decisions["grows"])[1:] == (ALLOW, "")
+    fleet.stock(H100=10, L4=4)
+    assert fleet.desired() == {"moves": "4 x L4", "grows": "6 x H100"}
+
+
+def test_the_rule_that_keeps_a_variant_silently_is_found(ruled: Any, make: Any) -> None:
+    """A move that rules deny leaves nothing to say of replicas: only without the rule it would come."""
+    fleet, rules = ruled
+    fleet.price(H100=6.0, L4=0.1)
+    rules("{name: ask, approval: {}}", "{name: no-l4, accelerators: {denied: [L4]}}")
+    fleet.add(replicas=6, profiles=(make.profile("H100"), make.profile("L4")))
+    fleet.offer(55.0)
+    snapshot = fleet.snapshot()
+    assert fleet.decision().outcome is Outcome.UNCHANGED
+    found = dict(find_stopping(snapshot, snapshot.settings.rules, [key("llama")]))
+    assert [rule.name for rule in found.values()] == ["no-l4"]

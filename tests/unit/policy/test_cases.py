@@ -57,6 +57,31 @@ def test_a_case_holds_or_says_what_is_not_so(default: RuleBook, case: str, fault
 
 
 @pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("to: 6", "verdict: hold, rule: frozen, replicas: 4"),
+        ("to: 6, repair: true", "verdict: needs approval, rule: frozen, replicas: 6"),
+        ("to: 3, repair: true", "verdict: hold, rule: frozen, replicas: 4"),
+        ("to: 6, mergedAgo: 5m, at: 2026-12-26T12:00:00", "verdict: hold, rule: settle, replicas: 4"),
+    ],
+)
+def test_a_freeze_and_a_cooldown_hold(given: str, expected: str) -> None:
+    rules = """\
+apiVersion: reconciler.io/v1alpha1
+kind: Policy
+rules:
+  - {name: frozen, freeze: {from: "2026-12-24", until: "2026-12-26"}}
+  - {name: settle, cooldown: {after: 1h}}
+"""
+    case = f"given: {{replicas: 4, at: 2026-12-24T12:00:00, {given}}}, expect: {{{expected}}}"
+    if "at:" in given:
+        case = case.replace("at: 2026-12-24T12:00:00, ", "")
+    book = RuleBook(read_policy("rules.yaml", rules.encode()).rules)
+    (outcome,), findings = run_cases("cases.yaml", (HEAD + f"  - {{name: a, {case}}}").encode(), book)
+    assert (outcome.fault, findings) == ("", ())
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "expected cases, found none"),
