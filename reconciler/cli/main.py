@@ -1,6 +1,5 @@
 """The command `reconciler`: commands, exit codes, and errors as sentences."""
 
-import gc
 import logging
 import os
 import signal
@@ -24,6 +23,7 @@ from reconciler.cli.run import run
 from reconciler.cli.schema import schema
 from reconciler.cli.validate import validate
 from reconciler.errors import ReconcilerError
+from reconciler.pipeline.process import set_up_process
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +34,6 @@ STOPPED = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.TERMINATED}
 AFTER_STOP = "stopped; temporary files are gone; what was published stays, and the next run goes on from there"
 
 HELP_WIDTH = 100
-COLLECTED_AFTER = 100_000
-"""New objects: what is imported stays, and looking through it again and again was a seventh of a start."""
 
 app = typer.Typer(
     name="reconciler",
@@ -98,7 +96,7 @@ def about(*, version: bool = typer.Option(False, "--version", help="Print the ve
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    gc.set_threshold(COLLECTED_AFTER)
+    set_up_process()
     reserve_stdout()
     for number in STOPPED:
         signal.signal(number, _stop)

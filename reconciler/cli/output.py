@@ -14,8 +14,6 @@ from reconciler.config.environment import read_environment
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import Plan
 from reconciler.domain.records import replace
-from reconciler.pipeline.run import Prepared
-from reconciler.pipeline.validate import CheckedFiles
 from reconciler.rendering.renderer import Renderer, code_span, escape_markdown
 from reconciler.report.document import plan_json
 from reconciler.report.findings import (
@@ -31,8 +29,10 @@ from reconciler.report.pull_request import outcome_lines, plan_view, reductions
 from reconciler.report.text import nothing_decided, plan_text
 
 if TYPE_CHECKING:
+    from reconciler.pipeline.prepare import Prepared
     from reconciler.pipeline.publish import Published
     from reconciler.pipeline.run import RunResult
+    from reconciler.pipeline.validate import CheckedFiles
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ ROWS = 100
 """A page of a job holds 1 MiB; nobody reads more rows than this."""
 
 
-def present_findings(common: Common, checked: CheckedFiles) -> None:
+def present_findings(common: Common, checked: "CheckedFiles") -> None:
     """Write what was found: paths as the person named them, but as the work tree has them for tools."""
     summary = summary_line(checked.findings, files=checked.files, resources=checked.resources)
     match common.output:
@@ -117,11 +117,11 @@ def present_findings(common: Common, checked: CheckedFiles) -> None:
             write(painted(common.color, findings_text(_as_typed(checked), summary, width=width())))
 
 
-def _as_typed(checked: CheckedFiles) -> tuple[Finding, ...]:
+def _as_typed(checked: "CheckedFiles") -> tuple[Finding, ...]:
     return tuple(_at(finding, checked.typed.get(finding.place.path)) for finding in checked.findings)
 
 
-def _in_work_tree(checked: CheckedFiles) -> tuple[Finding, ...]:
+def _in_work_tree(checked: "CheckedFiles") -> tuple[Finding, ...]:
     return tuple(_at(finding, checked.in_work_tree.get(finding.place.path)) for finding in checked.findings)
 
 
@@ -144,7 +144,7 @@ def markdown_lines(findings: Iterable[Finding], summary: str, heading: str = "re
         yield from ("", f"{more} more {'is' if more == 1 else 'are'} in the log.")
 
 
-def present_plan(common: Common, prepared: Prepared) -> None:
+def present_plan(common: Common, prepared: "Prepared") -> None:
     """Write a plan to stdout as `--output` asks."""
     plan = prepared.plan
     if common.output == "json":
@@ -195,7 +195,7 @@ def _print_run(common: Common, result: "RunResult") -> None:
         write(last)
 
 
-def diff_lines(prepared: Prepared) -> Iterator[str]:
+def diff_lines(prepared: "Prepared") -> Iterator[str]:
     """A unified diff of every file that the plan would change, group by group."""
     before = {manifest.path: manifest.body for manifest in prepared.recording.manifests}
     for change_set in prepared.edited.change_sets:

@@ -10,7 +10,7 @@ import typer
 from reconciler.cli.options import Common, with_common
 
 if TYPE_CHECKING:
-    from reconciler.pipeline.run import Prepared
+    from reconciler.pipeline.prepare import Prepared
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +57,8 @@ def prepare_plan(
 ) -> "Prepared":
     """The plan of a recording, or of what is observed now, whose render proof is told on stderr."""
     if replay is not None:
+        from reconciler.pipeline.prepare import prepare
         from reconciler.pipeline.recording import read_recording
-        from reconciler.pipeline.run import prepare
         from reconciler.rendering.renderer import Renderer
 
         return prepare(read_recording(replay), Renderer())

@@ -95,8 +95,8 @@ def _simulated(rules: "tuple[Rule, ...]", recordings: Sequence[Path]) -> Iterato
     """The verdict of these rules on each change of a recording, next to the decision without any rule."""
     from reconciler.decision.decide import decide_under, find_stopping
     from reconciler.domain.plan import Outcome
+    from reconciler.pipeline.prepare import prepare
     from reconciler.pipeline.recording import read_recording
-    from reconciler.pipeline.run import prepare
     from reconciler.rendering.renderer import Renderer
     from reconciler.report.formatting import labels_of
 

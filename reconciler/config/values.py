@@ -294,6 +294,7 @@ class ConfigSection(BaseModel):
         frozen=True,
         allow_inf_nan=False,
         alias_generator=to_camel,
+        defer_build=True,
         model_title_generator=lambda model: re.sub("(Section|Entry|File)$", "", model.__name__),
         field_title_generator=lambda name, field: field.alias or to_camel(name),
     )

@@ -17,8 +17,7 @@ from reconciler.domain.workloads import DeliveryPlace, DocumentRef
 from reconciler.errors import InputError
 from reconciler.manifests.documents import OpenFile
 from reconciler.manifests.edits import AppendDocument
-from reconciler.pipeline.edits import Editor, FileEdit, OpenSheet, Sheet, sheet_of, write_edits
-from reconciler.pipeline.work_tree import is_untouched, stamp
+from reconciler.pipeline.edits import Editor, FileEdit, OpenSheet, Sheet, is_untouched, sheet_of, stamp, write_edits
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.status import (
     DeliveredStatus,

@@ -37,8 +37,8 @@ from reconciler.pipeline.doctor_metrics import (
     reporting,
 )
 from reconciler.pipeline.observe import Files, ObservedRun, is_manifest, observe
+from reconciler.pipeline.prepare import prepare
 from reconciler.pipeline.references import find_compared_statuses
-from reconciler.pipeline.run import prepare
 from reconciler.pipeline.session import Doors, Progress, Session, open_forge, open_session
 from reconciler.report.formatting import duration
 from reconciler.resources.registry import KINDS

@@ -21,8 +21,7 @@ from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.forge.marker import Marker, write_marker
 from reconciler.manifests.documents import parse_readable
 from reconciler.pipeline.desk import Desk, VariantEdits, is_left_alone, refusal_of
-from reconciler.pipeline.edits import Editor
-from reconciler.pipeline.work_tree import is_untouched
+from reconciler.pipeline.edits import Editor, is_untouched
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.formatting import one_line
 from reconciler.report.pull_request import (

@@ -23,12 +23,13 @@ from reconciler.git.repository import open_directory, origin_url
 from reconciler.http.redaction import origin_of
 from reconciler.manifests.documents import Document, parse_readable, text_at, value_at
 from reconciler.metrics.answers import clusters_seen
-from reconciler.pipeline.edits import FileEdit, Sheet, write_edits
+from reconciler.pipeline.edits import FileEdit, Sheet, is_untouched, stamp, write_edits
 from reconciler.pipeline.observe import read_files
+from reconciler.pipeline.prepare import Prepared
 from reconciler.pipeline.references import IGNORED_STATUS, find_comparing
-from reconciler.pipeline.run import Prepared, plan
+from reconciler.pipeline.run import plan
 from reconciler.pipeline.session import Progress, no_progress, open_session
-from reconciler.pipeline.work_tree import find_work_tree, is_untouched, read_content, refuse_links, stamp, write_content
+from reconciler.pipeline.work_tree import find_work_tree, read_content, refuse_links, write_content
 from reconciler.placement.deployers import APPLICATION_SET, ARGO_GROUP, FLUX_GROUP, Deployer, try_read
 from reconciler.placement.kustomize_build import objects_in
 from reconciler.placement.objects import ObjectIdentity, SourceField, identify

@@ -10,7 +10,7 @@ from reconciler.errors import InputError
 from reconciler.git.repository import EntryKind, Repository
 from reconciler.manifests.documents import Value, parse_documents
 from reconciler.manifests.wording import Field, format_field
-from reconciler.pipeline.run import Prepared
+from reconciler.pipeline.prepare import Prepared
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import DEPLOYING_KINDS
 from reconciler.rendering.kustomize import Kustomize, find_kustomize

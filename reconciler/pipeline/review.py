@@ -27,8 +27,8 @@ from reconciler.git.repository import EntryKind, Repository, TreeEntry, is_objec
 from reconciler.http.messages import Clock
 from reconciler.manifests.wording import join_words
 from reconciler.pipeline.observe import MAX_READ_BYTES, is_manifest, observe, read_files, runs_on
+from reconciler.pipeline.process import paused_collector
 from reconciler.pipeline.recording import fingerprint
-from reconciler.pipeline.run import paused_collector
 from reconciler.pipeline.session import Doors, Session
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.review import comment_view, is_silent, reductions, review_summary, told_fingerprint

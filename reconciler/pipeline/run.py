@@ -1,6 +1,5 @@
 """One run: observe, decide, draft, publish."""
 
-import gc
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,26 +7,23 @@ from dataclasses import field
 from pathlib import Path
 
 from reconciler.aftermerge import judge_merges
-from reconciler.domain.plan import Pages, Plan
-from reconciler.domain.proposals import Draft, Edited, MergedOutcome
-from reconciler.domain.recording import ManifestFile, Recording
+from reconciler.domain.plan import Pages
+from reconciler.domain.proposals import Draft, MergedOutcome
+from reconciler.domain.recording import ManifestFile
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.rules import labels_given
 from reconciler.domain.settings import Settings
-from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError
 from reconciler.git.clone import Clone
 from reconciler.http.messages import Clock
 from reconciler.pipeline.confidential import without_secrets
-from reconciler.pipeline.draft import Style, draft_plan, write_texts
+from reconciler.pipeline.draft import Style, write_texts
 from reconciler.pipeline.observe import ForgeView, ObservedRun, observe
+from reconciler.pipeline.prepare import Prepared, prepare
+from reconciler.pipeline.process import paused_collector
 from reconciler.pipeline.publish import Published, publish, take_back, tell_outcomes
-from reconciler.pipeline.recording import fingerprint, write_recording
+from reconciler.pipeline.recording import write_recording
 from reconciler.pipeline.session import Doors
-from reconciler.rendering.renderer import Renderer
-from reconciler.resources.declaration import Declaration
-from reconciler.snapshot.build import read_snapshot
-from reconciler.snapshot.declarations import read_declaration
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,50 +71,6 @@ def warning_of(manifests: Sequence[ManifestFile]) -> str:
 
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """What a recording leads to, up to the bytes that would be written."""
-
-    recording: Recording
-    snapshot: Snapshot
-    plan: Plan
-    edited: Edited
-
-
-@contextmanager
-def paused_collector() -> Iterator[None]:
-    """Millions of small objects that all stay alive: collecting costs more than parsing (6.4 s against 1.3 s).
-
-    Afterwards they are left out of collections: looking through a fleet's plan while it is printed takes 0.6 s.
-    """
-    was_enabled = gc.isenabled()
-    gc.unfreeze()  # what an earlier plan of this process left out and nobody holds any more
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.freeze()
-            gc.enable()
-
-
-@paused_collector()
-def prepare(recording: Recording, renderer: Renderer, declaration: Declaration | None = None) -> Prepared:
-    """Decide and draft from a recording; `declaration` spares reading its manifests again."""
-    if declaration is None:
-        declaration = read_declaration(
-            recording.manifests, recording.withheld, recording.settings, recording.paths, recording.repository
-        )
-    snapshot = read_snapshot(recording, declaration, fingerprint(recording))
-    decided, edited = draft_plan(snapshot, recording, renderer)
-    logger.info(
-        "decided %d variants: %s",
-        len(decided.decisions),
-        ", ".join(f"{number} {word}" for word, number in decided.tally.items()),
-    )
-    return Prepared(recording=recording, snapshot=snapshot, plan=decided, edited=edited)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,7 +212,14 @@ def is_templated(text: object) -> bool:
 class Shape(BaseModel):
     """Base of what is read: camel case as Kubernetes writes it, nothing converted, unknown fields are found."""
 
-    model_config = ConfigDict(alias_generator=to_camel, strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        defer_build=True,  # until the first one is read: few repositories have all kinds
+    )
 
 
 class LooseShape(Shape):

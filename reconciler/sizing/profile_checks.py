@@ -304,7 +304,7 @@ def _log(ratio: Floats) -> Floats:
 
 def _is_below(gaps: Floats) -> bool:
     """Return whether the mean of the gaps is below zero, whatever the noise."""
-    from scipy.special import stdtrit
+    from reconciler.sizing.special import stdtrit
 
     error = float(gaps.std(ddof=1)) / math.sqrt(gaps.size)
     return float(gaps.mean()) + float(stdtrit(gaps.size - 1, CERTAIN)) * error < 0

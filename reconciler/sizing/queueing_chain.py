@@ -94,7 +94,7 @@ def head_below(curves: ServiceCurves, rate_per_s: Floats, head: QueueHead, count
 def _below_by_beta_function(
     curves: ServiceCurves, rate_per_s: Floats, scale: Floats, count: Floats
 ) -> tuple[Floats, Floats]:
-    from scipy.special import betainc
+    from reconciler.sizing.special import betainc
 
     shape, x = _negative_binomial(curves, rate_per_s)
     share = scale * np.subtract(1.0, betainc(count, shape, x), dtype=np.float64)
@@ -161,7 +161,7 @@ def _solve_by_beta_function(curves: ServiceCurves, rate_per_s: Floats) -> QueueH
     The weights are (a)_n x^n / n! with x = rate * slope, so the sum over n < N is its distribution function,
     1 - I_x(N, a), and the mean follows from n w_n = x (a + n - 1) w_(n-1).
     """
-    from scipy.special import betainc
+    from reconciler.sizing.special import betainc
 
     top = curves.max_batch
     slope = _slope_s(curves)
@@ -201,7 +201,7 @@ def _log_mass(top: Floats, shape: Floats, x: Floats) -> Floats:
 
 def _stirling_correction(z: Floats) -> Floats:
     """Return gammaln(z) minus Stirling's formula; the series is exact to float64 from 16 on."""
-    from scipy.special import gammaln
+    from reconciler.sizing.special import gammaln
 
     inverse = 1 / z
     square = inverse * inverse
@@ -416,7 +416,7 @@ def share_waiting(curves: ServiceCurves, chain: QueueBalance, wait_s: Floats, op
 
 def wait_quantile_s(curves: ServiceCurves, chain: QueueBalance, outside: Floats) -> Floats:
     """Return the wait that a share of `outside` exceeds; 0 where fewer wait at all."""
-    from scipy.special import gammainccinv
+    from reconciler.sizing.special import gammainccinv
 
     rate_full = curves.service_rate_per_s(curves.max_batch)
     distance = np.maximum(1 - chain.ratio, _LEAST_DISTANCE)
@@ -492,7 +492,7 @@ def expect_percentiles(
 
 def _poisson_below(limit: Floats, mean: Floats) -> Floats:
     """Return the probability of fewer than `limit` events where `mean` are expected."""
-    from scipy.special import gammaincc
+    from reconciler.sizing.special import gammaincc
 
     unsure: Bools = mean + _SURE_DEVIATIONS * np.sqrt(mean) + _SURE_DEVIATIONS**2 >= limit
     below = np.ones_like(mean)

@@ -251,7 +251,7 @@ class PromptState:
 
     def _lengths(self) -> list[tuple[float, Floats]]:
         """Return prompt lengths that stand for all, each with its share."""
-        from scipy.special import ndtri
+        from reconciler.sizing.special import ndtri
 
         variance = np.log1p(self.queue.spread)
         deviation = np.sqrt(variance)

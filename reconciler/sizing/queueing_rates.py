@@ -87,7 +87,7 @@ def rate_near(curves: ServiceCurves, limits: ShareLimits) -> Floats:
 
 
 def _rate_finding(curves: ServiceCurves, count: Floats, outside: Floats) -> Floats:
-    from scipy.special import ndtri
+    from reconciler.sizing.special import ndtri
 
     deviations = -ndtri(outside)
     mean = ((np.sqrt(deviations**2 + 4 * count) - deviations) / 2) ** 2

@@ -19,8 +19,8 @@ from reconciler.domain.rules import Rule
 from reconciler.domain.snapshot import Form, StatusShape, Variant
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.domain.workloads import DocumentRef
+from reconciler.pipeline.prepare import prepare
 from reconciler.pipeline.recording import read_recording, write_recording
-from reconciler.pipeline.run import prepare
 from reconciler.policy.files import read_policy
 from reconciler.policy.judging import RuleBook
 from reconciler.policy.port import Change, Subject

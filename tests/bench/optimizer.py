@@ -18,7 +18,7 @@ from reconciler.decision.decide import SOLVERS
 from reconciler.domain.requirements import Problem, Requirement, Solution
 from reconciler.optimizer.formulation import formulate
 from reconciler.optimizer.planning import FleetPlan, covered_by, plan_by_columns, plan_greedily
-from reconciler.pipeline.run import paused_collector
+from reconciler.pipeline.process import paused_collector
 from tests.bench.problems import Instance, draw
 from tests.bench.processes import run_python
 from tests.bench.table import Cell, table

@@ -13,8 +13,8 @@ from reconciler.domain.answers import Body
 from reconciler.domain.plan import Outcome
 from reconciler.domain.recording import Recording
 from reconciler.manifests.documents import compose_documents
+from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
-from reconciler.pipeline.run import Prepared, prepare
 from reconciler.rendering.renderer import Renderer
 from reconciler.report import formatting as plain
 from reconciler.report.text import plan_text

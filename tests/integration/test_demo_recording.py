@@ -9,8 +9,8 @@ import pytest
 from reconciler.cli.sample import read_demo_recording
 from reconciler.domain.plan import Decision
 from reconciler.domain.recording import Recording
+from reconciler.pipeline.prepare import prepare
 from reconciler.pipeline.recording import read_recording, write_recording
-from reconciler.pipeline.run import prepare
 from reconciler.rendering.renderer import Renderer
 from tests.servers.prometheus import ABSENT
 from tests.tools.make_demo_recording import make_recording

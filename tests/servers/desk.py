@@ -19,7 +19,8 @@ from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, PullRequest
 from reconciler.git.clone import Clone, clone_base
 from reconciler.git.repository import Repository
-from reconciler.pipeline.run import Prepared, RunResult, plan, run
+from reconciler.pipeline.prepare import Prepared
+from reconciler.pipeline.run import RunResult, plan, run
 from reconciler.pipeline.session import Ask, Doors
 from reconciler.rendering.renderer import Renderer
 from tests.servers.answers import Replica, answering

@@ -13,10 +13,9 @@ run.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.records import dataclass
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import ReplicaOwner
 from reconciler.manifests.wording import join_words, quote
 from reconciler.resources.kserve.names import AUTOSCALER_CLASS, DEPLOYMENT_MODE, STOP

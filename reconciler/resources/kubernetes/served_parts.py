@@ -1,11 +1,11 @@
 """What custom resources that serve models have in common: parts with pods, an engine, a model and a number."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, Severity
-from reconciler.domain.records import dataclass
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import FieldPath, ReplicaOwner, Workload, WrittenField
 from reconciler.manifests.wording import describe, name_field
 from reconciler.resources.annotations import PREFIX, WORKLOAD_NAMES, check_annotations

@@ -9,8 +9,9 @@ import pytest
 from reconciler.domain.recording import ManifestFile
 from reconciler.manifests.documents import parse_readable
 from reconciler.pipeline.confidential import without_secrets
+from reconciler.pipeline.prepare import prepare
 from reconciler.pipeline.recording import read_recording
-from reconciler.pipeline.run import prepare, warning_of
+from reconciler.pipeline.run import warning_of
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.document import plan_json
 from tests.servers.desk import BUSY, QUIET, Desk

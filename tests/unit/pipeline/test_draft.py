@@ -12,7 +12,7 @@ from reconciler.domain.proposals import MovedFile
 from reconciler.manifests.edits import EditRefused, SetScalar
 from reconciler.metrics.quantities import Name
 from reconciler.pipeline.edits import FileEdit, write_edits
-from reconciler.pipeline.run import Prepared
+from reconciler.pipeline.prepare import Prepared
 from tests.servers.answers import Replica, answering
 from tests.servers.desk import BUSY, BUSY_TWICE, GRANITE, QUIET, QWEN, Desk, llama
 from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, CODE, SETTINGS

@@ -10,8 +10,8 @@ import yaml
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import check_settings
 from reconciler.errors import ConfigurationError
+from reconciler.pipeline.edits import is_untouched
 from reconciler.pipeline.init import Fate, GeneratedFile, InitRequest, InitResult, Wishes, infer_clusters, init, look
-from reconciler.pipeline.work_tree import is_untouched
 from tests.servers.desk import NOW_S, Desk
 
 ROOT = Path(__file__).parents[3]

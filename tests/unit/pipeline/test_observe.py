@@ -23,8 +23,8 @@ from reconciler.metrics.quantities import (
 )
 from reconciler.pipeline import observe as observing
 from reconciler.pipeline.observe import observe
+from reconciler.pipeline.prepare import prepare
 from reconciler.pipeline.recording import read_recording
-from reconciler.pipeline.run import prepare
 from tests.servers.answers import Rows, answering
 from tests.servers.desk import BUSY, GRANITE, QUIET, QWEN, RENDERER, Desk, llama
 

@@ -15,8 +15,9 @@ from reconciler.forge.local import Local
 from reconciler.forge.marker import read_marker, withdrawn
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
 from reconciler.git.clone import clone_base
+from reconciler.pipeline.prepare import Prepared
 from reconciler.pipeline.publish import Operation
-from reconciler.pipeline.run import Prepared, RunResult, run
+from reconciler.pipeline.run import RunResult, run
 from tests.servers.answers import failing
 from tests.servers.desk import BUSY, BUSY_TWICE, PEAK, QUIET, Desk, at
 from tests.servers.fleet import CHAT_DEPLOYMENT, SETTINGS

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ConfigurationError
+from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.recording import entries_of, fingerprint, read_recording, write_recording
-from reconciler.pipeline.run import Prepared, prepare
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.document import plan_json
 from tests.servers.desk import BUSY, PEAK, Desk

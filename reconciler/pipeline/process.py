@@ -1,0 +1,35 @@
+"""How this process works: its garbage collector and the threads of its libraries, set here and nowhere else."""
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Read by numpy's libraries when they are loaded. No product of ours is large enough for two threads."""
+COLLECTED_AFTER = 1_000_000
+"""New objects: what is imported stays, and looking through it again and again was a seventh of a start."""
+
+
+def set_up_process() -> None:
+    """Prepare a process for one command, before anything large is imported; what a person has set stays."""
+    gc.set_threshold(COLLECTED_AFTER)
+    for variable in THREADS:
+        os.environ.setdefault(variable, "1")
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """Millions of small objects that all stay alive: collecting costs more than parsing (6.4 s against 1.3 s).
+
+    Afterwards they are left out of collections: looking through a fleet's plan while it is printed takes 0.6 s.
+    """
+    was_enabled = gc.isenabled()
+    gc.unfreeze()  # what an earlier plan of this process left out and nobody holds any more
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.freeze()
+            gc.enable()
