@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.domain.proposals import Draft
+from reconciler.forge.gitea import Gitea, GiteaClient
 from reconciler.forge.github import GitHub, GitHubClient
 from reconciler.forge.gitlab import GitLab, GitLabClient
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, MergeAnswer, PullRequest, RepositoryAddress
@@ -19,6 +20,7 @@ from tests.servers.desk import BUSY, Desk
 from tests.servers.fleet import SETTINGS
 from tests.servers.forge_server import ForgeServer, StoredPullRequest
 from tests.servers.git_workshop import run_git
+from tests.servers.gitea import serve_gitea
 from tests.servers.github import serve_github
 from tests.servers.gitlab import serve_gitlab
 from tests.servers.scripted import SteppedClock
@@ -194,6 +196,11 @@ def _forge(kind: str, desk: Desk) -> Iterator[tuple[Forge, ForgeServer | None]]:
             hub.add_repository(NAME, desk.workshop.remote)
             client = GitHubClient(hub.url, hub.token, token_name="a token", write_pause_s=0.0, clock=clock)
             yield GitHub(address, client), hub
+    elif kind == "gitea":
+        with serve_gitea() as tea:
+            tea.add_repository(NAME, desk.workshop.remote)
+            to_tea = GiteaClient(tea.url, tea.token, token_name="a token", write_pause_s=0.0, clock=clock)
+            yield Gitea(address, to_tea), tea
     else:
         with serve_gitlab() as lab:
             lab.add_repository(NAME, desk.workshop.remote)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from reconciler.forge.marker import withdrawn
 from tests.attack.merging.field import MANIFEST, NAME, STATUS, Change, Field
 
-ALL = ("github", "gitlab", "local")
-HOSTED = ("github", "gitlab")
+ALL = ("github", "gitlab", "gitea", "local")
+HOSTED = ("github", "gitlab", "gitea")
 
 Attack = Callable[[Field], object]
 
@@ -188,8 +188,8 @@ def comment(place: Field) -> None:
 
 def make_draft(place: Field) -> None:
     """What is not ready is not merged."""
-    if place.kind == "gitlab":
-        place.stored.title = f"Draft: {place.stored.title}"
+    prefix = {"gitlab": "Draft: ", "gitea": "WIP: "}.get(place.kind, "")
+    place.stored.title = prefix + place.stored.title
     place.stored.draft = True
 
 

@@ -80,7 +80,8 @@ def test_a_push_is_found_by_branch_and_commit_back_to_a_time(gitea: ServedStage)
     forge = gitea.open()
     at_s = forge.pushed_s(HEAD, commit, since_s=0.0)
     assert at_s is not None
-    assert forge.pushed_s(HEAD, commit, since_s=at_s + 1) is None
+    assert forge.pushed_s(HEAD, commit, since_s=at_s + 3600) == at_s, "clocks differ"
+    assert forge.pushed_s(HEAD, commit, since_s=at_s + 2 * 86_400) is None
     assert forge.pushed_s("main", commit, since_s=0.0) is None
     later = run_git(gitea.repository, "commit-tree", "main^{tree}", "-p", commit, "-m", "Later")
     run_git(gitea.repository, "update-ref", f"refs/heads/{HEAD}", later)
