@@ -16,6 +16,7 @@ GitLabCi = Annotated[bool, typer.Option("--gitlab-ci", help="Add a GitLab pipeli
 CronJob = Annotated[bool, typer.Option("--cronjob", help="Add the manifests of a CronJob that runs the job.")]
 ArgoCd = Annotated[bool, typer.Option("--argocd", help="With --cronjob: add an Argo CD Application for it.")]
 Flux = Annotated[bool, typer.Option("--flux", help="With --cronjob: add a Flux Kustomization for it.")]
+Adopt = Annotated[bool, typer.Option("--adopt", help="Manage the workloads that serve models: add them to workloads.")]
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit with 2 if a file would change.")]
 
 NAMED = 5
@@ -25,6 +26,7 @@ NAMED = 5
 def init(
     common: Common,
     *,
+    adopt: Adopt = False,
     github_action: GitHubAction = False,
     gitlab_ci: GitLabCi = False,
     cronjob: CronJob = False,
@@ -42,7 +44,9 @@ def init(
     from reconciler.pipeline.init import init as init_now
     from reconciler.report.text import plan_text
 
-    wishes = Wishes(github_action=github_action, gitlab_ci=gitlab_ci, cronjob=cronjob, argocd=argocd, flux=flux)
+    wishes = Wishes(
+        github_action=github_action, gitlab_ci=gitlab_ci, cronjob=cronjob, argocd=argocd, flux=flux, adopt=adopt
+    )
     request = InitRequest(
         flags=common.flags, environment=read_environment(), wishes=wishes, now_s=time.time(), checks=check
     )
@@ -62,6 +66,7 @@ def init(
 def _lines(result: "InitResult", *, is_check: bool) -> Iterator[str]:
     """What was found, and what becomes of each file."""
     from reconciler.pipeline.init import Fate
+    from reconciler.report.formatting import one_line
 
     yield "Found"
     for name, words in _findings(result):
@@ -72,12 +77,15 @@ def _lines(result: "InitResult", *, is_check: bool) -> Iterator[str]:
         words = "somebody changed it, so it is theirs" if fate is Fate.KEPT else file.reason
         reason = f": {words}" if words and fate is not Fate.UNCHANGED else ""
         yield f"{'' if fate in (Fate.KEPT, Fate.UNCHANGED) else would}{fate}: {file.path}{reason}"
-    if not result.clusters:
+    if not result.clusters and not result.adopted.entries:
         yield "kept: reconciler.yaml, which is there already"
+    for entry in result.adopted.left:
+        yield f"not managed: {entry.workload.kind} {one_line(entry.workload.label)}: {one_line(entry.obstacle)}"
 
 
 def _findings(result: "InitResult") -> Iterator[tuple[str, str]]:
     from reconciler.report.formatting import count
+    from reconciler.report.summary import unmanaged_text
 
     found, plan = result.found, result.prepared.plan
     for name, noun, each in (
@@ -92,6 +100,12 @@ def _findings(result: "InitResult") -> Iterator[tuple[str, str]]:
         yield "cluster", f"{cluster.name}: {cluster.reason}"
     models = {each.model for each in plan.decisions}
     yield "resources", f"{count(len(plan.decisions), 'variant')} of {count(len(models), 'model')}"
+    adopted = result.adopted
+    if adopted.entries or adopted.left:
+        words = f"{len(adopted.entries)} managed from now on"
+        yield "workloads", words + (f", {len(adopted.left)} left to you" if adopted.left else "")
+    elif plan.unmanaged:
+        yield "workloads", unmanaged_text(plan)
     yield "Prometheus", _measured(result)
 
 

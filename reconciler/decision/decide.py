@@ -160,7 +160,7 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         refusals=snapshot.observed.refusals,
         warnings=snapshot.observed.warnings,
         notes=tuple(dict.fromkeys(decision.caution for decision in decisions if decision.caution)),
-        unmanaged=tuple(workload.key for workload in snapshot.unmanaged),
+        unmanaged=tuple(each.key for each in snapshot.unmanaged),
         value=round(solution.value, DIGITS),
         shared=solution.shared,
         greedy_value=None if solution.greedy_value is None else round(solution.greedy_value, DIGITS),

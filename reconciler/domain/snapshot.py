@@ -15,7 +15,7 @@ from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.records import dataclass
 from reconciler.domain.settings import SaturationRules, Settings, ZeroRules
 from reconciler.domain.variant_settings import VariantSettings
-from reconciler.domain.workloads import DeliveryPlace, DocumentRef, EntryPlace, Workload
+from reconciler.domain.workloads import DeliveryPlace, DocumentRef, EntryPlace, ReplicaOwner, Workload
 
 
 class Form(StrEnum):
@@ -153,6 +153,19 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnmanagedWorkload:
+    """A workload that serves a model and of which nothing says that it is to be managed; and who sets its replicas."""
+
+    workload: Workload
+    owner: ReplicaOwner | None = None
+
+    @property
+    def key(self) -> ResourceKey:
+        """What names it."""
+        return self.workload.key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Everything known at `now_s` (Unix seconds), each absence with its reason.
 
@@ -185,6 +198,6 @@ class Snapshot:
     """What Git said of variants before, where a rule asks for it and it is known."""
     moved: frozenset[ResourceKey] | None = None
     """As in `Recording`."""
-    unmanaged: tuple[Workload, ...] = ()
-    """The workloads that serve models and that nothing wants managed, by key."""
+    unmanaged: tuple[UnmanagedWorkload, ...] = ()
+    """By key."""
     findings: tuple[Finding, ...] = ()

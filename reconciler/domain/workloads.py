@@ -297,7 +297,8 @@ class ReplicaOwner:
     """Something else that sets a workload's replicas: an HPA, a ScaledObject, a kustomization.
 
     `namespace` empty: in any namespace of its cluster (a kustomization does not say). `fields` are the bounds of an
-    autoscaler, the smaller first, and `least` its smaller one. `target_part` names one part of the target, if not all.
+    autoscaler, the smaller first, and `least` its smaller one; `signals` name what it scales by, as far as it says.
+    `target_part` names one part of the target, if not all.
     """
 
     cluster: str
@@ -309,5 +310,6 @@ class ReplicaOwner:
     least: int | None = None
     makes_autoscaler: bool = False
     """Whether it makes an autoscaler of its own: another one on the same target then does not count."""
+    signals: tuple[str, ...] = ()
     fields: tuple[WrittenField, ...] = ()
     target_part: str = ""

@@ -5,6 +5,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from reconciler import __version__
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import DEFAULT_CLUSTER
+from reconciler.config.schema import API_VERSION, KIND
 from reconciler.domain.plan import HOME
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, Settings
@@ -23,6 +25,7 @@ from reconciler.git.repository import open_directory, origin_url
 from reconciler.http.redaction import origin_of
 from reconciler.manifests.documents import Document, parse_readable, text_at, value_at
 from reconciler.metrics.answers import clusters_seen
+from reconciler.pipeline.adoption import WorkloadsView, propose_entries, render_entries, with_entries
 from reconciler.pipeline.edits import FileEdit, Sheet, is_untouched, stamp, write_edits
 from reconciler.pipeline.observe import read_files
 from reconciler.pipeline.prepare import Prepared
@@ -397,13 +400,14 @@ PROMETHEUS_PORT = 9090
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """Which files somebody asked for."""
+    """Which files somebody asked for; with `adopt` also that serving workloads are managed."""
 
     github_action: bool = False
     gitlab_ci: bool = False
     cronjob: bool = False
     argocd: bool = False
     flux: bool = False
+    adopt: bool = False
 
     def check(self) -> None:
         """Raise ConfigurationError for wishes that do not go together."""
@@ -517,6 +521,8 @@ class InitResult:
     prepared: Prepared
     files: tuple[tuple[GeneratedFile, Fate], ...]
     clusters: tuple[InferredCluster, ...] = ()
+    adopted: WorkloadsView = field(default_factory=WorkloadsView)
+    """What of the serving workloads is managed now, and what is left to a person; empty unless that was asked for."""
 
     @property
     def is_measured(self) -> bool:
@@ -546,9 +552,18 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     renderer = Renderer()
     draft, prepared = _plan(request, root, clusters, renderer, progress)
     files = []
+    adopted = propose_entries(prepared.snapshot) if request.wishes.adopt else WorkloadsView()
+    if adopted.entries:
+        prepared = _plan_with(request, root, draft, adopted, renderer, progress)
     if draft is not None:
         text = renderer.render(TEMPLATE, complete_view(draft, prepared.snapshot))
+        text += render_entries(renderer, adopted) if adopted.entries or adopted.left else ""
         files.append(GeneratedFile(path=REPOSITORY_FILE, text=text, is_started=True))
+    elif adopted.entries:
+        present = read_content(root, REPOSITORY_FILE) or b""
+        text = with_entries(present, renderer, adopted).decode()
+        reason = f"{count(len(adopted.entries), 'serving workload')} to manage"
+        files.append(GeneratedFile(path=REPOSITORY_FILE, text=text, before=present, reason=reason))
     settings = prepared.recording.settings
     urls = tuple(each.prometheus.url for each in settings.clusters if each.prometheus is not None)
     branch = settings.git.base_branch or repository.branch
@@ -558,7 +573,7 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     fates = [(each, each.fate_in(root)) for each in files]  # all are looked at before the first is written
     if not request.checks:
         fates = [(each, each.write(root)) for each in files]
-    return InitResult(found=found, prepared=prepared, files=tuple(fates), clusters=clusters)
+    return InitResult(found=found, prepared=prepared, files=tuple(fates), clusters=clusters, adopted=adopted)
 
 
 def _plan(
@@ -584,6 +599,23 @@ def _plan(
     return draft, prepared
 
 
+def _plan_with(
+    request: InitRequest,
+    root: Path,
+    draft: ConfigurationView | None,
+    adopted: WorkloadsView,
+    renderer: Renderer,
+    progress: Progress,
+) -> Prepared:
+    """The plan with the workloads that are managed from now on, whatever the configuration says else."""
+    entries = render_entries(renderer, replace(adopted, left=()))
+    if draft is not None:
+        return _plan_draft(request, draft, renderer, progress, entries)
+    with _operator_file(f"apiVersion: {API_VERSION}\nkind: {KIND}\n{entries}") as file:
+        flags = _with_uncommitted(request.flags, root)
+        return _plan_by(request, replace(flags, config_files=(*flags.config_files, file)), progress)
+
+
 def _with_uncommitted(flags: Flags, root: Path) -> Flags:
     """A configuration that is not committed yet counts all the same: whoever runs init wrote it just now."""
     repository = open_directory(root, base=flags.base or None)
@@ -592,10 +624,12 @@ def _with_uncommitted(flags: Flags, root: Path) -> Flags:
     return replace(flags, config_files=(root / REPOSITORY_FILE, *flags.config_files))
 
 
-def _plan_draft(request: InitRequest, draft: ConfigurationView, renderer: Renderer, progress: Progress) -> Prepared:
+def _plan_draft(
+    request: InitRequest, draft: ConfigurationView, renderer: Renderer, progress: Progress, entries: str = ""
+) -> Prepared:
     flags = request.flags
     is_several = len(draft.clusters) > 1
-    with _operator_file(renderer.render(TEMPLATE, draft)) as file:
+    with _operator_file(renderer.render(TEMPLATE, draft) + entries) as file:
         flags = replace(flags, config_files=(file, *flags.config_files))
         return _plan_by(request, replace(flags, prometheus="" if is_several else flags.prometheus), progress)
 

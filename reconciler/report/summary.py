@@ -50,7 +50,7 @@ def unmanaged_text(plan: Plan) -> str:
     total = len(plan.unmanaged)
     names = name_first([one_line(each.label) for each in plan.unmanaged[:UNMANAGED_NAMED]], total)
     what = "1 workload serves a model and is" if total == 1 else f"{total} workloads serve models and are"
-    return f'{what} not managed ({names}): annotate what to size with reconciler.io/managed: "true".'
+    return f"{what} not managed ({names}): `reconciler init --adopt`."
 
 
 def fleet_lines(plan: Plan) -> tuple[str, ...]:

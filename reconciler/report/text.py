@@ -82,6 +82,8 @@ def counts_text(plan: Plan) -> str:
 
 def nothing_decided(plan: Plan) -> str:
     """That a run came to nothing, as its last word: nobody reads a list of reasons every five minutes."""
+    if not plan.decisions and plan.unmanaged:
+        return "Nothing is managed yet."
     if not plan.decisions:
         return (
             f"Nothing to size: {one_line(plan.repository)} at {plan.commit[:7]} holds, in the *.yaml, *.yml and *.json "

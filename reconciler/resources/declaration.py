@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TypeVar
 
 from reconciler.domain.holds import BrokenResource
-from reconciler.domain.identity import Finding, Place, Severity
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.manifests.wording import MOST_NAMED, name_first
@@ -18,6 +18,36 @@ from reconciler.resources.llmd.saturation import SaturationEntry, UpstreamSettin
 from reconciler.resources.objects import Piece, of_kind, report_duplicate, split_duplicates
 from reconciler.resources.registry import FAMILIES
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, UpstreamNamespace, VariantResource
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """What else sets replicas, by the object whose they are.
+
+    Of an HPA and a ScaledObject on one target the latter counts: KEDA generates an HPA from it.
+    """
+
+    by_target: Mapping[tuple[str, str, str, str, str], ReplicaOwner]
+
+    @classmethod
+    def of(cls, owners: Iterable[ReplicaOwner]) -> "Owners":
+        """The index of some owners."""
+        found: dict[tuple[str, str, str, str, str], ReplicaOwner] = {}
+        for owner in sorted(owners, key=lambda each: not each.makes_autoscaler):
+            target = (owner.cluster, owner.namespace, owner.target_kind, owner.target_name, owner.target_part)
+            found.setdefault(target, owner)
+        return cls(found)
+
+    def owner_of(self, target: ResourceKey, workload: Workload | None) -> ReplicaOwner | None:
+        """What else sets the replicas of a target, of the part that it is, or of what a controller makes of it."""
+        keys = [target] if workload is None or workload.becomes is None else [workload.becomes, target]
+        named = (
+            (key.cluster, namespace, key.kind, key.name, part)
+            for key in keys
+            for namespace in (key.namespace, "")
+            for part in dict.fromkeys((key.part, ""))
+        )
+        return next((self.by_target[each] for each in named if each in self.by_target), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

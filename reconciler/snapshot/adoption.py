@@ -5,10 +5,10 @@ from collections.abc import Container, Iterator
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import Override, Settings
-from reconciler.domain.snapshot import Form, StatusShape
+from reconciler.domain.snapshot import Form, StatusShape, UnmanagedWorkload
 from reconciler.domain.variant_settings import IGNORE, MANAGED, MODEL
 from reconciler.domain.workloads import Workload
-from reconciler.resources.declaration import Declaration
+from reconciler.resources.declaration import Declaration, Owners
 from reconciler.resources.registry import KINDS
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.effective_settings import override_fits
@@ -31,14 +31,15 @@ def adopted_variants(
 
 def find_unmanaged(
     settings: Settings, declaration: Declaration, claimed: Container[ResourceKey]
-) -> tuple[Workload, ...]:
+) -> tuple[UnmanagedWorkload, ...]:
     """The workloads that serve models and are no variant's (`claimed`), where nothing says whether to manage them."""
+    owners = Owners.of(declaration.owners)
     found = (
-        workload
+        UnmanagedWorkload(workload=workload, owner=owners.owner_of(workload.key, workload))
         for workload in _candidates(settings, declaration, claimed)
         if workload.is_serving and not _is_ignored(workload) and _is_wanted(workload, settings) is None
     )
-    return tuple(sorted(found, key=lambda workload: workload.key))
+    return tuple(sorted(found, key=lambda each: each.key))
 
 
 def _candidates(settings: Settings, declaration: Declaration, claimed: Container[ResourceKey]) -> Iterator[Workload]:

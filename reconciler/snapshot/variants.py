@@ -22,7 +22,7 @@ from reconciler.domain.variant_settings import (
     VariantSettings,
 )
 from reconciler.domain.workloads import ReplicaOwner, Workload
-from reconciler.resources.declaration import Declaration
+from reconciler.resources.declaration import Declaration, Owners
 from reconciler.resources.inference.priorities import Priorities
 from reconciler.resources.kthena.models import ModelResource
 from reconciler.resources.kthena.tracked_targets import tracked_targets
@@ -84,7 +84,7 @@ class _Index:
     workloads: Mapping[ResourceKey, Workload]
     models: Mapping[str, ModelSettings]
     classes: ListedClasses
-    owners: Mapping[tuple[str, str, str, str, str], ReplicaOwner]
+    owners: Owners
     claims: Counter[ResourceKey]
     ignored: Mapping[tuple[str, str], Place]
     broken: Mapping[ResourceKey, BrokenResource]
@@ -100,11 +100,6 @@ class _Index:
         claimed = {resource.scale_target for resource in resources}
         resources = (*resources, *adopted_variants(settings, declaration, claimed))
         workloads = {workload.key: workload for workload in declaration.workloads}
-        owners: dict[tuple[str, str, str, str, str], ReplicaOwner] = {}
-        # of an HPA and a ScaledObject on one target the latter counts: KEDA generates an HPA from it
-        for owner in sorted(declaration.owners, key=lambda each: not each.makes_autoscaler):
-            target = (owner.cluster, owner.namespace, owner.target_kind, owner.target_name, owner.target_part)
-            owners.setdefault(target, owner)
         return cls(
             settings=settings,
             declaration=declaration,
@@ -112,23 +107,12 @@ class _Index:
             workloads=workloads | {each.workload.key: each.workload for each in served},
             models={model.model_id: model for model in settings.models},
             classes=ListedClasses.of(declaration),
-            owners=owners,
+            owners=Owners.of(declaration.owners),
             claims=Counter(resource.scale_target for resource in resources),
             ignored={(each.cluster, each.name): each.place for each in declaration.ignored_namespaces},
             broken={each.key: each for each in reversed(declaration.broken)},
             priorities=Priorities.of(declaration.inference),
         )
-
-    def owner_of(self, target: ResourceKey, workload: Workload | None) -> ReplicaOwner | None:
-        """What else sets the replicas of a target, of the part that it is, or of what a controller makes of it."""
-        keys = [target] if workload is None or workload.becomes is None else [workload.becomes, target]
-        named = (
-            (key.cluster, namespace, key.kind, key.name, part)
-            for key in keys
-            for namespace in (key.namespace, "")
-            for part in dict.fromkeys((key.part, ""))
-        )
-        return next((self.owners[each] for each in named if each in self.owners), None)
 
 
 def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant:
@@ -137,7 +121,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     model = index.models.get(resource.model_id)
     layers = Layers(resource=resource, workload=workload, settings=index.settings, model=model)
     settings = resolve_settings(layers)
-    owner = index.owner_of(target, workload)
+    owner = index.owners.owner_of(target, workload)
     is_autoscaled = owner is not None and bool(owner.fields) and settings[WHEN_AUTOSCALED].value == BOUNDS
     if workload is not None and owner is not None and is_autoscaled:
         # the autoscaler stays, and we move its bounds

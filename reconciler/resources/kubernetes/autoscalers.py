@@ -112,6 +112,24 @@ def _owner(source: KubernetesObject, target: _HpaTarget | _KedaTarget) -> Replic
     )
 
 
+def _signals(spec: object) -> Iterator[str]:
+    """The names of an HPA's metrics, in all its versions, and of a ScaledObject's triggers."""
+    fields = spec if isinstance(spec, Mapping) else {}
+    if "targetCPUUtilizationPercentage" in fields:
+        yield "cpu"
+    for listed in (fields.get("metrics"), fields.get("triggers")):
+        for entry in listed if isinstance(listed, list) else ():
+            if isinstance(entry, Mapping):
+                kind = entry.get("type")
+                parts = [entry.get("metadata"), *(each for key, each in entry.items() if key != "metadata")]
+                parts += [each.get("metric") for each in parts if isinstance(each, Mapping)]
+                named = [each.get(key) for each in parts if isinstance(each, Mapping) for key in _SIGNAL_NAMES]
+                yield next((each for each in named if isinstance(each, str)), kind if isinstance(kind, str) else "")
+
+
+_SIGNAL_NAMES = ("metricName", "query", "name")
+
+
 def _without_templates(fields: Mapping[str, object], *bounds: str) -> Mapping[str, object]:
     """The fields without bounds that are filled in later: they are no mistake, and not known here."""
     spec = fields.get("spec")
@@ -149,6 +167,7 @@ def _read(
         _owner(source, target),
         least=bounds[0].value,
         makes_autoscaler=makes_autoscaler,
+        signals=tuple(dict.fromkeys(_signals(source.fields.get("spec")))),
         fields=bounds if is_known else (),
     )
     if source.annotations.get(MANAGED) == "true" and not is_templated(source.namespace):
