@@ -3,10 +3,13 @@
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
+
+from reconciler.domain.history import LoadHistory
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.observed import Load, Observation, PastArrivals, Performance
+from reconciler.domain.observed import Load, Observation, Performance
 from reconciler.domain.plan import RATE, Decision, Plan, SloProjection
 from reconciler.domain.proposals import (
     BrokenPromise,
@@ -595,18 +598,17 @@ def _least(snapshot: Snapshot, variant: Variant, before: int, promise: Promise |
     current, load = variant.current.replicas, load_of(snapshot, variant)
     if load is None or promise is None or not promise.arrival_rate_per_s:
         return current
-    peak_per_s = max(load.arrival_rate_per_s, *_past(snapshot, variant), 0.0)
+    peak_per_s = max(load.arrival_rate_per_s, _past_peak_per_s(snapshot, variant))
     pairs = ((load.input_tokens, promise.input_tokens), (load.output_tokens, promise.output_tokens))
     longer = max((min(now / then, MOST_LONGER) for now, then in pairs if now and then), default=1.0)
     share = peak_per_s / promise.arrival_rate_per_s * max(longer, 1.0)
     return math.ceil(min(before * min(share, current), current))
 
 
-def _past(snapshot: Snapshot, variant: Variant) -> Iterator[float]:
-    """What arrived for its model within `payback`, as far as it is known."""
+def _past_peak_per_s(snapshot: Snapshot, variant: Variant) -> float:
+    """The most that arrived for its model within `payback`, as far as it is known."""
     past = snapshot.observed.past.get(variant.model)
-    if isinstance(past, PastArrivals):
-        since_s = snapshot.now_s - variant.settings[PAYBACK_S].value
-        for index, rate in enumerate(past.rates_per_s):
-            if past.start_s + index * past.step_s >= since_s and math.isfinite(rate):
-                yield rate
+    if not isinstance(past, LoadHistory):
+        return 0.0
+    is_recent = past.times_s >= snapshot.now_s - variant.settings[PAYBACK_S].value
+    return float(np.max(past.rates_per_s, where=is_recent & np.isfinite(past.rates_per_s), initial=0.0))

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean
+
+import numpy as np
 
 from reconciler.aftermerge import broken_promises
 from reconciler.decision.engines.port import Basis, SizingEngine
@@ -19,17 +20,10 @@ from reconciler.decision.variant_states import (
     span,
 )
 from reconciler.domain.answers import NoAnswer
+from reconciler.domain.history import Floats, Integers, LoadHistory
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Figure, ModelKey, ResourceKey
-from reconciler.domain.observed import (
-    LiveReplicas,
-    Load,
-    PastArrivals,
-    ReplicaMetrics,
-    ResourceQuota,
-    UsualLoad,
-    is_usual_churn,
-)
+from reconciler.domain.observed import LiveReplicas, Load, ReplicaMetrics, ResourceQuota, is_usual_churn
 from reconciler.domain.proposals import BrokenPromise
 from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Snapshot, Variant
@@ -148,68 +142,66 @@ def why_outage(snapshot: Snapshot, model: ModelKey) -> str:
     load, usual = snapshot.observed.loads.get(model), snapshot.observed.usual.get(model)
     if not isinstance(load, Load) or load.arrival_rate_per_s > 0 or usual is None:
         return ""
-    others: dict[int, list[float]] = {}
-    for age_s, rate in _moments(usual, usual.rates_per_s, snapshot.now_s):
-        if age_s > DAY_S / 2 and (abs(age_s - _day(age_s) * DAY_S) <= HOUR_S / 2):
-            others.setdefault(_day(age_s), []).append(rate)
+    ages_s = snapshot.now_s - usual.times_s
+    days_ago = np.rint(ages_s / DAY_S)
+    is_this_hour = (ages_s > DAY_S / 2) & (np.abs(ages_s - days_ago * DAY_S) <= HOUR_S / 2)
+    is_known = is_this_hour & np.isfinite(usual.rates_per_s)
+    others = {int(day): usual.rates_per_s[is_known & (days_ago == day)] for day in np.unique(days_ago[is_known])}
     silence_s = _silence_s(snapshot, model, load)
-    days = sorted(day for day, rates in others.items() if fmean(rates) * silence_s > SELDOM)
+    days = [day for day, rates in others.items() if fmean(rates) * silence_s > SELDOM]
     if not days:
         return ""
     when = " and ".join("yesterday" if day == 1 else f"{day} days ago" for day in days)
-    most = max(rate for day in days for rate in others[day])
+    most = max(others[day].max() for day in days)
     return f"no requests arrive, but {most:.3g} req/s did at this hour {when}: this looks like an outage"
 
 
 def _silence_s(snapshot: Snapshot, model: ModelKey, load: Load) -> float:
     """How long nothing has arrived, at least."""
     past = snapshot.observed.past.get(model)
-    if not isinstance(past, PastArrivals):
+    if not isinstance(past, LoadHistory) or not len(past.times_s):
         return load.window_s
-    rates = past.rates_per_s
-    last = max((index for index, rate in enumerate(rates) if not rate <= 0), default=-1)
-    return max(load.window_s, snapshot.now_s - past.start_s - past.step_s * last)
+    others = past.times_s[~(past.rates_per_s <= 0)]
+    last_s = others[-1] if len(others) else past.times_s[0] - past.step_s
+    return max(load.window_s, float(snapshot.now_s - last_s))
 
 
-def _changed(load: object, usual: UsualLoad | None, now_s: float, payback_s: float) -> str:
+def _changed(load: object, usual: LoadHistory | None, now_s: float, payback_s: float) -> str:
     """In which way requests of now are shorter than any of the day before `payback`; empty where they are not."""
     if not isinstance(load, Load) or load.arrival_rate_per_s <= 0 or usual is None:
         return ""
     told = (("outputs", load.output_tokens, usual.output_tokens), ("prompts", load.input_tokens, usual.input_tokens))
     for what, tokens, lengths in told:
-        moments = _moments(usual, lengths, now_s)
-        before = [(length, age_s) for age_s, length in moments if age_s > payback_s and length > 0]
-        if tokens is not None and tokens < FEWEST_TOKENS:
-            # Failures that last longer than `payback` are no reference for themselves.
-            longer = [index for index, (length, _) in enumerate(before) if length >= FEWEST_TOKENS]
-            before = before[: longer[-1] + 1] if longer else before
-        if tokens is None or (not before and (what == "prompts" or tokens >= FEWEST_TOKENS)):
+        if tokens is None:
             continue
-        if not before:
+        before = _before(usual, lengths, now_s - payback_s)
+        if tokens < FEWEST_TOKENS and (longer := np.flatnonzero(lengths[before] >= FEWEST_TOKENS)).size:
+            # Failures that last longer than `payback` are no reference for themselves.
+            before = before[: longer[-1] + 1]
+        if not before.size and (what == "prompts" or tokens >= FEWEST_TOKENS):
+            continue
+        if not before.size:
             return f"requests are answered with {tokens:.3g} tokens, and nobody knows whether they always were"
-        shortest, age_s = min(before)
-        if tokens < SHORTER * shortest and not _is_by_chance(tokens, lengths, load, usual, now_s, payback_s):
+        shortest = float(lengths[before].min())
+        if tokens < SHORTER * shortest and not _is_by_chance(tokens, lengths, load, usual, now_s - payback_s):
+            age_s = float(now_s - usual.times_s[before[lengths[before] == shortest][-1]])
             return f"{what} of {tokens:.3g} tokens are shorter than any of the last day, {shortest:.4g} {ago(age_s)}"
     return ""
 
 
-def _is_by_chance(
-    tokens: float, lengths: Sequence[float], load: Load, usual: UsualLoad, now_s: float, payback_s: float
-) -> bool:
+def _is_by_chance(tokens: float, lengths: Floats, load: Load, usual: LoadHistory, until_s: float) -> bool:
     """Whether the mean of as many requests as come now is as short every other day.
 
     How far requests differ is told by neighbouring moments, so that lengths which change with the time of day are not
     called chance; where hardly any are told, requests differ as those of the exponential law do.
     """
-    before = [
-        (length, rate * load.window_s)
-        for index, (length, rate) in enumerate(zip(lengths, usual.rates_per_s, strict=False))
-        if _age_s(usual, index, now_s) > payback_s and length > 0 and rate > 0
-    ]
-    if not before:
+    before = _before(usual, lengths, until_s)
+    before = before[usual.rates_per_s[before] > 0]
+    if not before.size:
         return False
-    usual_tokens = median(length for length, _ in before)
-    squares = [(one - other) ** 2 / (1 / few + 1 / many) for (one, few), (other, many) in pairwise(before)]
+    told, counts = lengths[before], usual.rates_per_s[before] * load.window_s
+    usual_tokens = float(np.median(told))
+    squares = (told[:-1] - told[1:]) ** 2 / (1 / counts[:-1] + 1 / counts[1:])
     deviation = math.sqrt(fmean(squares)) if len(squares) >= FEWEST_PAIRS else usual_tokens
     requests = load.arrival_rate_per_s * load.window_s
     return usual_tokens - tokens < NOISE * deviation / math.sqrt(requests)
@@ -242,19 +234,11 @@ def _holds_too_little(running: float, instances: Sequence[ReplicaMetrics]) -> bo
     return math.fsum(held) < HELD_AT_LEAST * running * outputs / 2
 
 
-def _moments(usual: UsualLoad, values: Sequence[float], now_s: float) -> Iterator[tuple[float, float]]:
-    """Ages in seconds with what is known of them."""
-    for index, value in enumerate(values):
-        if math.isfinite(value):
-            yield _age_s(usual, index, now_s), value
-
-
-def _age_s(usual: UsualLoad, index: int, now_s: float) -> float:
-    return now_s - usual.start_s - index * usual.step_s
-
-
-def _day(age_s: float) -> int:
-    return round(age_s / DAY_S)
+def _before(usual: LoadHistory, lengths: Floats, until_s: float) -> Integers:
+    """The places of the moments before `until_s` with a known length."""
+    if not len(lengths):
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero((usual.times_s < until_s) & (lengths > 0) & np.isfinite(lengths))
 
 
 def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> tuple[VariantState, ...]:
@@ -373,7 +357,7 @@ def drift_of(snapshot: Snapshot, variant: Variant) -> Hold | None:
         return None
     delay = variant.settings[SYNC_DELAY_S]
     counts = live.since(snapshot.now_s - delay.value)
-    if not counts or any(math.isnan(count) or count == workload.replicas for count in counts):
+    if not len(counts) or bool((np.isnan(counts) | (counts == workload.replicas)).any()):
         return None
     place = workload.written_at[0].place
     words = (

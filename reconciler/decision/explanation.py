@@ -1,8 +1,9 @@
 """Decisions with their numbers, verdicts, and the steps and figures behind them."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
+
+import numpy as np
 
 from reconciler.decision.actuation import ActuationDelays, delay_figures
 from reconciler.decision.assessment import live_figures, why_outage
@@ -14,10 +15,11 @@ from reconciler.decision.load_variation import LoadVariation
 from reconciler.decision.staged_plan import Situation, StagedPlan
 from reconciler.decision.variant_states import Allocations, Needs, VariantState
 from reconciler.decision.verdicts import verdict_of
+from reconciler.domain.history import Bools, LoadHistory
 from reconciler.domain.holds import BrokenResource, Hold
 from reconciler.domain.identity import CandidateKey, Figure, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.observed import ArrivalSource, Load, Observation, PastArrivals, Performance, is_usual_churn
+from reconciler.domain.observed import ArrivalSource, Load, Observation, Performance, is_usual_churn
 from reconciler.domain.plan import (
     RATE,
     AskedPrometheus,
@@ -498,23 +500,18 @@ def asked_prometheus(snapshot: Snapshot) -> dict[str, AskedPrometheus]:
 
 def _points(snapshot: Snapshot, model: ModelKey) -> Iterator[tuple[float, float]]:
     """What arrived, and before that what was finished: how long ago, and how much."""
-    observed, oldest_s = snapshot.observed, LONGEST_S
+    observed, now_s = snapshot.observed, snapshot.now_s
     load, past, usual = observed.loads.get(model), observed.past.get(model), observed.usual.get(model)
-    first_s = snapshot.now_s
+    first_s = now_s
     if isinstance(load, Load):
         yield 0.0, load.arrival_rate_per_s
-    if isinstance(past, PastArrivals):
-        first_s = past.start_s
-        yield from _known(snapshot.now_s, past.start_s, past.step_s, past.rates_per_s, until_s=snapshot.now_s)
+    if isinstance(past, LoadHistory):
+        yield from _known(past, past.times_s < now_s, now_s)
+        first_s = past.times_s[0] if len(past.times_s) else now_s
     if usual is not None:
-        every = _known(snapshot.now_s, usual.start_s, usual.step_s, usual.rates_per_s, until_s=first_s)
-        yield from (point for point in every if point[0] <= oldest_s)
+        yield from _known(usual, (usual.times_s < first_s) & (usual.times_s >= now_s - LONGEST_S), now_s)
 
 
-def _known(
-    now_s: float, start_s: float, step_s: float, rates: tuple[float, ...], *, until_s: float
-) -> Iterator[tuple[float, float]]:
-    for number, rate in enumerate(rates):
-        at_s = start_s + number * step_s
-        if at_s < until_s and not math.isnan(rate):
-            yield now_s - at_s, rate
+def _known(history: LoadHistory, is_asked: Bools, now_s: float) -> Iterator[tuple[float, float]]:
+    chosen = is_asked & ~np.isnan(history.rates_per_s)
+    return zip((now_s - history.times_s[chosen]).tolist(), history.rates_per_s[chosen].tolist(), strict=True)

@@ -18,9 +18,9 @@ from reconciler.decision.variant_states import (
     priority_of,
     start_share,
 )
+from reconciler.domain.history import LoadHistory
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
-from reconciler.domain.observed import PastArrivals
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Bounds, Budget, Candidate, ChangeLimit, Problem, Requirement
 from reconciler.domain.snapshot import Snapshot, Variant
@@ -68,7 +68,7 @@ def load_variations(variants: Iterable[Variant], snapshot: Snapshot) -> dict[Mod
     variations = {
         model: load_variation(past, snapshot.now_s, payback_s)
         for model, payback_s in paybacks_s.items()
-        if isinstance(past := snapshot.observed.past.get(model), PastArrivals)
+        if isinstance(past := snapshot.observed.past.get(model), LoadHistory)
     }
     return {model: variation for model, variation in variations.items() if variation is not None}
 

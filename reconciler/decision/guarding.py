@@ -5,13 +5,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
+import numpy as np
+
 from reconciler.aftermerge import Merge, compared, is_covered, load_of, merges_of
 from reconciler.decision.devices import Devices
 from reconciler.decision.variant_states import Allocations, VariantState, priority_of
+from reconciler.domain.history import LoadHistory
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.observed import LiveReplicas, Observation, PastArrivals
+from reconciler.domain.observed import LiveReplicas, Observation
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Bounds, Requirement
@@ -52,20 +55,16 @@ def _of_variant(snapshot: Snapshot, variant: Variant, last: Iterable[Merge]) -> 
         age_s=None if observation is None else observation.age_s,
         requests=None if load is None else load.arrival_rate_per_s * load.window_s,
         window_s=0.0 if load is None else load.window_s,
-        known=None if past is None else _known(past, snapshot.now_s, past_s) if isinstance(past, PastArrivals) else 0.0,
+        known=None if past is None else _known(past, snapshot.now_s, past_s) if isinstance(past, LoadHistory) else 0.0,
         past_s=past_s,
         forecasts=tuple(each for merge in last for each in _forecasts(snapshot, variant, merge, observation)),
     )
 
 
-def _known(past: PastArrivals, now_s: float, past_s: float) -> float:
+def _known(past: LoadHistory, now_s: float, past_s: float) -> float:
     """The share of the moments of this time that have a rate; what is beyond the answer has none."""
-    begin_s = now_s - past_s
-    times = (past.start_s + index * past.step_s for index in range(len(past.rates_per_s)))
-    known = sum(
-        math.isfinite(rate) for at_s, rate in zip(times, past.rates_per_s, strict=True) if begin_s < at_s <= now_s
-    )
-    return min(known / max(math.floor(past_s / past.step_s), 1), 1.0)
+    known = np.isfinite(past.rates_per_s) & (past.times_s > now_s - past_s) & (past.times_s <= now_s)
+    return min(int(np.count_nonzero(known)) / max(math.floor(past_s / past.step_s), 1), 1.0)
 
 
 def _forecasts(

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from reconciler.decision.variant_states import ago
-from reconciler.domain.observed import PastArrivals
+from reconciler.domain.history import LoadHistory
 from reconciler.domain.records import dataclass
 from reconciler.sizing.arrays import Bools, Floats
 
@@ -63,14 +63,13 @@ class StabilizedDemand:
     kept_per_s: float
 
 
-def why_not_whole(past: PastArrivals, now_s: float, payback_s: float, what: str = "how much arrived") -> str:
+def why_not_whole(past: LoadHistory, now_s: float, payback_s: float, what: str = "how much arrived") -> str:
     """What of the last `payback_s` is not known, neither `what` was nor how long it was; empty when all is.
 
     The oldest moment speaks of the window before it. A length that is missing is that of before, where there is one:
     who finishes nothing for a while tells none.
     """
-    rates, first_s = np.array(past.rates_per_s), now_s - payback_s
-    at_s = past.start_s + past.step_s * np.arange(len(rates))
+    rates, at_s, first_s = past.rates_per_s, past.times_s, now_s - payback_s
     is_asked = (at_s - first_s > past.window_s) & (at_s <= now_s)
     if payback_s <= past.window_s + past.step_s:
         return ""
@@ -80,19 +79,19 @@ def why_not_whole(past: PastArrivals, now_s: float, payback_s: float, what: str 
     if is_missing.any():
         return _unknown(what, now_s - at_s[is_missing][-1], past)
     for told, lengths in (("outputs were", past.output_tokens), ("prompts were", past.input_tokens)):
-        known = np.flatnonzero(np.isfinite(np.array(lengths)))
+        known = np.flatnonzero(np.isfinite(lengths))
         begun = known[0] if known.size else len(rates)
         before = is_asked & (rates > 0) & (np.arange(len(rates)) < begun) & (at_s - first_s > 2 * past.window_s)
-        if lengths and before.any():
+        if len(lengths) and before.any():
             return _unknown(f"how long {told}", now_s - at_s[before][-1], past)
     return ""
 
 
-def _unknown(what: str, age_s: float, past: PastArrivals) -> str:
+def _unknown(what: str, age_s: float, past: LoadHistory) -> str:
     return f"{what} {ago(age_s)} is not known" + (f": {past.reason}" if past.reason else "")
 
 
-def _in_gap(is_missing: Bools, past: PastArrivals) -> Bools:
+def _in_gap(is_missing: Bools, past: LoadHistory) -> Bools:
     """The missing moments that are not just a scrape or two which failed."""
     starts = np.flatnonzero(np.diff(is_missing.astype(int), prepend=0) == 1)
     ends = np.flatnonzero(np.diff(is_missing.astype(int), append=0) == -1) + 1
@@ -103,7 +102,7 @@ def _in_gap(is_missing: Bools, past: PastArrivals) -> Bools:
 
 
 def load_variation(
-    past: PastArrivals | None, now_s: float, payback_s: float, *, counts_requests: bool = True
+    past: LoadHistory | None, now_s: float, payback_s: float, *, counts_requests: bool = True
 ) -> LoadVariation | None:
     """What is known of the last `payback_s`; None without any rate. What counts no requests has no chance of its own.
 
@@ -112,8 +111,7 @@ def load_variation(
     """
     if past is None:
         return None
-    rates = np.array(past.rates_per_s)
-    ages_s = now_s - past.start_s - past.step_s * np.arange(len(rates))
+    rates, ages_s = past.rates_per_s, now_s - past.times_s
     is_known = np.isfinite(rates) & (ages_s >= 0) & (ages_s <= payback_s)
     if not is_known.any():
         return None

@@ -4,10 +4,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.records import dataclass
+
+if TYPE_CHECKING:  # commands that read no metrics start without numpy
+    from reconciler.domain.history import Floats, LoadHistory
 
 LARGEST_COUNT = 2.0**53
 """Largest whole number that float64 counts exactly: sums of tokens stay finite and exact below it."""
@@ -85,47 +89,47 @@ class UpstreamQueue:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LiveReplicas:
     """How many replicas a scale target asks for in its cluster: `counts` at `start_s` and every `step_s` from there.
 
-    Times are Unix seconds. NaN is unknown: no recent sample, or two that differ.
+    Times are Unix seconds, `counts` has the shape (moments,). NaN is unknown: no recent sample, or two that differ.
     """
 
     start_s: float
     step_s: float
-    counts: tuple[float, ...]
+    counts: "Floats"
 
     @property
     def newest(self) -> float | None:
         """The last count; None when it is not known."""
-        return None if not self.counts or math.isnan(self.counts[-1]) else self.counts[-1]
+        return None if not len(self.counts) or math.isnan(self.counts[-1]) else float(self.counts[-1])
 
     def at(self, at_s: float) -> float | None:
         """The count of the last moment that is not after `at_s`; None where that is not known."""
         index = math.floor((at_s - self.start_s) / self.step_s)
-        count = self.counts[index] if 0 <= index < len(self.counts) else math.nan
+        count = float(self.counts[index]) if 0 <= index < len(self.counts) else math.nan
         return None if math.isnan(count) else count
 
-    def since(self, at_s: float) -> tuple[float, ...]:
+    def since(self, at_s: float) -> "Floats":
         """All counts from the last moment that is not after `at_s`; none when there is no such moment."""
         first = math.floor((at_s - self.start_s) / self.step_s)
-        return self.counts[first:] if first >= 0 else ()
+        return self.counts[first if first >= 0 else len(self.counts) :]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trace:
     """One replica's numbers: element i of every series was true at `start_s + i * step_s`; NaN is not known.
 
-    `series` maps a quantity's canonical name (`kv_cache_usage`, `itl`) to its values, all of one length. `instance`
-    is the data-parallel rank where a pod has several: each has its own trace.
+    `series` maps a quantity's canonical name (`kv_cache_usage`, `itl`) to its values, all of one shape (moments,).
+    `instance` is the data-parallel rank where a pod has several: each has its own trace.
     """
 
     pod: str
     variant: ResourceKey
     start_s: float
     step_s: float
-    series: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    series: "Mapping[str, Floats]" = field(default_factory=dict)
     instance: str = ""
 
 
@@ -167,38 +171,6 @@ class Load:
     def is_by_replicas(self) -> bool:
         """Whether the load of a replica that does not report is missing."""
         return self.arrivals_from is ArrivalSource.REPLICAS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastArrivals:
-    """A model's arrivals before now, from the same source as its load.
-
-    Element i is the rate over the `window_s` before `start_s + i * step_s`; NaN is not known, which is not zero.
-    `output_tokens` and `input_tokens` are of a request then, likewise; empty where they were not queried. `reason`
-    says why a part is missing, where that is known.
-    """
-
-    start_s: float
-    step_s: float
-    window_s: float
-    rates_per_s: tuple[float, ...]
-    output_tokens: tuple[float, ...] = ()
-    input_tokens: tuple[float, ...] = ()
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsualLoad:
-    """What a model's replicas finished over a day, and in the same hour a week ago; its moments as in `PastArrivals`.
-
-    Lengths are of a request: NaN where none was finished.
-    """
-
-    start_s: float
-    step_s: float
-    rates_per_s: tuple[float, ...]
-    output_tokens: tuple[float, ...]
-    input_tokens: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,9 +261,9 @@ class Observed:
     loads: Mapping[ModelKey, Load | NoAnswer] = field(default_factory=dict)
     observations: Mapping[ResourceKey, Observation] = field(default_factory=dict)
     """Each variant's latencies and requests as its replicas report them."""
-    past: Mapping[ModelKey, PastArrivals | NoAnswer] = field(default_factory=dict)
+    past: "Mapping[ModelKey, LoadHistory | NoAnswer]" = field(default_factory=dict)
     """What arrived before, as the source of the model's load counted it."""
-    usual: Mapping[ModelKey, UsualLoad] = field(default_factory=dict)
+    usual: "Mapping[ModelKey, LoadHistory]" = field(default_factory=dict)
     """What a whole day was like."""
     incomplete: Mapping[str, str] = field(default_factory=dict)
     """By cluster, why its answers may lack a part of what there is."""

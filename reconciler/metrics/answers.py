@@ -6,15 +6,13 @@ of them would take a gigabyte.
 
 import math
 import re
-from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
-from typing import Generic, NoReturn, TypeAlias, TypeVar, cast
+from typing import Generic, NamedTuple, NoReturn, TypeAlias, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, Query, Sample, parse_json
+from reconciler.domain.history import ABSURD, CONTRADICTED, Bools, Floats, Grid, Integers, grid_of
 from reconciler.domain.metric_targets import SYNC_PERIOD_S, TrackedTarget
 from reconciler.domain.records import dataclass
 from reconciler.metrics.quantities import CLUSTER, Name
@@ -24,8 +22,6 @@ MAX_VALUES = 16 * MAX_SAMPLES
 """JSON values read of one answer: more than `MAX_SAMPLES` series with a dozen labels each have."""
 MAX_POINTS = 5_000_000
 """Points read of one answer: 80 MB of floats."""
-ABSURD = 1e12
-"""Values from here up are ignored: real rates, counts, lengths and times are far smaller."""
 _MAX_WARNINGS = 10
 _EXPECTED_NOTE = "metric might not be a counter"
 """Prometheus 3 adds it for each counter whose name has no `_total`, which are all of TGI's and Triton's."""
@@ -174,57 +170,8 @@ def _labels(found: Json, shared: dict[str, str]) -> dict[str, str]:
     return labels
 
 
-# ---- the grid of moments that a history is queried and read on
-
-OFF_GRID = 0.01
-"""The fraction of a step by which a point may miss its moment; a point that is farther off is ignored."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """`count` moments, `step_s` apart from `start_s` (Unix seconds)."""
-
-    start_s: float
-    step_s: float
-    count: int
-
-    @property
-    def end_s(self) -> float:
-        """The last moment."""
-        return self.start_s + (self.count - 1) * self.step_s
-
-    @property
-    def times_s(self) -> "array[float]":
-        """All moments."""
-        return array("d", (self.start_s + index * self.step_s for index in range(self.count)))
-
-    def index_of(self, at_s: float) -> int | None:
-        """The index of the moment at `at_s`, None where there is none."""
-        if not self.start_s - self.step_s < at_s < self.end_s + self.step_s:  # nor is NaN
-            return None
-        index = round((at_s - self.start_s) / self.step_s)
-        is_near = abs(at_s - (self.start_s + index * self.step_s)) <= OFF_GRID * self.step_s
-        return index if is_near and 0 <= index < self.count else None
-
-    def parts(self, most: int) -> Iterator["Grid"]:
-        """The same moments in grids of at most `most`."""
-        for first in range(0, self.count, most):
-            start_s = self.start_s + first * self.step_s
-            yield Grid(start_s=start_s, step_s=self.step_s, count=min(most, self.count - first))
-
-    def reach_back(self, length_s: float) -> "Grid":
-        """The same grid, begun at least `length_s` earlier."""
-        more = math.ceil(length_s / self.step_s)
-        return Grid(start_s=self.start_s - more * self.step_s, step_s=self.step_s, count=self.count + more)
-
-
-def grid_of(start_s: float, end_s: float, step_s: float) -> Grid:
-    """The multiples of the step from `start_s` to `end_s`; none when the end comes first.
-
-    Servers that cache ranges move them to such multiples, so nothing moves.
-    """
-    first = math.ceil(start_s / step_s)
-    return Grid(start_s=first * step_s, step_s=step_s, count=max(0, math.floor(end_s / step_s) - first + 1))
+# ---- answers to range queries: points are cut out of the bytes and read in bulk; the rest is decoded as strictly as
+# any other answer
 
 
 def grid_over(queries: Sequence[Query]) -> Grid | None:
@@ -242,90 +189,190 @@ def grid_for(targets: Iterable[TrackedTarget], now_s: float) -> Grid:
     return Grid(start_s=round(now_s, 3), step_s=SYNC_PERIOD_S, count=1).reach_back(longest_s)
 
 
-# ---- answers to range queries: points are cut out of the bytes and become arrays; the rest is decoded as strictly as
-# any other answer
-
-_VALUES = re.compile(rb'"values"\s*+:\s*+\[((?:\s*+\[[^\[\]]*+\]\s*+,?+)*+)\s*+\]')
-"""The points of a series. No text can look like them: within a string each quotation mark is escaped."""
-_IN_NUMBERS = b"0123456789+-.eENaInf \t\r\n"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRow:
     """One series: its labels, and its points in the order they came, Unix seconds and values."""
 
     labels: Mapping[str, str]
-    times_s: "array[float]"
-    values: "array[float]"
+    times_s: Floats
+    values: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """All series of an answer, several with the same labels among them, and what Prometheus warned of."""
+    """All series of an answer, several with the same labels among them, and what Prometheus warned of.
 
-    rows: tuple[MatrixRow, ...]
+    `values` are the points of all series one after the other; `runs` say of how many series in a row the times are the
+    same, and which.
+    """
+
+    labels: tuple[Mapping[str, str], ...]
+    values: Floats
+    runs: tuple[tuple[int, Floats], ...]
     warnings: tuple[str, ...]
+
+    @property
+    def rows(self) -> Iterator[MatrixRow]:
+        """The series one by one."""
+        labels, at = iter(self.labels), 0
+        for count, times_s in self.runs:
+            for _ in range(count):
+                values = self.values[at : at + len(times_s)]
+                yield MatrixRow(labels=next(labels), times_s=times_s, values=values)
+                at += len(times_s)
+
+    def on(self, grid: Grid, values: Floats) -> Floats:
+        """`values`, made of those of the points, on a grid: shape (series, moments), NaN where a series has no point.
+
+        Two different values of a series for one moment contradict each other, see `CONTRADICTED`.
+        """
+        block = np.full((len(self.labels), grid.count), math.nan)
+        row = at = 0
+        for count, times_s in self.runs:
+            size = count * len(times_s)
+            points, places = values[at : at + size].reshape(count, len(times_s)), grid.places(times_s)
+            kept = np.flatnonzero(places >= 0)
+            kept = kept[np.argsort(places[kept], kind="stable")]
+            moments, firsts = np.unique(places[kept], return_index=True)
+            found = points[:, kept]
+            if len(moments) < len(kept):
+                lowest, highest = (each.reduceat(found, firsts, axis=1) for each in (np.fmin, np.fmax))
+                found = np.where(lowest < highest, CONTRADICTED, lowest)
+            block[row : row + count, moments] = found
+            row, at = row + count, at + size
+        return block
 
 
 def decode_matrix(answer: Answer, *, max_points: int = MAX_POINTS) -> Matrix | NoAnswer:
     """The series of a range query; FAILED with a reason when it cannot be read or has over `max_points` points."""
     if answer.status is not AnswerStatus.OK:
         return _failed(answer)
-    cut = _Cut(most=max_points, room=max_points)
+    body = answer.body.read()
     try:
-        document = document_of(_VALUES.sub(cut.take, answer.body.read()))
-        rows = tuple(_rows(result_of(document, "matrix"), cut.points))
+        try:
+            return _decoded(body, _cut_compact(body, max_points))
+        except UnexpectedError:
+            return _decoded(body, _cut(body, max_points))
     except UnexpectedError as unexpected:
         return _failed(answer, str(unexpected))
-    return Matrix(rows=rows, warnings=_warnings_in(document))
 
 
-def _rows(entries: list[Json], points: Sequence[tuple["array[float]", "array[float]"]]) -> Iterator[MatrixRow]:
+def _decoded(body: bytes, written: Sequence["_Written"]) -> Matrix:
+    """What a body says that has points in these places."""
+    ends = [0, *(each.end + 1 for each in written)]
+    numbered = enumerate(zip(ends, written, strict=False))
+    rest = [b'%b"values":%d' % (body[end : each.begin], number) for number, (end, each) in numbered]
+    document = document_of(b"".join((*rest, body[ends[-1] :])))
+    labels = tuple(_labels_by_number(result_of(document, "matrix"), len(written)))
+    values, runs = _read_points(body, written[: len(labels)])
+    return Matrix(labels=labels, values=values, runs=runs, warnings=_warnings_in(document))
+
+
+def _labels_by_number(entries: list[Json], count: int) -> Iterator[Mapping[str, str]]:
     shared: dict[str, str] = {}
     for number, entry in enumerate(entries):
         # a number that the body itself holds, or points in another place, break the count
-        if not isinstance(entry, dict) or entry.get("values") != number or number >= len(points):
+        if not isinstance(entry, dict) or entry.get("values") != number or number >= count:
             raise UnexpectedError("expected objects with a list of values in data.result")
-        times_s, values = points[number]
-        yield MatrixRow(labels=_labels(entry.get("metric"), shared), times_s=times_s, values=values)
+        yield _labels(entry.get("metric"), shared)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Cut:
-    """The points that were cut out, times and values by series; in their place is the number of the series."""
+_VALUES = re.compile(rb'"values"\s*+:\s*+\[')
+"""What comes before the points of a series. No text can look like it: within a string a quotation mark is escaped."""
+_POINTS = re.compile(rb'"values"\s*+:\s*+\[((?:\s*+\[[^\[\]]*+\]\s*+,?+)*+)\s*+\]')
+_IN_NUMBERS = b"0123456789+-.eENaInf"
+_BLANKS = b" \t\r\n"
+_BATCH = 200_000
+"""Points that are read at once: enough to make the number of series not matter, few enough to need little memory."""
 
-    most: int
-    room: int
-    points: list[tuple["array[float]", "array[float]"]] = field(default_factory=list)
-    last_times: tuple[bytes, "array[float]"] = (b"", array("d"))
-    """As they were written and as they were read: the series of one answer mostly share their times."""
 
-    def take(self, found: "re.Match[bytes]") -> bytes:
-        """Keep the points of one series: its times and values by turns."""
-        points = found[1]
-        count = points.count(b"[")
-        self.room -= count
-        if self.room < 0:
-            raise UnexpectedError(f"more than the {self.most} points that are read")
-        if points.translate(None, _IN_NUMBERS) != b",".join([b'[,""]'] * count):
-            raise UnexpectedError("expected pairs of time and value")
-        pieces = points.split(b'"')
-        written = b"".join(pieces[::2])
+class _Written(NamedTuple):
+    """Where a body has the list of a series' points, from its name to its last bracket, and how many points."""
+
+    begin: int
+    points: int
+    end: int
+    size: int
+
+
+def _cut_compact(body: bytes, most: int) -> list[_Written]:
+    """Where points are in JSON without blanks, which all servers write; in any other they are not what it seems."""
+    found, at = list[_Written](), 0
+    while begin := _VALUES.search(body, at):
+        points = begin.end()
+        end = points if body.startswith(b"]", points) else body.find(b"]]", points) + 1
+        if end == 0:
+            raise UnexpectedError("expected the end of a list of points")
+        found.append(_Written(begin.start(), points, end, body.count(b"[", points, end)))
+        at = end
+    return _bounded(found, most)
+
+
+def _cut(body: bytes, most: int) -> list[_Written]:
+    """Where points are in JSON of any layout."""
+    found = [
+        _Written(each.start(), each.start(1), each.end() - 1, each[1].count(b"[")) for each in _POINTS.finditer(body)
+    ]
+    return _bounded(found, most)
+
+
+def _bounded(found: list[_Written], most: int) -> list[_Written]:
+    if sum(each.size for each in found) > most:
+        raise UnexpectedError(f"more than the {most} points that are read")
+    return found
+
+
+def _read_points(body: bytes, written: Sequence[_Written]) -> tuple[Floats, tuple[tuple[int, Floats], ...]]:
+    """The values of all points, and the runs of series with the same times."""
+    counts = [each.size for each in written]
+    values, runs, filled = np.empty(sum(counts)), list[tuple[int, Floats]](), 0
+    for first, last in _batches(counts):
+        points = b",".join([body[each.points : each.end] for each in written[first:last] if each.size])
+        pairs = _numbers(points, sum(counts[first:last]))
+        values[filled : filled + len(pairs)] = pairs[:, 1]
+        at = 0
+        for count in counts[first:last]:
+            times_s = pairs[at : at + count, 0]
+            if runs and np.array_equal(runs[-1][1], times_s):
+                runs[-1] = runs[-1][0] + 1, runs[-1][1]
+            else:
+                runs.append((1, times_s.copy()))
+            at += count
+        filled += len(pairs)
+    return values, tuple(runs)
+
+
+def _batches(counts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """From which to which series are read at once."""
+    first = points = 0
+    for last, count in enumerate(counts, start=1):
+        points += count
+        if points >= _BATCH or last == len(counts):
+            yield first, last
+            first, points = last, 0
+
+
+def _numbers(points: bytes, count: int) -> Floats:
+    """The times and values of points, shape (points, 2); UnexpectedError for anything but pairs of number and text."""
+    if points.translate(None, _IN_NUMBERS + _BLANKS) != b",".join([b'[,""]'] * count):
+        raise UnexpectedError("expected pairs of time and value")
+    # The number behind the last one is read only if all of them were. What that reader refuses, blanks among it, is
+    # told apart by Python's own, which reads the same numbers.
+    plain = points.translate(None, b'[]"')
+    try:
+        numbers = np.fromstring(plain + b",7", sep=",", count=2 * count + 1)[:-1]
+    except (ValueError, DeprecationWarning):
+        numbers = np.empty(0)
+    if len(numbers) < 2 * count:
         try:
-            if written != self.last_times[0]:
-                texts = written.translate(None, b"[]").split(b",")[:-1:2]
-                self.last_times = written, array("d", map(float, texts))
-            self.points.append((self.last_times[1], array("d", map(float, pieces[1::2]))))
+            numbers = np.array(list(map(float, plain.split(b","))))
         except ValueError as error:
             raise UnexpectedError("expected numbers as times and values") from error
-        return b'"values":%d' % (len(self.points) - 1)
+    return numbers.reshape(count, 2)
 
 
 # ---- rows of one grid, as numpy arrays
 
-Floats: TypeAlias = NDArray[np.float64]
-Integers: TypeAlias = NDArray[np.int64]
-Bools: TypeAlias = NDArray[np.bool_]
 Key = TypeVar("Key", bound=Hashable)
 
 _OFF_S = 0.1

@@ -1,18 +1,34 @@
-"""Range answers: traces of replicas, past arrivals of models, live counts of scale targets; each kind on one grid."""
+"""Range answers as arrays: traces of replicas, past arrivals of models, live counts of scale targets."""
 
 import math
-from array import array
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import field
 
+import numpy as np
+
 from reconciler.domain.answers import Absence, Answer, NoAnswer
+from reconciler.domain.history import (
+    ABSURD,
+    CONTRADICTED,
+    NOTHING,
+    Bools,
+    Floats,
+    Grid,
+    History,
+    LoadHistory,
+    added,
+    agreed,
+    grid_of,
+    moments_of,
+    ratio,
+)
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.observed import ArrivalSource, LiveReplicas, Load, PastArrivals, Trace, UsualLoad
+from reconciler.domain.observed import ArrivalSource, LiveReplicas, Load, Trace
 from reconciler.domain.records import dataclass
 from reconciler.domain.snapshot import Variant
-from reconciler.metrics.answers import ABSURD, Grid, MatrixRow, decode_matrix, grid_over, is_usable, printable
+from reconciler.metrics.answers import Matrix, decode_matrix, grid_over, printable
 from reconciler.metrics.loads import Lengths, Model
-from reconciler.metrics.quantities import HISTORY, UNNAMED_POD, WORKLOAD_LABELS, Name
+from reconciler.metrics.quantities import HISTORY, UNNAMED_POD, WINDOW_S, WORKLOAD_LABELS, Name
 from reconciler.metrics.queries import LabelNames
 from reconciler.metrics.readings import (
     Attribution,
@@ -28,23 +44,7 @@ from reconciler.metrics.readings import (
     rank_of,
     reported_model,
     series_of,
-    total,
 )
-
-_CONTRADICTED = math.inf
-"""While reading, marks a moment with two different values; NaN in the result."""
-
-
-def _blank(grid: Grid) -> "array[float]":
-    return array("d", (math.nan,)) * grid.count
-
-
-def _set(held: "array[float]", points: Iterable[tuple[int | None, float]]) -> None:
-    """Set values; two different ones for one moment contradict each other, and neither is kept."""
-    for index, value in points:
-        if index is not None:
-            held[index] = value if math.isnan(held[index]) or held[index] == value else _CONTRADICTED
-
 
 # ---- traces of replicas
 
@@ -54,8 +54,7 @@ class Histories:
     """One cluster's values by quantity and replica on one grid, and failed answers."""
 
     grid: Grid
-    asked: set[Name] = field(default_factory=set)
-    values: dict[Name, dict[Instance, "array[float]"]] = field(default_factory=dict)
+    values: dict[Name, History[Instance]] = field(default_factory=dict)
     pods: dict[ObjectName, set[ReplicaSeries]] = field(default_factory=dict)
     failed: list[NoAnswer] = field(default_factory=list)
     warnings: dict[str, None] = field(default_factory=dict)
@@ -63,47 +62,43 @@ class Histories:
     @property
     def has_fullness(self) -> bool:
         """Whether the fullness of replicas was queried."""
-        return Name.KV_CACHE_USAGE in self.asked
+        return Name.KV_CACHE_USAGE in self.values
 
 
 def read_histories(answers: Iterable[Answer], names: LabelNames, grid: Grid) -> Histories:
     """One cluster's answers with the step of `grid`, one in memory at a time."""
     histories = Histories(grid=grid)
-    times_s = grid.times_s
     for answer in answers:
         if answer.query.step_s != grid.step_s or answer.query.quantity not in HISTORY:
             continue
         name = Name(answer.query.quantity)
-        histories.asked.add(name)
-        histories.values.setdefault(name, {})
+        history = histories.values.setdefault(name, History(times_s=grid.times_s))
         matrix = decode_matrix(answer)
         if isinstance(matrix, NoAnswer):
             histories.failed.append(matrix)
             continue
         histories.warnings.update(dict.fromkeys(matrix.warnings))
-        for row in matrix.rows:
-            _add_to_trace(row, name, names, histories, times_s)
+        instances = []
+        for labels in matrix.labels:
+            series = series_of(labels, names)
+            histories.pods.setdefault(ObjectName(series.namespace, series.pod), set()).add(series)
+            instances.append(Instance(series.namespace, series.pod, rank_of(labels)))
+        values = _kv_tokens(matrix) if name is Name.KV_TOKENS else matrix.values
+        values = np.where((values >= 0) & (values < ABSURD), values, math.nan)
+        history.add(instances, matrix.on(grid, values), 0, agreed)
     return histories
 
 
-def _add_to_trace(row: MatrixRow, name: Name, names: LabelNames, histories: Histories, times_s: "array[float]") -> None:
-    grid, values = histories.grid, row.values
-    series = series_of(row.labels, names)
-    histories.pods.setdefault(ObjectName(series.namespace, series.pod), set()).add(series)
-    if name is Name.KV_TOKENS:
-        values = array("d", (capacity_of(row.labels, value).tokens or math.nan for value in values))
-    values = array("d", [value if 0 <= value < ABSURD else math.nan for value in values])
-    of_instances, instance = histories.values[name], Instance(series.namespace, series.pod, rank_of(row.labels))
-    held = of_instances.get(instance)
-    is_new = held is None
-    if held is None:
-        held = of_instances[instance] = _blank(grid)
-    first = grid.index_of(row.times_s[0]) if row.times_s else None
-    if is_new and first is not None and row.times_s == times_s[first : first + len(values)]:  # without a gap
-        held[first : first + len(values)] = values
-        return
-    points = zip(map(grid.index_of, row.times_s), values, strict=True)
-    _set(held, ((index, value) for index, value in points if not math.isnan(value)))
+def _kv_tokens(matrix: Matrix) -> Floats:
+    """The size of a KV cache at each point, NaN where that is no size; labels that say it count for all of a series."""
+    values = np.where(matrix.values > 0, matrix.values, math.nan)
+    at = 0
+    for row in matrix.rows:
+        stated = capacity_of(row.labels, 1.0)
+        if stated.total is None:
+            values[at : at + len(row.values)] = stated.tokens or math.nan
+        at += len(row.values)
+    return values
 
 
 def histories_by_grid(answers: Iterable[Answer], names: LabelNames) -> tuple[Histories, ...]:
@@ -117,15 +112,14 @@ def histories_by_grid(answers: Iterable[Answer], names: LabelNames) -> tuple[His
 
 
 def trace(histories: Histories, attribution: Attribution) -> Mapping[ResourceKey, tuple[Trace, ...]]:
-    """The histories of one cluster's variants, by data-parallel rank; empties `histories` to save memory."""
-    by_rank: dict[ObjectName, dict[str, dict[str, tuple[float, ...]]]] = {}
-    for name, of_instances in histories.values.items():
-        while of_instances:
-            instance, values = of_instances.popitem()
+    """The histories of one cluster's variants, by data-parallel rank."""
+    by_rank: dict[ObjectName, dict[str, dict[str, Floats]]] = {}
+    for name, history in histories.values.items():
+        known = np.where(np.isfinite(history.values), history.values, math.nan)
+        for instance, row in history.rows.items():
             ranks = by_rank.setdefault(ObjectName(instance.namespace, instance.pod), {})
-            of_rank = ranks.setdefault(instance.rank, {})
-            of_rank[str(name)] = tuple(value if math.isfinite(value) else math.nan for value in values)
-    unknown = dict.fromkeys(map(str, histories.values), (math.nan,) * histories.grid.count)
+            ranks.setdefault(instance.rank, {})[str(name)] = known[row]
+    unknown = dict.fromkeys(map(str, histories.values), np.full(histories.grid.count, math.nan))
     found: dict[ResourceKey, list[Trace]] = {}
     for pod, ranks in sorted(by_rank.items()):
         # only some series of a pod may have a label of the variant, or name the model
@@ -152,12 +146,22 @@ def trace(histories: Histories, attribution: Attribution) -> Mapping[ResourceKey
 
 @dataclass(slots=True, kw_only=True)
 class PastReadings:
-    """One cluster's rates by quantity and served model on one grid, NaN where unknown."""
+    """One cluster's rates by quantity and served model, all at `times_s`; `step_s` is 0 when nothing was queried."""
 
-    grid: Grid | None = None
-    rates: dict[Name, dict[Served, "array[float]"]] = field(default_factory=dict)
+    step_s: float = 0.0
+    times_s: Floats = field(default_factory=lambda: NOTHING)
+    rates: dict[Name, History[Served]] = field(default_factory=dict)
     failed: dict[Name, NoAnswer] = field(default_factory=dict)
     warnings: dict[str, None] = field(default_factory=dict)
+
+    def was_asked(self, name: Name) -> bool:
+        """Whether a quantity was queried."""
+        return name in self.rates or name in self.failed
+
+    def summed(self, name: Name, models: Sequence[Model], *, is_net: bool = False) -> tuple[Floats, Bools]:
+        """The sums over the served names of each model, shape (models, moments), and which models have a series."""
+        history = self.rates.get(name) or History[Served](times_s=self.times_s)
+        return history.summed((model.served for model in models), is_net=is_net)
 
 
 def read_past(
@@ -167,140 +171,127 @@ def read_past(
     first_names: Mapping[ResourceKey, Served],
     quantities: Container[str],
 ) -> PastReadings:
-    """The answers of one cluster about some `quantities` of the past, on one grid.
+    """The answers of one cluster about some `quantities` of the past, at the moments that were queried.
 
     A pod's series without a model count for the first served name of its variant, from `first_names`.
     """
-    asked = [answer for answer in answers if answer.query.quantity in quantities and answer.query.step_s is not None]
-    readings = PastReadings(grid=grid_over([answer.query for answer in asked]))
+    of_past = [answer for answer in answers if answer.query.quantity in quantities]
+    step_s = next((answer.query.step_s for answer in of_past if answer.query.step_s), None)
+    if step_s is None:
+        return PastReadings()
+    asked = [answer for answer in of_past if answer.query.step_s == step_s]
+    grids = [grid_of(answer.query.start_s, answer.query.end_s, step_s) for answer in asked]
+    readings = PastReadings(step_s=step_s, times_s=moments_of(grids))
     model_of = {Name.PAST_ENDPOINT_PICKER: picked_model, Name.PAST_CONFIGURED: configured_model}
 
-    for answer in asked:
-        matrix, name, grid = decode_matrix(answer), Name(answer.query.quantity), readings.grid
-        if isinstance(matrix, NoAnswer) or grid is None:
-            if isinstance(matrix, NoAnswer):
-                readings.failed.setdefault(name, matrix)
+    def counted_for(served: Served, pod: str) -> Served | None:
+        if served.model or not pod:
+            return served
+        variant = attribution.variant_of(ReplicaSeries(served.namespace, pod, "", ""))
+        return None if variant is None else first_names[variant]
+
+    for answer, grid in zip(asked, grids, strict=True):
+        matrix, name = decode_matrix(answer), Name(answer.query.quantity)
+        if isinstance(matrix, NoAnswer):
+            readings.failed.setdefault(name, matrix)
             continue
         readings.warnings.update(dict.fromkeys(matrix.warnings))
-        rates = readings.rates.setdefault(name, {})
-        for row in matrix.rows:
-            served = model_of.get(name, reported_model)(row.labels, names)
-            pod = row.labels.get(UNNAMED_POD, "")
-            if pod and not served.model:
-                variant = attribution.variant_of(ReplicaSeries(served.namespace, pod, "", ""))
-                if variant is None:
-                    continue
-                served = first_names[variant]
-            held = rates.setdefault(served, _blank(grid))
-            for index, value in zip(map(grid.index_of, row.times_s), row.values, strict=True):
-                if index is not None:
-                    known = value if math.isfinite(value) else math.inf  # it stays infinite when more is added
-                    held[index] = known if math.isnan(held[index]) else held[index] + known
+        served_of = model_of.get(name, reported_model)
+        served = [counted_for(served_of(each, names), each.get(UNNAMED_POD, "")) for each in matrix.labels]
+        # what is no number makes any sum of it none
+        block = matrix.on(grid, np.where(np.isfinite(matrix.values), matrix.values, CONTRADICTED))
+        rates = readings.rates.setdefault(name, History(times_s=readings.times_s))
+        rates.add(served, block, int(np.searchsorted(readings.times_s, grid.start_s)), added)
     return readings
 
 
 def past_of(
     models: Iterable[Model], loads: Mapping[ModelKey, Load | NoAnswer], readings: PastReadings
-) -> dict[ModelKey, PastArrivals | NoAnswer]:
+) -> dict[ModelKey, LoadHistory | NoAnswer]:
     """The arrivals of each model whose load is known, or why they are not; empty when they were not queried."""
-    return {
-        model.key: _past_of(model, load, readings, readings.grid)
-        for model in models
-        if isinstance(load := loads[model.key], Load) and readings.grid is not None
-    }
-
-
-def _past_of(model: Model, load: Load, readings: PastReadings, grid: Grid) -> PastArrivals | NoAnswer:
-    names: tuple[Name, ...] = (Name.PAST_ENDPOINT_PICKER,)
-    if load.is_by_replicas:
-        names = Name.PAST_COMPLETIONS, Name.PAST_QUEUE_GROWTH
-    elif load.arrivals_from is ArrivalSource.CONFIGURED:
-        names = (Name.PAST_CONFIGURED,)
-    needed = (*names, Name.PAST_COMPLETIONS, Name.PAST_OUTPUT_TOKENS, Name.PAST_INPUT_TOKENS)
-    failed = next((readings.failed[name] for name in needed if name in readings.failed), None)
-    rates = _summed(names[0], model.served, readings)
-    growth = _summed(names[1], model.served, readings, is_net=True) if len(names) > 1 else None
-    if rates is None or (growth is None and len(names) > 1):
-        named = " or ".join(f'"{printable(one.model)}"' for one in model.served)
-        missing = NoAnswer(Absence.MISSING, f"no series counts the past arrivals of model {named}")
-        return failed or missing
-    if growth is not None:
-        pairs = zip(rates, growth, strict=True)
-        rates = [math.nan if math.isnan(more) else rate + max(0.0, more) for rate, more in pairs]
-    finished = _summed(Name.PAST_COMPLETIONS, model.served, readings) or [math.nan] * grid.count
-    inputs = _lengths(Name.PAST_INPUT_TOKENS, finished, model.served, readings)
-    return PastArrivals(
-        start_s=grid.start_s,
-        step_s=grid.step_s,
-        window_s=load.window_s,
-        rates_per_s=tuple(rate * model.share for rate in rates),
-        output_tokens=_lengths(Name.PAST_OUTPUT_TOKENS, finished, model.served, readings),
-        input_tokens=() if load.input_tokens is None else inputs,
-        reason="" if failed is None else failed.reason,
-    )
-
-
-def usual_of(models: Iterable[Model], readings: PastReadings) -> dict[ModelKey, UsualLoad]:
-    """A usual day of each model; one that finished nothing in all of it is left out."""
-    found: dict[ModelKey, UsualLoad] = {}
-    grid = readings.grid
-    for model in models:
-        finished = _summed(Name.USUAL_COMPLETIONS, model.served, readings)
-        if finished is None or grid is None:
+    pairs = [(model, load) for model in models if isinstance(load := loads[model.key], Load)]
+    if not readings.step_s or not pairs:
+        return {}
+    known = [model for model, _ in pairs]
+    shares = np.array([[model.share] for model in known])
+    finished, _ = readings.summed(Name.PAST_COMPLETIONS, known)
+    outputs = _lengths(Name.PAST_OUTPUT_TOKENS, known, finished, readings)
+    inputs = _lengths(Name.PAST_INPUT_TOKENS, known, finished, readings)
+    sources = {source: _arrivals(source, known, readings) for source in {load.arrivals_from for _, load in pairs}}
+    found: dict[ModelKey, LoadHistory | NoAnswer] = {}
+    for number, (model, load) in enumerate(pairs):
+        names, rates, is_counted = sources[load.arrivals_from]
+        needed = (*names, Name.PAST_COMPLETIONS, Name.PAST_OUTPUT_TOKENS, Name.PAST_INPUT_TOKENS)
+        failed = next((readings.failed[name] for name in needed if name in readings.failed), None)
+        if not is_counted[number]:
+            named = " or ".join(f'"{printable(one.model)}"' for one in model.served)
+            missing = NoAnswer(Absence.MISSING, f"no series counts the past arrivals of model {named}")
+            found[model.key] = failed or missing
             continue
-        found[model.key] = UsualLoad(
-            start_s=grid.start_s,
-            step_s=grid.step_s,
-            rates_per_s=tuple(rate * model.share for rate in finished),
-            output_tokens=_lengths(Name.USUAL_OUTPUT_TOKENS, finished, model.served, readings),
-            input_tokens=_lengths(Name.USUAL_INPUT_TOKENS, finished, model.served, readings),
+        found[model.key] = LoadHistory(
+            times_s=readings.times_s,
+            step_s=readings.step_s,
+            window_s=load.window_s,
+            rates_per_s=rates[number] * shares[number],
+            output_tokens=NOTHING if outputs is None else outputs[number],
+            input_tokens=NOTHING if inputs is None or load.input_tokens is None else inputs[number],
+            reason="" if failed is None else failed.reason,
         )
     return found
 
 
+def _arrivals(
+    source: ArrivalSource, models: Sequence[Model], readings: PastReadings
+) -> tuple[tuple[Name, ...], Floats, Bools]:
+    """What arrived by a source's count: the quantities it takes, rates (models, moments), and whose are counted."""
+    if source is not ArrivalSource.REPLICAS:
+        name = Name.PAST_CONFIGURED if source is ArrivalSource.CONFIGURED else Name.PAST_ENDPOINT_PICKER
+        return ((name,), *readings.summed(name, models))
+    names = Name.PAST_COMPLETIONS, Name.PAST_QUEUE_GROWTH
+    finished, is_finishing = readings.summed(names[0], models)
+    growth, is_growing = readings.summed(names[1], models, is_net=True)
+    return names, finished + np.maximum(growth, 0.0), is_finishing & is_growing
+
+
+def _lengths(name: Name, models: Sequence[Model], finished: Floats, readings: PastReadings) -> Floats | None:
+    """Tokens of a request, NaN where none finished or they are unknown; None when they were not queried."""
+    return ratio(readings.summed(name, models)[0], finished) if readings.was_asked(name) else None
+
+
+def usual_of(models: Iterable[Model], readings: PastReadings) -> dict[ModelKey, LoadHistory]:
+    """A usual day of each model; one of which no series counts what was finished is left out."""
+    known = list(models)
+    if not readings.step_s or not known:
+        return {}
+    finished, is_counted = readings.summed(Name.USUAL_COMPLETIONS, known)
+    outputs = _lengths(Name.USUAL_OUTPUT_TOKENS, known, finished, readings)
+    inputs = _lengths(Name.USUAL_INPUT_TOKENS, known, finished, readings)
+    rates = finished * np.array([[model.share] for model in known])
+    return {
+        model.key: LoadHistory(
+            times_s=readings.times_s,
+            step_s=readings.step_s,
+            window_s=WINDOW_S,
+            rates_per_s=rates[number],
+            output_tokens=NOTHING if outputs is None else outputs[number],
+            input_tokens=NOTHING if inputs is None else inputs[number],
+        )
+        for number, model in enumerate(known)
+        if is_counted[number]
+    }
+
+
 def lengths_in(model: Model, readings: PastReadings) -> Lengths:
     """The mean lengths of a model's past requests."""
-    finished = _summed(Name.PAST_COMPLETIONS, model.served, readings) or ()
+    finished = readings.summed(Name.PAST_COMPLETIONS, (model,))[0][0]
 
     def mean(name: Name) -> float | None:
-        tokens = _summed(name, model.served, readings) or ()
-        known = [pair for pair in zip(tokens, finished, strict=False) if all(map(is_usable, pair))]
-        count = math.fsum(each for _, each in known)
-        return math.fsum(each for each, _ in known) / count if count > 0 else None
+        tokens = readings.summed(name, (model,))[0][0]
+        known = np.isfinite(tokens) & np.isfinite(finished)
+        count = math.fsum(finished[known])
+        return math.fsum(tokens[known]) / count if count > 0 else None
 
     return Lengths(output_tokens=mean(Name.PAST_OUTPUT_TOKENS), input_tokens=mean(Name.PAST_INPUT_TOKENS))
-
-
-def _lengths(
-    name: Name, finished: Sequence[float], served: Sequence[Served], readings: PastReadings
-) -> tuple[float, ...]:
-    """Tokens of a request; NaN where none finished or they are unknown, empty when they were not queried."""
-    if name not in readings.rates and name not in readings.failed:
-        return ()
-    tokens = _summed(name, served, readings)
-    if tokens is None:
-        return tuple(math.nan for _ in finished)
-    return tuple(each / count if count > 0 else math.nan for each, count in zip(tokens, finished, strict=True))
-
-
-def _summed(
-    name: Name, served: Sequence[Served], readings: PastReadings, *, is_net: bool = False
-) -> list[float] | None:
-    """The sum over served names that have series, NaN where one of them has a gap; with `is_net` rates may be negative.
-
-    Before its first request the counter of a name does not exist yet, which is no gap.
-    """
-    series = [rates for one in served if (rates := readings.rates.get(name, {}).get(one)) is not None]
-    if not series:
-        return None
-    if len(series) == 1:
-        return [rate if is_usable(abs(rate) if is_net else rate) else math.nan for rate in series[0]]
-    firsts = [next((at for at, rate in enumerate(rates) if not math.isnan(rate)), len(rates)) for rates in series]
-    sums = []
-    for at, parts in enumerate(zip(*series, strict=True)):
-        begun = [part for part, first in zip(parts, firsts, strict=True) if at >= first]
-        sums.append(total(begun, is_net=is_net) if begun else math.nan)
-    return sums
 
 
 # ---- live counts of Deployments and StatefulSets, which kube-state-metrics exports by default
@@ -308,10 +299,10 @@ def _summed(
 
 @dataclass(slots=True, kw_only=True)
 class LiveReadings:
-    """One cluster's counts by scale target, and failed answers; no grid when nothing was queried."""
+    """One cluster's counts by scale target, and failed answers; no grid and no counts when nothing was queried."""
 
     grid: Grid | None = None
-    counts: dict[Target, "array[float]"] = field(default_factory=dict)
+    counts: History[Target] | None = None
     failed: list[NoAnswer] = field(default_factory=list)
     warnings: dict[str, None] = field(default_factory=dict)
 
@@ -329,37 +320,44 @@ def read_live(answers: Iterable[Answer], names: LabelNames) -> LiveReadings:
     """The answers of one cluster to `live_queries`, on one grid."""
     asked = [answer for answer in answers if answer.query.quantity == Name.LIVE_REPLICAS and answer.query.step_s]
     grid = grid_over([answer.query for answer in asked])
-    readings = LiveReadings(grid=grid)
+    if grid is None:
+        return LiveReadings()
+    counts = History[Target](times_s=grid.times_s)
+    readings = LiveReadings(grid=grid, counts=counts)
     for answer in asked:
         matrix = decode_matrix(answer)
         if isinstance(matrix, NoAnswer):
             readings.failed.append(matrix)
             continue
         readings.warnings.update(dict.fromkeys(matrix.warnings))
-        for row in matrix.rows:
-            objects = ((kind, row.labels[label]) for kind, label in WORKLOAD_LABELS.items() if row.labels.get(label))
-            kind, name = next(objects, ("", ""))
-            if name and grid is not None:
-                target = row.labels.get(names.namespace, ""), kind, name
-                counts = readings.counts.setdefault(target, _blank(grid))
-                _set(counts, zip(map(grid.index_of, row.times_s), row.values, strict=True))
+        targets = [_target_of(labels, names) for labels in matrix.labels]
+        # a count that is no number contradicts one that is
+        values = np.where(np.isnan(matrix.values), CONTRADICTED, matrix.values)
+        counts.add(targets, matrix.on(grid, values), 0, agreed)
+    known = (counts.values >= 0) & (counts.values < ABSURD) & (counts.values == np.floor(counts.values))
+    counts.values = np.where(known, counts.values, math.nan)
     return readings
+
+
+def _target_of(labels: Mapping[str, str], names: LabelNames) -> Target | None:
+    """The scale target that a series is about."""
+    objects = ((kind, labels[label]) for kind, label in WORKLOAD_LABELS.items() if labels.get(label))
+    return next(((labels.get(names.namespace, ""), kind, name) for kind, name in objects), None)
 
 
 def live_of(variants: Iterable[Variant], readings: LiveReadings) -> Mapping[ResourceKey, LiveReplicas | NoAnswer]:
     """The live count of each watched variant; empty when nothing was queried."""
-    grid = readings.grid
-    if grid is None:
+    grid, live = readings.grid, readings.counts
+    if grid is None or live is None:
         return {}
     found: dict[ResourceKey, LiveReplicas | NoAnswer] = {}
     for variant in variants:
         target = watched_target(variant)
         if target is None:
             continue
-        counts = readings.counts.get(target)
+        counts = live.of(target)
         if counts is not None:
-            whole = tuple(each if is_usable(each) and each.is_integer() else math.nan for each in counts)
-            found[variant.key] = LiveReplicas(start_s=grid.start_s, step_s=grid.step_s, counts=whole)
+            found[variant.key] = LiveReplicas(start_s=grid.start_s, step_s=grid.step_s, counts=counts)
         elif readings.failed:
             found[variant.key] = readings.failed[0]
         else:

@@ -1,15 +1,16 @@
 """The load of each model, the share of each variant, and the requests queued before its replicas."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
 import numpy as np
 
 from reconciler.domain.answers import Absence, NoAnswer
+from reconciler.domain.history import Floats, LoadHistory
 from reconciler.domain.identity import ModelKey, ResourceKey
-from reconciler.domain.observed import ArrivalSource, Load, Observation, UpstreamQueue, UsualLoad
+from reconciler.domain.observed import ArrivalSource, Load, Observation, UpstreamQueue
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import is_usable, printable
@@ -109,13 +110,13 @@ Arrivals = tuple[float, ArrivalSource]
 
 
 def loads_of(
-    models: Sequence[Model], readings: MetricReadings, before: Mapping[ModelKey, Lengths]
+    models: Sequence[Model], readings: MetricReadings, before: Callable[[Model], Lengths]
 ) -> dict[ModelKey, Load | NoAnswer]:
-    """The load of each model, or why it is not known; `before` are the lengths of its requests within `payback`."""
+    """The load of each model, or why it is not known; `before` finds the lengths of its requests within `payback`."""
     loads: dict[ModelKey, Load | NoAnswer] = {}
     for model in models:
         replicas = sum(variant.current.replicas for variant in model.members)
-        load = model.obstacle or _load_of(model.served, replicas, readings, before[model.key])
+        load = model.obstacle or _load_of(model, replicas, readings, before)
         if isinstance(load, Load):
             alternatives = {
                 readings.alternatives.get(ObjectName(series.namespace, series.pod), "")
@@ -131,11 +132,14 @@ def loads_of(
     return loads
 
 
-def _load_of(served: Sequence[Served], replicas: int, readings: MetricReadings, before: Lengths) -> Load | NoAnswer:
+def _load_of(
+    model: Model, replicas: int, readings: MetricReadings, before: Callable[[Model], Lengths]
+) -> Load | NoAnswer:
     """The load over all served names, on `replicas` in Git; if any part is unknown, the load is.
 
     If no request has finished lately, which happens with few and long ones, their lengths are those of `before`.
     """
+    served = model.served
     counted = (
         _configured(served, readings)
         or _endpoint_picker(served, replicas, readings)
@@ -145,7 +149,7 @@ def _load_of(served: Sequence[Served], replicas: int, readings: MetricReadings, 
         return counted
     rate_per_s, source = counted
     if rate_per_s <= NEGLIGIBLE_PER_S:
-        return _idle(served, replicas, readings, source, before)
+        return _idle(served, replicas, readings, source, before(model))
     output = mean_length(Name.OUTPUT_TOKENS, served, readings)
     read_input = mean_length(Name.INPUT_TOKENS, served, readings)
     arrive = f"{rate_per_s:.3g} req/s arrive for {_named(served)} but"
@@ -159,8 +163,8 @@ def _load_of(served: Sequence[Served], replicas: int, readings: MetricReadings, 
         )
     if output is None:
         return NoAnswer(Absence.MISSING, f"{arrive} no series reports output tokens")
-    if before.output_tokens is not None and _sum(Name.COMPLETIONS, served, readings) == 0:
-        output, read_input = before.output_tokens, before.input_tokens
+    if _sum(Name.COMPLETIONS, served, readings) == 0 and (lengths := before(model)).output_tokens is not None:
+        output, read_input = lengths.output_tokens, lengths.input_tokens
     if not is_usable(output) or output == 0:
         return NoAnswer(Absence.NAN, f"{arrive} none finished in 5m: output length unknown")
     buckets: dict[float, float] = {}
@@ -179,7 +183,7 @@ def _load_of(served: Sequence[Served], replicas: int, readings: MetricReadings, 
 
 
 def with_lengths(
-    models: Sequence[Model], loads: Mapping[ModelKey, Load | NoAnswer], usual: Mapping[ModelKey, UsualLoad]
+    models: Sequence[Model], loads: Mapping[ModelKey, Load | NoAnswer], usual: Mapping[ModelKey, LoadHistory]
 ) -> dict[ModelKey, Load | NoAnswer]:
     """The loads, those of models at zero with lengths from their last day, else from models that are measured.
 
@@ -213,13 +217,14 @@ def _class_of(model: Model) -> str:
     return next((each.service_class.value.name for each in model.members if each.service_class is not None), "")
 
 
-def _usual_lengths(usual: UsualLoad | None) -> Lengths:
+def _usual_lengths(usual: LoadHistory | None) -> Lengths:
     if usual is None:
         return Lengths()
-    rates = np.array(usual.rates_per_s)
+    rates = usual.rates_per_s
 
-    def mean(lengths: Sequence[float]) -> float | None:
-        tokens = np.array(lengths or np.full(len(rates), math.nan))
+    def mean(tokens: Floats) -> float | None:
+        if not len(tokens):
+            return None
         known = np.isfinite(tokens) & np.isfinite(rates) & (rates > 0)
         return float(np.average(tokens[known], weights=rates[known])) if known.any() else None
 

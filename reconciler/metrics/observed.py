@@ -312,7 +312,7 @@ def _look(
     observations = {variant.key: observe(variant, readings, sightings, now_s) for variant in variants}
     models = tuple(models_of(variants, sightings, observations))
     usually = usual_of(models, usual)
-    loads = loads_of(models, readings, {model.key: lengths_in(model, past) for model in models})
+    loads = loads_of(models, readings, lambda model: lengths_in(model, past))
     loads = with_lengths(models, loads, usually)
     return Observed(
         loads=loads,

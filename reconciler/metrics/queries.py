@@ -11,10 +11,10 @@ from functools import partial
 from string import Template
 
 from reconciler.domain.answers import Query
+from reconciler.domain.history import Grid, grid_of
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.errors import ConfigurationError
-from reconciler.metrics.answers import Grid, grid_of
 from reconciler.metrics.quantities import (
     ALTERNATIVE,
     CLUSTER_LABEL,

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from reconciler.domain.answers import Answer, NoAnswer, no_prometheus
+from reconciler.domain.history import Floats, Grid, Integers
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.metric_targets import (
     DEFAULT_PORT,
@@ -28,7 +29,7 @@ from reconciler.domain.metric_targets import (
 )
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import PrometheusSettings, Settings
-from reconciler.metrics.answers import Floats, Grid, Integers, Table, decode, grid_for, lone_values, printable, tabulate
+from reconciler.metrics.answers import Table, decode, grid_for, lone_values, printable, tabulate
 from reconciler.metrics.quantities import WORKLOAD_LABELS
 from reconciler.metrics.queries import LabelNames, label_names
 from reconciler.metrics.readings import ObjectName, grouped

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from reconciler.domain.answers import Answer, NoAnswer, Query
+from reconciler.domain.history import Bools, Floats, Grid, Integers
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.metric_targets import (
     DEFAULT_PORT,
@@ -26,7 +27,7 @@ from reconciler.domain.metric_targets import (
 )
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.metrics.answers import Bools, Floats, Grid, Integers, Table, decode, grid_for, printable
+from reconciler.metrics.answers import Table, decode, grid_for, printable
 from reconciler.metrics.quantities import QUANTITIES, Name
 from reconciler.metrics.queries import (
     LabelNames,

@@ -9,12 +9,12 @@ from functools import reduce
 from operator import or_
 
 from reconciler.domain.answers import no_prometheus
+from reconciler.domain.history import Grid, grid_of
 from reconciler.domain.profiles import Fitting
 from reconciler.domain.records import dataclass
 from reconciler.domain.settings import Assumption, ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.errors import ConfigurationError
-from reconciler.metrics.answers import Grid, grid_of
 from reconciler.metrics.quantities import FIT_HISTORY, LEARNING_WINDOW_S, OWNERSHIP, Name
 from reconciler.metrics.queries import history_queries, queries_for
 from reconciler.pipeline.observe import read_files, refuse_several_clusters

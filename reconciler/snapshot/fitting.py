@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from reconciler.domain.answers import Answer
+from reconciler.domain.history import Grid
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Catalog
 from reconciler.domain.observed import Trace
@@ -18,7 +19,6 @@ from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.snapshot import Variant
 from reconciler.errors import ConfigurationError
-from reconciler.metrics.answers import Grid
 from reconciler.metrics.history import read_histories, trace
 from reconciler.metrics.quantities import LEARNING_WINDOW_S, OWNERSHIP
 from reconciler.metrics.queries import label_names

@@ -20,6 +20,7 @@ from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarg
 from reconciler.sizing.learning import Unfit, fit_profile
 from reconciler.sizing.learning_lines import EngineLimits, margin_of, samples_of
 from tests.bench.table import table
+from tests.histories import arrays
 from tests.servers.roofline_engine import RooflineEngine, Series, Work
 
 ENGINES = 60
@@ -156,7 +157,7 @@ def played(case: Case) -> Played:
 def sized(one: Played) -> Sized:
     """What a profile learned from the history says that the engine carries."""
     case = one.case
-    trace = Trace(pod="llama-0", variant=VARIANT, start_s=0.0, step_s=WINDOW_S, series=one.series)
+    trace = Trace(pod="llama-0", variant=VARIANT, start_s=0.0, step_s=WINDOW_S, series=arrays(one.series))
     fit = fit_profile(
         samples_of([trace]), EngineLimits(max_batch_size=case.engine.max_batch, token_budget=case.engine.token_budget)
     )

@@ -14,6 +14,7 @@ from reconciler.sizing.saturation import size_saturation
 from reconciler.sizing.saturation_memory import replay_bounds
 from reconciler.sizing.saturation_readings import BoundHistory, VariantFacts, layer_thresholds
 from reconciler.upstream.wva import UpstreamReadings, reproduce_percent, reproduce_tokens
+from tests.histories import arrays
 
 MODELS = 1_000
 VARIANTS = 4
@@ -105,12 +106,14 @@ def _history(readings: UpstreamReadings) -> tuple[Trace, ...]:
             variant=replica.variant,
             start_s=0.0,
             step_s=TICK_S,
-            series={
-                "kv_cache_usage": tuple(_usage(number + tick) for tick in ticks),
-                "num_waiting": tuple(float((number + tick) % 7) for tick in ticks),
-                "input_tokens": (100.0,) * TICKS,
-                "output_tokens": (200.0,) * TICKS,
-            },
+            series=arrays(
+                {
+                    "kv_cache_usage": tuple(_usage(number + tick) for tick in ticks),
+                    "num_waiting": tuple(float((number + tick) % 7) for tick in ticks),
+                    "input_tokens": (100.0,) * TICKS,
+                    "output_tokens": (200.0,) * TICKS,
+                }
+            ),
         )
         for number, replica in enumerate(readings.replicas)
     )

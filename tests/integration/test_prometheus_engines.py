@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from reconciler.domain.answers import Answer, AnswerStatus
-from reconciler.domain.observed import Load, Observation, Observed, PastArrivals, ReplicaMetrics, Trace, UpstreamQueue
+from reconciler.domain.history import LoadHistory
+from reconciler.domain.observed import Load, Observation, Observed, ReplicaMetrics, Trace, UpstreamQueue
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import decode
@@ -345,7 +346,7 @@ def test_the_past_is_counted_in_a_persons_own_words(url: str) -> None:
     observed = read_observed(variants(), found, END_S, Settings(clusters=(cluster,)))
     (key,) = [key for key in observed.past if key.model_id == "model-vllm"]
     past, usual, ranks = observed.past[key], observed.usual[key], 2
-    assert isinstance(past, PastArrivals)
+    assert isinstance(past, LoadHistory)
     assert load(observed, "vllm").arrival_rate_per_s == past.rates_per_s[-1] == pytest.approx(6.0)
     assert load(observed, "vllm").alternatives == ()
     assert past.output_tokens[-1] == usual.output_tokens[-1] == pytest.approx(77.0 * ranks)

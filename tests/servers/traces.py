@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from reconciler.domain.answers import Answer
+from reconciler.domain.history import grid_of
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.observed import Trace
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
-from reconciler.metrics.answers import grid_of
 from reconciler.metrics.history import read_histories, trace
 from reconciler.metrics.quantities import OWNERSHIP
 from reconciler.metrics.queries import names_in

@@ -37,10 +37,11 @@ from reconciler.decision.variant_states import (
     unserved_price,
 )
 from reconciler.domain.answers import NoAnswer
+from reconciler.domain.history import NOTHING, LoadHistory
 from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.observed import Load, Observation, PastArrivals, Performance, is_usual_churn
+from reconciler.domain.observed import Load, Observation, Performance, is_usual_churn
 from reconciler.domain.plan import RATE, Step
 from reconciler.domain.profiles import DECODE_ONLY, PerformanceProfile
 from reconciler.domain.records import dataclass, replace
@@ -92,19 +93,17 @@ def weigh_variations(
     for model in {*outputs, *inputs}:
         now, past = models[model][0].load, given.snapshot.observed.past[model]
         carried = _carried(models[model], capacities)
-        if carried <= 0 or now is None or not isinstance(past, PastArrivals):
+        if carried <= 0 or now is None or not isinstance(past, LoadHistory):
             continue
-        weights = np.ones(len(past.rates_per_s))
+        weights = np.ones(len(past.times_s))
         if model in outputs:
             more = _more(carried, _carried(models[model], longer[0]))
             weights += more * _part(past.output_tokens, now.output_tokens, outputs[model].output_tokens)
         if model in inputs:
             more = _more(carried, _carried(models[model], longer[1]))
             weights += more * _part(past.input_tokens, now.input_tokens or 0.0, inputs[model].input_tokens or 0.0)
-        rates = np.array(past.rates_per_s) * np.maximum(weights, LIGHTEST)
-        found = load_variation(
-            replace(past, rates_per_s=tuple(rates.tolist())), given.snapshot.now_s, given.variations[model].payback_s
-        )
+        heavier = replace(past, rates_per_s=past.rates_per_s * np.maximum(weights, LIGHTEST))
+        found = load_variation(heavier, given.snapshot.now_s, given.variations[model].payback_s)
         weighed[model] = given.variations[model] if found is None else found
     return weighed
 
@@ -112,17 +111,19 @@ def weigh_variations(
 def _longest(
     given: SizingInput,
     models: Models,
-    lengths_of: Callable[[PastArrivals], Sequence[float]],
+    lengths_of: Callable[[LoadHistory], Floats],
     length_of: Callable[[Load], float | None],
 ) -> Iterator[tuple[ModelKey, Load, float]]:
     """Models whose requests were longer within `payback` than now: their load, and the longest."""
     for model, variation in given.variations.items():
         past = given.snapshot.observed.past.get(model)
         load = models[model][0].load if model in models else None
-        if load is None or not isinstance(past, PastArrivals) or not load.has_lengths:
+        if load is None or not isinstance(past, LoadHistory) or not load.has_lengths:
             continue
-        lengths, now = np.array(lengths_of(past)), length_of(load)
-        ages_s = given.snapshot.now_s - past.start_s - past.step_s * np.arange(len(lengths))
+        lengths, now = lengths_of(past), length_of(load)
+        if not len(lengths):
+            continue
+        ages_s = given.snapshot.now_s - past.times_s
         known = lengths[np.isfinite(lengths) & (ages_s >= 0) & (ages_s <= variation.payback_s)]
         if known.size and now and known.max() > ALIKE * now:
             yield model, load, float(known.max())
@@ -154,9 +155,8 @@ def _more(now_per_s: float, longest_per_s: float) -> float:
     return min(now_per_s / longest_per_s, HEAVIEST) - 1 if longest_per_s > 0 else HEAVIEST
 
 
-def _part(lengths: Sequence[float], now: float, longest: float) -> Floats:
+def _part(known: Floats, now: float, longest: float) -> Floats:
     """Where each length is between that of now (0) and the longest (1); one that is not known is that of before."""
-    known = np.array(lengths)
     (places,) = np.nonzero(np.isfinite(known))
     before = np.searchsorted(places, np.arange(known.size), side="right") - 1
     filled = known[places[np.maximum(before, 0)]]
@@ -564,7 +564,7 @@ def _spread(
     for variant in (state.variant for state in members):
         capacity, by_pod = capacities.get(variant.key.on(variant.current.accelerator)), dict[str, float]()
         for trace in snapshot.observed.traces.get(variant.key, ()):
-            recent = np.array(trace.series.get(Name.COMPLETIONS, ()), dtype=np.float64)[-int(SPREAD_S / trace.step_s) :]
+            recent = trace.series.get(Name.COMPLETIONS, NOTHING)[-int(SPREAD_S / trace.step_s) :]
             if recent.size and np.isfinite(recent).mean() >= SEEN and trace.step_s * recent.size >= SEEN * SPREAD_S:
                 by_pod[trace.pod] = by_pod.get(trace.pod, 0.0) + float(np.nanmean(recent))
         if capacity is not None and capacity.rate_per_s > 0:

@@ -39,10 +39,11 @@ from reconciler.decision.variant_states import (
     span,
 )
 from reconciler.domain.answers import NoAnswer
+from reconciler.domain.history import NOTHING, LoadHistory
 from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
 from reconciler.domain.identity import Figure, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.observed import Load, PastArrivals, ReplicaMetrics, Role, Trace, UpstreamQueue, role_of
+from reconciler.domain.observed import Load, ReplicaMetrics, Role, Trace, UpstreamQueue, role_of
 from reconciler.domain.plan import Step
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Candidate, Requirement, Segment
@@ -147,13 +148,13 @@ def past_fullness(snapshot: Snapshot, members: Iterable[Variant], payback_s: flo
     return PastFullness(start_s=start_s, step_s=step_s, traces=tuple(traces))
 
 
-def as_arrivals(values: Sequence[float] | Floats, fullness: PastFullness) -> PastArrivals:
+def as_arrivals(values: Floats, fullness: PastFullness) -> LoadHistory:
     """A past in any unit, of which the same is asked as of arrivals."""
-    return PastArrivals(
-        start_s=fullness.start_s,
+    return LoadHistory(
+        times_s=fullness.start_s + fullness.step_s * np.arange(len(values), dtype=np.float64),
         step_s=fullness.step_s,
         window_s=_window_s(fullness.step_s),
-        rates_per_s=tuple(float(value) for value in values),
+        rates_per_s=values,
     )
 
 
@@ -163,8 +164,8 @@ def _window_s(step_s: float) -> float:
 
 
 def _series(trace: Trace, name: Name) -> Floats:
-    count = len(trace.series[Name.KV_CACHE_USAGE])
-    return np.array(trace.series.get(name, (math.nan,) * count), dtype=np.float64)
+    found = trace.series.get(name)
+    return np.full(len(trace.series[Name.KV_CACHE_USAGE]), math.nan) if found is None else found
 
 
 def _filled(lengths: Floats) -> Floats:
@@ -236,7 +237,7 @@ def _flow(snapshot: Snapshot, model: ModelKey, members: Sequence[Variant], trace
     finished = max(finished, load.completions_per_s)
     for trace in traces:
         count = int(GROWTH_S / trace.step_s) + 1
-        recent = np.array(trace.series.get(Name.NUM_WAITING, ()), dtype=np.float64)[-count:]
+        recent = trace.series.get(Name.NUM_WAITING, NOTHING)[-count:]
         if recent.size == count and np.isfinite(recent[[0, -1]]).all():
             growth += float(recent[-1] - recent[0]) / GROWTH_S
     if is_beyond_noise(load.completions_per_s + growth, arriving):
@@ -250,8 +251,9 @@ def _lengths_in(traces: Sequence[Trace]) -> MeanLengths:
     """How long requests were in histories."""
 
     def mean(name: Name) -> float | None:
-        lengths = [each for trace in traces for each in trace.series.get(name, ()) if math.isfinite(each)]
-        return fmean(lengths) if lengths else None
+        told = np.concatenate([trace.series.get(name, NOTHING) for trace in traces] or [NOTHING])
+        lengths = told[np.isfinite(told)]
+        return fmean(lengths) if len(lengths) else None
 
     return MeanLengths(input_tokens=mean(Name.INPUT_TOKENS), output_tokens=mean(Name.OUTPUT_TOKENS))
 
@@ -530,7 +532,7 @@ class FullnessSafeguards(Safeguards):
         fullness = past_fullness(snapshot, members, payback_s)
         if fullness is None:
             return f"{what} before is not known: no series tells it"
-        is_known = as_arrivals([1.0 if known else math.nan for known in fullness.is_known], fullness)
+        is_known = as_arrivals(np.where(fullness.is_known, 1.0, math.nan), fullness)
         return why_not_whole(is_known, snapshot.now_s, payback_s, what)
 
 

@@ -6,6 +6,7 @@ from dataclasses import fields
 
 from reconciler.decision.devices import pool_of
 from reconciler.decision.engines.saturation import NO_RULES, SaturationEngine
+from reconciler.domain.history import NOTHING
 from reconciler.domain.inventory import DevicePool
 from reconciler.domain.observed import Load, ReplicaMetrics, Trace
 from reconciler.domain.settings import LimiterSettings, SaturationRules
@@ -183,7 +184,7 @@ def _throughput(snapshot: Snapshot, readings: ModelReadings) -> ThroughputReadin
 
 
 def _samples(trace: Trace, usage: Trace | None, replica: ReplicaMetrics | None) -> Iterator[ThroughputSample]:
-    for index, itl_s in enumerate(trace.series[Name.ITL]):
+    for index, itl_s in enumerate(trace.series[Name.ITL].tolist()):
         at_s = trace.start_s + index * trace.step_s
         output, completed = _at(trace, Name.OUTPUT_TOKENS, at_s), _at(trace, Name.COMPLETIONS, at_s)
         yield ThroughputSample(
@@ -202,10 +203,9 @@ def _samples(trace: Trace, usage: Trace | None, replica: ReplicaMetrics | None) 
 
 def _at(trace: Trace, name: Name, at_s: float) -> float | None:
     """The value of the grid's last point up to then; None where it is not known."""
-    values: Mapping[str, tuple[float, ...]] = trace.series
     index = math.floor((at_s - trace.start_s) / trace.step_s + 1e-6)
-    known = values.get(name, ())
-    return known[index] if 0 <= index < len(known) and not math.isnan(known[index]) else None
+    known = trace.series.get(name, NOTHING)
+    return float(known[index]) if 0 <= index < len(known) and not math.isnan(known[index]) else None
 
 
 def _size_v1(snapshot: Snapshot, models: Sequence[ModelReadings]) -> Sequence[SaturationAnswer]:

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reconciler.decision.decide import decide
 from reconciler.decision.staged_plan import head_branch
 from reconciler.domain.answers import Absence, NoAnswer
+from reconciler.domain.history import LoadHistory
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import ModelKey, Place, ResourceKey, Source, Sourced, SourceKind
 from reconciler.domain.inventory import Accelerator, DevicePool, Inventory, Measured
@@ -22,7 +24,6 @@ from reconciler.domain.observed import (
     Load,
     Observation,
     Observed,
-    PastArrivals,
     Performance,
     ReplicaMetrics,
 )
@@ -36,6 +37,7 @@ from reconciler.domain.workloads import Annotation, DocumentRef, PodPlace, Repli
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, VariantResource
 from reconciler.snapshot.variants import build_catalogs, declared_variants
+from tests.histories import load_history
 
 CLUSTER, NAMESPACE, MODEL = "us-east", "llm", "meta/llama-8b"
 PRODUCT = "nvidia.com/gpu.product"
@@ -112,7 +114,7 @@ class Fleet:
     broken: list[BrokenResource] = field(default_factory=list)
     shared_paths: frozenset[str] = frozenset()
     loads: dict[ModelKey, Load | NoAnswer] = field(default_factory=dict)
-    past: dict[ModelKey, PastArrivals] = field(default_factory=dict)
+    past: dict[ModelKey, LoadHistory] = field(default_factory=dict)
     observations: dict[ResourceKey, Observation] = field(default_factory=dict)
     replicas: dict[ResourceKey, tuple[ReplicaMetrics, ...]] = field(default_factory=dict)
     observed: Observed = field(default_factory=Observed)
@@ -175,8 +177,7 @@ class Fleet:
     def remember(self, *rates_per_s: float, model_id: str = MODEL, namespace: str = NAMESPACE) -> None:
         """What arrived for a model minute by minute until now."""
         model = ModelKey(cluster=CLUSTER, namespace=namespace, model_id=model_id)
-        start_s = self.now_s - 60.0 * (len(rates_per_s) - 1)
-        self.past[model] = PastArrivals(start_s=start_s, step_s=60.0, window_s=300.0, rates_per_s=rates_per_s)
+        self.past[model] = load_history(rates_per_s, last_s=self.now_s)
 
     def fill(self, loads: str, name: str = "llama", **fields: Any) -> None:
         """What each replica of a variant reports: ".80/2, .50/-" is KV cache usage and waiting requests, - is none."""
@@ -189,7 +190,7 @@ class Fleet:
     def watch(self, counts: Sequence[float], name: str = "llama") -> None:
         """What the scale target asked for in its cluster at the last moments, 15 s apart."""
         start_s = self.now_s - 15.0 * (len(counts) - 1)
-        self.live[key(name)] = LiveReplicas(start_s=start_s, step_s=15.0, counts=tuple(map(float, counts)))
+        self.live[key(name)] = LiveReplicas(start_s=start_s, step_s=15.0, counts=np.array(counts, dtype=np.float64))
 
     def lack(self, absence: Absence, reason: str, model_id: str = MODEL) -> None:
         """The load of a model is not known."""

@@ -14,6 +14,7 @@ from reconciler.domain.observed import Observation, Observed, Performance, Trace
 from reconciler.domain.plan import Outcome
 from reconciler.domain.proposals import Part, Promise, PromisedLatency, ProposalState, ProposedChange
 from reconciler.domain.variant_settings import Engine
+from tests.histories import arrays
 from tests.unit.decision.conftest import new_fleet
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -103,7 +104,7 @@ def test_a_move_is_taken_back_although_the_profile_of_what_it_leaves_is_wrong(mo
     moved.observed = Observed(
         traces={
             key: tuple(
-                Trace(pod=f"llama-{index}", variant=key, start_s=start_s, step_s=60.0, series=series)
+                Trace(pod=f"llama-{index}", variant=key, start_s=start_s, step_s=60.0, series=arrays(series))
                 for index in (0, 1)
             )
         }

@@ -12,6 +12,7 @@ from reconciler.domain.observed import Observed, Trace
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.profiles import SloTarget
 from reconciler.domain.variant_settings import Engine
+from tests.histories import arrays
 
 MOMENTS = 61
 SIZED: Mapping[str, Any] = {"total_kv_tokens": 12500.0, "input_tokens": 100.0, "output_tokens": 100.0}
@@ -20,9 +21,15 @@ SIZED: Mapping[str, Any] = {"total_kv_tokens": 12500.0, "input_tokens": 100.0, "
 def did(fleet: Any, variant: ResourceKey, **series: float) -> None:
     """What each of three replicas did in the last hour, each number a little up and down."""
     noise = [1 + 0.02 * (-1) ** index for index in range(MOMENTS)]
-    told = {quantity: tuple(value * each for each in noise) for quantity, value in series.items()}
+    told = arrays({quantity: [value * each for each in noise] for quantity, value in series.items()})
     traces = tuple(
-        Trace(pod=f"{variant.name}-{index}", variant=variant, start_s=fleet.now_s - 3600.0, step_s=60.0, series=told)
+        Trace(
+            pod=f"{variant.name}-{index}",
+            variant=variant,
+            start_s=fleet.now_s - 3600.0,
+            step_s=60.0,
+            series=arrays(told),
+        )
         for index in range(3)
     )
     fleet.observed = Observed(traces={**fleet.observed.traces, variant: traces})

@@ -15,6 +15,7 @@ from reconciler.domain.variant_settings import VariantSettings
 from reconciler.domain.workloads import DocumentRef, Workload
 from reconciler.errors import ConfigurationError
 from reconciler.snapshot.fitting import NOT_SEEN, UNKNOWN_ACCELERATOR, FitHistory, choose_variants, learn_profiles
+from tests.histories import arrays
 
 DAY = "2026-11-20"
 ALPHA_S, BETA_S = 0.008, 0.0001
@@ -68,7 +69,7 @@ def trace(of: Variant, batches: Sequence[float], *, slower: float = 1.0) -> Trac
     itl_s = tuple(slower * (ALPHA_S + BETA_S * batch) for batch in batches)
     unknown = (math.nan,) * len(batches)
     series = {"running": tuple(batches), "itl": itl_s, "waiting": (0.0,) * len(batches), "ttft": unknown}
-    return Trace(pod=f"{of.key.name}-0", variant=of.key, start_s=0.0, step_s=60.0, series=series)
+    return Trace(pod=f"{of.key.name}-0", variant=of.key, start_s=0.0, step_s=60.0, series=arrays(series))
 
 
 LOW, HIGH = [float(1 + index % 8) for index in range(40)], [float(9 + index % 40) for index in range(80)]

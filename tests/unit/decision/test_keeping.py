@@ -5,14 +5,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reconciler.domain.answers import Absence, NoAnswer
+from reconciler.domain.history import LoadHistory
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.observed import Observation, PastArrivals, Performance, Trace, UsualLoad
+from reconciler.domain.observed import Observation, Performance, Trace
 from reconciler.domain.plan import Outcome
 from reconciler.domain.profiles import SloTarget
 from reconciler.domain.snapshot import Form
+from tests.histories import arrays, load_history
 from tests.unit.decision.conftest import CLUSTER, MODEL, NAMESPACE, NOW_S, key
 
 HOUR = [20.0] * 61
@@ -53,7 +56,7 @@ def remember(
     }
     start_s = NOW_S - step_s * (count - 1)
     traces = tuple(
-        Trace(pod=f"llama-{index}", variant=key("llama"), start_s=start_s, step_s=step_s, series=series)
+        Trace(pod=f"llama-{index}", variant=key("llama"), start_s=start_s, step_s=step_s, series=arrays(series))
         for index in range(4)
     )
     fleet.observed = replace(fleet.observed, traces={key("llama"): traces})
@@ -65,10 +68,10 @@ def usual(fleet: Any, outputs: float, rate_per_s: float = 20.0, inputs: float = 
     fleet.observed = replace(
         fleet.observed,
         usual={
-            MODEL_KEY: UsualLoad(
-                start_s=NOW_S - 600.0 * (count - 1),
+            MODEL_KEY: load_history(
+                (rate_per_s,) * count,
+                last_s=NOW_S,
                 step_s=600.0,
-                rates_per_s=(rate_per_s,) * count,
                 output_tokens=(outputs,) * count,
                 input_tokens=(inputs,) * count,
             )
@@ -80,15 +83,14 @@ def vary(fleet: Any, *factors: float) -> None:
     """What is usual is in turn so many times as long."""
     day = fleet.observed.usual[MODEL_KEY]
     lengths = {
-        name: tuple(each * factors[index % len(factors)] for index, each in enumerate(getattr(day, name)))
-        for name in ("output_tokens", "input_tokens")
+        name: getattr(day, name) * np.resize(factors, len(day.times_s)) for name in ("output_tokens", "input_tokens")
     }
     fleet.observed = replace(fleet.observed, usual={MODEL_KEY: replace(day, **lengths)})
 
 
 def lengthen(fleet: Any, outputs: Sequence[float], inputs: Sequence[float] = ()) -> None:
     fleet.past[MODEL_KEY] = replace(
-        fleet.past[MODEL_KEY], output_tokens=tuple(outputs), input_tokens=tuple(inputs or [100.0] * len(outputs))
+        fleet.past[MODEL_KEY], output_tokens=np.array(outputs), input_tokens=np.array(inputs or [100.0] * len(outputs))
     )
 
 
@@ -120,7 +122,7 @@ def spread(fleet: Any, *per_s: float, seconds: float = 3600.0) -> None:
             variant=key("llama"),
             start_s=NOW_S - seconds,
             step_s=60.0,
-            series={"completions": (rate,) * count},
+            series=arrays({"completions": (rate,) * count}),
         )
         for index, rate in enumerate(per_s)
     )
@@ -198,7 +200,7 @@ def test_requests_that_fail_for_longer_than_payback_are_still_changed(queue: Any
     usual(queue, 100.0)
     day = queue.observed.usual[MODEL_KEY]
     failing = minutes // 10 + 1
-    outputs = (*day.output_tokens[:-failing], *[1.0] * failing)
+    outputs = np.array([*day.output_tokens[:-failing], *[1.0] * failing])
     queue.observed = replace(queue.observed, usual={MODEL_KEY: replace(day, output_tokens=outputs)})
     queue.offer(20.0, output_tokens=1.0)
     assert told(queue)[:2] == (5, "lengths-changed")
@@ -420,6 +422,6 @@ def test_a_pool_that_is_counted_limits_before(queue: Any) -> None:
 
 
 def test_past_arrivals_without_lengths_weigh_as_they_are(queue: Any) -> None:
-    assert isinstance(queue.past[MODEL_KEY], PastArrivals)
-    assert queue.past[MODEL_KEY].output_tokens == ()
+    assert isinstance(queue.past[MODEL_KEY], LoadHistory)
+    assert len(queue.past[MODEL_KEY].output_tokens) == 0
     assert told(queue)[0] == 3

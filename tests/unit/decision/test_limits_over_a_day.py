@@ -10,9 +10,9 @@ import pytest
 from reconciler.decision.decide import solve
 from reconciler.decision.groups import within_limits
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.observed import PastArrivals
 from reconciler.domain.plan import GroupPlan, Outcome
 from reconciler.domain.proposals import Proposal, ProposalState
+from tests.histories import load_history
 from tests.unit.decision.conftest import CLUSTER, Fleet, new_fleet
 
 MODELS, NAMESPACES, STEP_S, HOURS = 60, 10, 600.0, 8
@@ -58,8 +58,8 @@ class Day:
             namespace = self.namespace(number)
             fleet.offer(self.rate(number, hours), f"m{number}", namespace=namespace)
             past = tuple(self.rate(number, hours - minutes / 60) for minutes in range(59, -1, -1))
-            fleet.past[ModelKey(cluster=CLUSTER, namespace=namespace, model_id=f"m{number}")] = PastArrivals(
-                start_s=fleet.now_s - 3540, step_s=60.0, window_s=300.0, rates_per_s=past
+            fleet.past[ModelKey(cluster=CLUSTER, namespace=namespace, model_id=f"m{number}")] = load_history(
+                past, last_s=fleet.now_s
             )
             is_served = self.rate(number, hours) <= PER_REPLICA * replicas[f"m{number}"]
             self.served[number % NAMESPACES].append(is_served)

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decision.load_variation import DEAD_BAND, MARGIN, LoadVariation, load_variation, steady
-from reconciler.domain.observed import PastArrivals
+from reconciler.domain.history import LoadHistory
+from tests.histories import load_history
 
 NOW_S = 1_800_000_000.0
 HOUR_S = 3600.0
 RATES = st.floats(min_value=0, max_value=1e6)
 
 
-def past(*rates_per_s: float, step_s: float = 60.0) -> PastArrivals:
+def past(*rates_per_s: float, step_s: float = 60.0) -> LoadHistory:
     """Rates whose last one is of now."""
-    start_s = NOW_S - step_s * (len(rates_per_s) - 1)
-    return PastArrivals(start_s=start_s, step_s=step_s, window_s=300.0, rates_per_s=rates_per_s)
+    return load_history(rates_per_s, last_s=NOW_S, step_s=step_s)
 
 
 def variation(*rates_per_s: float, payback_s: float = HOUR_S) -> LoadVariation:

@@ -11,6 +11,7 @@ from reconciler.domain.observed import Observation, Performance, Trace
 from reconciler.domain.plan import Outcome
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.snapshot import Form
+from tests.histories import arrays
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_at_its_edge_noise_of_saturation_does_not_push_either(fleet: Any, make: 
             "output_tokens": (100.0,) * 241,
         }
         traces = tuple(
-            Trace(pod=f"llama-{number}", variant=key, start_s=fleet.now_s - 3600, step_s=15.0, series=series)
+            Trace(pod=f"llama-{number}", variant=key, start_s=fleet.now_s - 3600, step_s=15.0, series=arrays(series))
             for number in range(2)
         )
         fleet.observed = replace(fleet.observed, traces={key: traces})

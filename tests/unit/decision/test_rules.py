@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reconciler.decision.decide import find_stopping
@@ -438,7 +439,9 @@ def test_what_the_cluster_told_goes_before_what_git_said(ruled: Any) -> None:
     fleet.offer(55.0)
     written_ago(fleet, (500, 6))
     assert fleet.decision().desired.replicas == 7
-    fleet.live[key("llama")] = LiveReplicas(start_s=fleet.now_s - HOUR_S, step_s=HOUR_S / 2, counts=(60.0, math.nan))
+    fleet.live[key("llama")] = LiveReplicas(
+        start_s=fleet.now_s - HOUR_S, step_s=HOUR_S / 2, counts=np.array([60.0, math.nan])
+    )
     assert fleet.decision().desired.replicas == 6
 
 

@@ -13,6 +13,7 @@ from reconciler.domain.observed import ArrivalSource, Observation, Performance, 
 from reconciler.domain.settings import AnalyzerSettings, SaturationRules, ThresholdLayer, ZeroRules
 from reconciler.domain.snapshot import Form
 from reconciler.domain.variant_settings import Engine
+from tests.histories import arrays
 
 SIZED: dict[str, Any] = {"total_kv_tokens": 12500.0, "input_tokens": 100.0, "output_tokens": 600.0}
 
@@ -33,7 +34,7 @@ def trace(fleet: Any, pod: str, step_s: float = 15.0, **series: list[float]) -> 
         variant=fleet.variant().key,
         start_s=fleet.now_s - 60.0,
         step_s=step_s,
-        series={name: tuple(values) for name, values in series.items()},
+        series=arrays(series),
     )
 
 

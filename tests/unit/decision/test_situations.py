@@ -12,7 +12,7 @@ import pytest
 from reconciler.decision.decide import decide
 from reconciler.domain.answers import Absence
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.observed import ArrivalSource, Performance, UsualLoad
+from reconciler.domain.observed import ArrivalSource, Performance
 from reconciler.domain.plan import AskedPrometheus, Pages, Plan
 from reconciler.domain.profiles import SloTarget
 from reconciler.domain.snapshot import Form
@@ -20,6 +20,7 @@ from reconciler.policy.files import read_policy
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.pull_request import plan_view, pull_request_view
 from reconciler.report.summary import labels_for
+from tests.histories import load_history
 from tests.unit.decision.conftest import CLUSTER, MODEL, NAMESPACE, Make, key
 from tests.unit.decision.test_contradictions import carries_more
 
@@ -55,9 +56,7 @@ def history(fleet: Any, rates: list[float], model_id: str = MODEL) -> None:
     model = ModelKey(cluster=CLUSTER, namespace=NAMESPACE, model_id=model_id)
     day = tuple(rates[index % len(rates)] for index in range(144))
     lengths = (100.0,) * len(day)
-    usual = UsualLoad(
-        start_s=fleet.now_s - 86400.0, step_s=600.0, rates_per_s=day, output_tokens=lengths, input_tokens=lengths
-    )
+    usual = load_history(day, last_s=fleet.now_s - 600.0, step_s=600.0, output_tokens=lengths, input_tokens=lengths)
     fleet.observed = replace(fleet.observed, usual={**fleet.observed.usual, model: usual})
 
 

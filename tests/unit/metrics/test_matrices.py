@@ -9,6 +9,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from reconciler.domain.answers import Absence, Answer, AnswerStatus, HeldBody, NoAnswer, Query
+from reconciler.domain.history import Grid
 from reconciler.metrics.answers import Matrix, decode_matrix, warnings_of
 
 QUERY = Query(cluster="prod", quantity="running", text="up", start_s=0.0, end_s=60.0, step_s=15.0)
@@ -22,7 +23,7 @@ def answer(body: bytes) -> Answer:
 def told(body: bytes) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
     found = decode_matrix(answer(body))
     assert isinstance(found, Matrix), found
-    return [(dict(row.labels), list(zip(row.times_s, row.values, strict=True))) for row in found.rows]
+    return [(dict(row.labels), list(zip(row.times_s.tolist(), row.values.tolist(), strict=True))) for row in found.rows]
 
 
 def refused(body: bytes, max_points: int = 100) -> str:
@@ -88,6 +89,12 @@ def test_a_label_that_looks_like_points_is_a_label() -> None:
         b'{"metric":{},"values":[[1,"1"],]}',
         b'{"metric":{},"values":[[1,"1"]',
         b'{"metric":{},"values":[1,"1"]}',
+        b'{"metric":{},"values":[,}]}',
+        b'{"metric":{},"values":[[1,"1"],[2,"2"]}',
+        b'{"metric":{},"values":[[1 2,"3"]]}',
+        b'{"metric":{},"values":[[1,"2 3"]]}',
+        b'{"metric":{},"values":[[1,"2e"]]}',
+        b'{"metric":{},"values":[[1,"2"]],"values":[[1,"2"]]}',
     ],
 )
 def test_an_entry_of_another_shape_refuses_the_whole_answer(entry: bytes) -> None:
@@ -107,6 +114,21 @@ def test_points_are_counted_over_all_series_before_they_are_read() -> None:
     entry = b'{"metric":{},"values":[[1,"1"],[2,"2"]]}'
     assert "more than the 3 points" in refused(FRAME % (entry + b"," + entry), max_points=3)
     assert isinstance(decode_matrix(answer(FRAME % (entry + b"," + entry)), max_points=4), Matrix)
+
+
+def test_series_without_end_are_refused_in_time_that_grows_with_them_alone() -> None:
+    assert "cannot be read" in refused(FRAME % (b'{"metric":{},"values":[[' * 100_000), max_points=10**9)
+
+
+def test_points_lie_on_a_grid_and_two_different_ones_of_a_moment_contradict_each_other() -> None:
+    first = b'{"metric":{},"values":[[0,"1"],[15,"2"],[22,"9"],[45,"4"]]}'
+    other = b'{"metric":{},"values":[[30,"3"],[0,"1"],[30,"3"],[45,"4"],[45,"5"],[60,"NaN"]]}'
+    found = decode_matrix(answer(FRAME % b",".join((first, first, other))))
+    assert isinstance(found, Matrix)
+    block = found.on(Grid(start_s=0.0, step_s=15.0, count=5), found.values)
+    assert repr(block.tolist()) == repr(
+        [[1.0, 2.0, math.nan, 4.0, math.nan]] * 2 + [[1.0, math.nan, 3.0, math.inf, math.nan]]
+    )
 
 
 def test_brackets_without_end_are_refused_in_time_that_grows_with_them_alone() -> None:

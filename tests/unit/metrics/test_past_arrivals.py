@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, NoAnswer, Query
+from reconciler.domain.history import LoadHistory
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.observed import PastArrivals
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
 from reconciler.metrics.observed import read_observed
 from reconciler.metrics.quantities import Name
@@ -24,7 +24,7 @@ FIRST_S = 1_789_996_440.0
 """The first whole minute within the last hour."""
 NAN = math.nan
 Rates = Sequence[float | str | None]
-Past = Mapping[ModelKey, PastArrivals | NoAnswer]
+Past = Mapping[ModelKey, LoadHistory | NoAnswer]
 LLAMA, ADAPTER = {"namespace": "llm", "model_name": "llama"}, {"namespace": "llm", "model_name": "adapter"}
 
 
@@ -69,8 +69,8 @@ def seen(*answers: Answer, picked: bool = False, **variant: Any) -> Any:
 
 def rates(past: Past) -> list[float | None]:
     (found,) = past.values()
-    assert isinstance(found, PastArrivals)
-    assert (found.start_s, found.step_s, found.window_s) == (FIRST_S, 60.0, 300.0)
+    assert isinstance(found, LoadHistory)
+    assert (found.times_s[0], found.step_s, found.window_s) == (FIRST_S, 60.0, 300.0)
     return [None if math.isnan(rate) else rate for rate in found.rates_per_s]
 
 
@@ -255,7 +255,7 @@ def test_requests_are_as_long_as_the_tokens_by_what_was_finished() -> None:
 def test_lengths_without_a_query_are_none_and_failed_ones_have_a_reason() -> None:
     told = finished((LLAMA, [4.0] * 5))
     (found,) = seen(*told).values()
-    assert (found.output_tokens, found.reason) == ((), "")
+    assert (len(found.output_tokens), found.reason) == (0, "")
     (found,) = seen(*told, answer(Name.PAST_OUTPUT_TOKENS, failed="timed out")).values()
     assert all(map(math.isnan, found.output_tokens))
     assert found.reason == "timed out"

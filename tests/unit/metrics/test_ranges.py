@@ -9,8 +9,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from reconciler.domain.answers import Query
+from reconciler.domain.history import grid_of
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.metrics.answers import grid_of
 from reconciler.metrics.engines.serving_engine import SELDOM
 from reconciler.metrics.quantities import (
     HISTORY,

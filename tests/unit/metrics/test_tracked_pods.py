@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from reconciler.domain.history import Floats, Grid
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.metric_targets import Backend, LabelOperator, LabelRequirement, TrackedBackend
-from reconciler.metrics.answers import Floats, Grid, Table
+from reconciler.metrics.answers import Table
 from reconciler.metrics.readings import ObjectName
 from reconciler.metrics.tracked_queries import (
     Bucket,

@@ -12,6 +12,7 @@ import pytest
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.observed import Trace
 from reconciler.domain.profiles import PerformanceProfile
+from tests.histories import arrays
 
 WINDOW_S = 60.0
 VARIANT = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama")
@@ -171,6 +172,6 @@ def trace_of() -> Callable[..., Trace]:
     """Makes a trace of series, of the pod and the clock given."""
 
     def trace(series: Series, pod: str = "llama-0", start_s: float = 0.0, step_s: float = WINDOW_S) -> Trace:
-        return Trace(pod=pod, variant=VARIANT, start_s=start_s, step_s=step_s, series=series)
+        return Trace(pod=pod, variant=VARIANT, start_s=start_s, step_s=step_s, series=arrays(series))
 
     return trace

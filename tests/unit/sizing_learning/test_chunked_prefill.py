@@ -13,6 +13,7 @@ from reconciler.sizing.learning import Fit, fit_profile
 from reconciler.sizing.learning_lines import EngineLimits, samples_of
 from reconciler.sizing.queueing_laws import Binding, Targets, serial_prefill
 from reconciler.sizing.queueing_rates import RateLimits, largest_rate
+from tests.histories import arrays
 from tests.servers.chunked_engine import WINDOW_S, ChunkedEngine, Requests, Series
 
 VARIANT = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama")
@@ -51,7 +52,7 @@ def history(engine: ChunkedEngine, requests: Requests, capacity_per_s: float) ->
 
 
 def learned(engine: ChunkedEngine, series: Series) -> Fit:
-    trace = Trace(pod="llama-0", variant=VARIANT, start_s=0.0, step_s=WINDOW_S, series=series)
+    trace = Trace(pod="llama-0", variant=VARIANT, start_s=0.0, step_s=WINDOW_S, series=arrays(series))
     limits = EngineLimits(max_batch_size=engine.max_batch, token_budget=engine.token_budget)
     fit = fit_profile(samples_of([trace]), limits)
     assert isinstance(fit, Fit), fit.reason

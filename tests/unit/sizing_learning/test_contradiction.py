@@ -19,6 +19,7 @@ from reconciler.sizing.profile_checks import (
 from reconciler.sizing.queueing_chain import analyze
 from reconciler.sizing.queueing_laws import ServiceCurves, Targets, serial_prefill
 from reconciler.sizing.queueing_rates import largest_rate
+from tests.histories import arrays
 from tests.servers.chunked_engine import WINDOW_S, ChunkedEngine, Requests, Series
 
 VARIANT = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama")
@@ -59,7 +60,7 @@ def played(engine: ChunkedEngine, lengths: tuple[float, float], per_s: float, re
         requests = Requests(input_tokens=lengths[0], output_tokens=lengths[1], seed=number + 1)
         series: Series = engine.play(lambda _: per_s, requests, hours=1.25)
         kept = {name: values[skipped:] for name, values in series.items()}
-        found.append(Trace(pod=f"llama-{number}", variant=VARIANT, start_s=0.0, step_s=WINDOW_S, series=kept))
+        found.append(Trace(pod=f"llama-{number}", variant=VARIANT, start_s=0.0, step_s=WINDOW_S, series=arrays(kept)))
     return tuple(found)
 
 
@@ -129,5 +130,5 @@ def test_too_little_history_contradicts_nothing() -> None:
 
 def test_who_completes_nothing_says_nothing() -> None:
     nothing = dict.fromkeys(("completions", "itl", "ttft", "wait"), (0.0,) * 60)
-    trace = Trace(pod="llama-0", variant=VARIANT, start_s=0.0, step_s=60.0, series=nothing)
+    trace = Trace(pod="llama-0", variant=VARIANT, start_s=0.0, step_s=60.0, series=arrays(nothing))
     assert stretches_of([trace]) == ()

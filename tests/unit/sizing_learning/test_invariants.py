@@ -15,6 +15,7 @@ from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning import Fit, Unfit, fit_profile
 from reconciler.sizing.learning_lines import Samples, samples_of
 from reconciler.sizing.profile_checks import correct
+from tests.histories import arrays
 
 NAMES = ("itl", "ttft", "wait", "running", "waiting", "input_tokens", "output_tokens")
 HOSTILE = [math.nan, math.inf, -math.inf, -1.0, -0.0, 0.0, 5e-324, 1e-12, 1.0, 64.0, 1e9, 1e300, 1.7e308]
@@ -135,7 +136,7 @@ def test_nothing_that_is_reported_makes_learning_fall_over(samples: Samples) -> 
 
 def trace(start_s: float, step_s: float, series: dict[str, tuple[float, ...]]) -> Trace:
     variant = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama")
-    return Trace(pod="llama-0", variant=variant, start_s=start_s, step_s=step_s, series=series)
+    return Trace(pod="llama-0", variant=variant, start_s=start_s, step_s=step_s, series=arrays(series))
 
 
 hostile_traces = st.lists(

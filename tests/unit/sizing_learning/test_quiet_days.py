@@ -17,6 +17,7 @@ from reconciler.sizing.learning import Fit, fit_profile
 from reconciler.sizing.learning_lines import EngineLimits, samples_of
 from reconciler.sizing.queueing_laws import ServiceCurves, Targets, prefill_decode, serial_prefill
 from reconciler.sizing.queueing_rates import largest_rate
+from tests.histories import arrays
 from tests.servers.chunked_engine import WINDOW_S, ChunkedEngine, Requests, Series
 
 VARIANT = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama")
@@ -102,7 +103,7 @@ def test_a_load_that_grows_gets_what_the_true_profile_would_give_it(
 ) -> None:
     engine, _ = ENGINES[name]
     series, peak_per_s = quiet(name, shape, running)
-    trace = Trace(pod="llama-0", variant=VARIANT, start_s=0.0, step_s=WINDOW_S, series=series)
+    trace = Trace(pod="llama-0", variant=VARIANT, start_s=0.0, step_s=WINDOW_S, series=arrays(series))
     limits = EngineLimits(max_batch_size=MOST, token_budget=engine.token_budget if is_budget_known else None)
     fit = fit_profile(samples_of([trace]), limits)
     if not isinstance(fit, Fit):

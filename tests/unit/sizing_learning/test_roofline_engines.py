@@ -12,6 +12,7 @@ from reconciler.sizing.learning import Fit, fit_profile
 from reconciler.sizing.learning_lines import EngineLimits, margin_of, measured, samples_of, tokens_per_step_of
 from reconciler.sizing.profile_checks import correct
 from tests.bench.learned_engines import Played, cases, sized
+from tests.histories import arrays
 from tests.servers.roofline_engine import RooflineEngine, Series, Work
 
 VARIANT = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama")
@@ -31,7 +32,7 @@ def swinging(engine: RooflineEngine, work: Work, rate_per_s: float) -> Series:
 
 
 def trace_of(series: Series) -> Trace:
-    return Trace(pod="llama-0", variant=VARIANT, start_s=0.0, step_s=WINDOW_S, series=series)
+    return Trace(pod="llama-0", variant=VARIANT, start_s=0.0, step_s=WINDOW_S, series=arrays(series))
 
 
 def learned(engine: RooflineEngine, series: Series) -> Fit:

@@ -15,6 +15,7 @@ from reconciler.sizing.saturation_memory import replay_bounds
 from reconciler.sizing.saturation_readings import StoredCapacity, VariantFacts, WorkloadKey, layer_thresholds
 from reconciler.upstream.wva import UpstreamReadings, reproduce_percent, reproduce_tokens
 from reconciler.upstream.wva_limits import DeviceBudget, Quota
+from tests.histories import arrays
 
 Replicas = Callable[..., tuple[ReplicaMetrics, ...]]
 Variant = Callable[..., VariantFacts]
@@ -209,11 +210,13 @@ def test_a_ramp_up_leaves_no_low_capacity_behind(variant: Variant, replicas: Rep
         variant=own.key,
         start_s=0.0,
         step_s=15.0,
-        series={
-            "kv_cache_usage": (0.05, 0.10, 0.20, 0.60),
-            "num_waiting": (9.0, 9.0, 9.0, 0.0),
-            "output_tokens": (100.0,) * 4,
-        },
+        series=arrays(
+            {
+                "kv_cache_usage": (0.05, 0.10, 0.20, 0.60),
+                "num_waiting": (9.0, 9.0, 9.0, 0.0),
+                "output_tokens": (100.0,) * 4,
+            }
+        ),
     )
 
     def remembering(*, corrects_history: bool) -> UpstreamReadings:

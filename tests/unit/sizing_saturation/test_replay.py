@@ -21,6 +21,7 @@ from reconciler.sizing.saturation_readings import (
     layer_thresholds,
     replica_tokens,
 )
+from tests.histories import arrays
 
 Variant = Callable[..., VariantFacts]
 Key = Callable[..., ResourceKey]
@@ -44,7 +45,7 @@ def trace_of(
     series = {"kv_cache_usage": tuple(usage), "num_waiting": tuple(waiting), "input_tokens": (100.0,) * len(usage)}
     if outputs is None or outputs:
         series["output_tokens"] = tuple(outputs or (200.0,) * len(usage))
-    return Trace(pod=pod, variant=key(variant), start_s=start_s, step_s=15.0, series=series)
+    return Trace(pod=pod, variant=key(variant), start_s=start_s, step_s=15.0, series=arrays(series))
 
 
 def replayed(traces: Sequence[Trace], *variants: VariantFacts, **more: Any) -> BoundHistory:
@@ -176,7 +177,7 @@ def test_whatever_a_trace_says_something_sensible_is_remembered(
     corrects: bool,
 ) -> None:
     traces = [
-        Trace(pod=pod, variant=key("x" if pod == "x" else "v"), start_s=start_s, step_s=step_s, series=series)
+        Trace(pod=pod, variant=key("x" if pod == "x" else "v"), start_s=start_s, step_s=step_s, series=arrays(series))
         for pod, start_s, step_s, series in rows
     ]
 
