@@ -371,18 +371,27 @@ class FleetSolver:
         # Where pinned variants take all or more, one more might not free anything.
         tight = {name for names in _binding(formulation, plan).values() for name in names}
         is_tight = np.array([name in tight for name in shared.names], dtype=bool)
-        for row in np.flatnonzero(np.isnan(savings) & ((plan.prices > 0) | is_tight) & (shared.limits > 0)).tolist():
+        rows = np.flatnonzero(np.isnan(savings) & ((plan.prices > 0) | is_tight) & (shared.limits > 0))
+        # Devices and rows with a price often save; of budgets and changes with some left all are planned together.
+        is_pool = np.isin(np.array(shared.names)[rows], [pool.name for pool in formulation.problem.pools])
+        is_alone = is_pool | (plan.prices[rows] > 0)
+        groups = [*rows[is_alone][:, None], rows[~is_alone]]
+        gap, noise = plan.value - plan.bound, _NOISE * abs(plan.value)
+        while groups:
+            group = groups.pop()
             limits = shared.limits.copy()
-            limits[row] += 1 / shared.units[row]
-            roomier = self._planner(
+            limits[group] += 1 / shared.units[group]
+            roomier = group.size and self._planner(
                 replace(formulation, shared=replace(shared, limits=limits), known_counts=plan.counts)
             )
-            if isinstance(roomier, FleetPlan):
-                saved = plan.value - roomier.value
-                doubt = (plan.value - plan.bound) + (roomier.value - roomier.bound)
-                noise = _NOISE * abs(plan.value)
-                if doubt <= max(DOUBT * saved, noise):
-                    savings[row] = saved if saved > noise else 0.0
+            if not isinstance(roomier, FleetPlan):
+                continue
+            saved, doubt = plan.value - roomier.value, gap + roomier.value - roomier.bound
+            if doubt <= max(DOUBT * saved, noise) and (group.size == 1 or saved <= noise):
+                savings[group] = saved if saved > noise else 0.0
+            elif group.size > 1 and saved > noise and gap <= max(DOUBT * (plan.value - roomier.bound), noise):
+                # None of them saves more than all together, so beyond that gap nothing could be proven.
+                groups += np.array_split(group, 2)
         return savings
 
 

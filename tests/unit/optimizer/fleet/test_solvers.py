@@ -13,7 +13,7 @@ from reconciler.domain.requirements import Budget, Problem, Ratio
 from reconciler.optimizer import fleet as solvers
 from reconciler.optimizer import mixed_integer, planning, pricing, rounding
 from reconciler.optimizer.device_use import violations
-from reconciler.optimizer.formulation import formulate
+from reconciler.optimizer.formulation import Formulation, formulate
 from reconciler.optimizer.planning import plan_greedily, value_of
 from tests.bench.problems import Instance, draw
 
@@ -321,3 +321,20 @@ def test_fractions_of_many_replicas_prove_a_plan_of_whole_ones(is_routed: bool) 
 
 def test_few_replicas_are_not_taken_for_divisible() -> None:
     assert planning._plan_divisible(formulate(draw(Instance(models=12, pools_at=0.8)))) is None
+
+
+def test_shared_rows_that_save_nothing_are_planned_once_together() -> None:
+    """Twelve budgets and eight pools: a plan for each pool and one for all budgets, which are said to save nothing."""
+    problem, plans = draw(Instance(models=12, pools_at=0.7, seed=2)), []
+
+    def plan(formulation: Formulation) -> planning.Planned:
+        plans.append(formulation)
+        return planning.plan_by_columns(formulation)
+
+    solution = solvers.FleetSolver("counted", plan).solve(problem)
+    prices = {use.name: use.price for use in solution.shared}
+    budgets = [prices[each.name] for each in problem.budgets]
+    assert len(plans) <= 1 + len(problem.pools) + 1
+    assert len(budgets) == 12
+    assert budgets.count(0.0) == 11
+    assert sum((prices[each.name] or 0.0) > 0 for each in problem.pools) == 7
