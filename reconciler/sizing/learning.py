@@ -1,5 +1,6 @@
 """Learns a performance profile from history, or says why there is none."""
 
+import math
 from itertools import chain
 
 import numpy as np
@@ -22,7 +23,7 @@ from reconciler.sizing.learning_lines import (
     measured,
     tokens_per_step_of,
 )
-from reconciler.sizing.queueing_laws import TOKEN_BUDGET
+from reconciler.sizing.queueing_laws import SPREAD, TOKEN_BUDGET
 
 # A window with a request waiting throughout, on average; enough of them to believe a replica was full.
 _WAITING, _FEWEST_FULL = 1.0, 30
@@ -32,6 +33,8 @@ _LARGEST_QUANTILE = 0.99
 _NEAR_LIMIT, _FULL_CACHE = 0.9, 0.9
 # Emptier, a KV cache says too little of what a request takes.
 _LEAST_CACHE = 0.01
+# Of a normal distribution, what one in twenty exceeds.
+_ONE_IN_TWENTY = 1.645
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,18 +68,31 @@ def find_largest_batch(samples: Samples, limit: int | None = None) -> LargestBat
             return LargestBatch(size=size, seen=size, is_full=True, note=note)
     if limit is not None:
         size = max(min(limit, _fits_in_memory(samples, limit)), seen)
-        why = "the engine allows" if size == limit else "its KV cache has room for"
+        why = "the engine allows" if size == limit else "as requests differ in length, its KV cache has room for"
         return LargestBatch(size=size, seen=seen, is_full=False, note=f"{why} {size} at once, {seen} were seen")
     note = f"nothing waited often enough to see a full batch: {seen} is the largest batch seen, it may hold more"
     return LargestBatch(size=seen, seen=seen, is_full=False, note=note)
 
 
 def _fits_in_memory(samples: Samples, limit: int) -> int:
-    """Return how many requests like those seen fill the KV cache, `limit` where nothing tells."""
+    """Return how many requests find room in the KV cache without waiting for it, `limit` where nothing tells.
+
+    Requests differ in length, so what holds N of the mean turns a long prompt away before. In the mean of those who run
+    (rho, of Poisson arrivals) what they hold has the variance rho * (1 + spread), in requests of the mean. Where one in
+    twenty finds no room for a prompt that one in twenty exceeds, as many equal requests need rho + 1.645 * sqrt(rho)
+    places (the equivalent system of blocking with a peakedness of 1 + spread: Hayward, Fredericks 1980).
+    """
     told = (samples.kv_cache_usage >= _LEAST_CACHE) & (samples.num_running >= 1)
     if np.count_nonzero(told) < _FEWEST_FULL:
         return limit
-    return max(int(np.median(samples.num_running[told] / samples.kv_cache_usage[told])), 1)
+    mean = float(np.median(samples.num_running[told] / samples.kv_cache_usage[told]))
+    prompts = samples.input_tokens / (samples.input_tokens + np.nan_to_num(samples.output_tokens) / 2)
+    share = float(np.nanmedian(prompts)) if np.isfinite(prompts).any() else 1.0
+    root = math.sqrt(math.log1p(SPREAD))
+    room = max(mean - share * math.exp(_ONE_IN_TWENTY * root - root * root / 2), 0.0)
+    half = _ONE_IN_TWENTY * math.sqrt(1 + SPREAD) / 2
+    deviation = math.sqrt(half * half + room) - half
+    return max(int(deviation * deviation + _ONE_IN_TWENTY * deviation), 1)
 
 
 def _typical(running: Floats, waiting: Floats) -> float:
