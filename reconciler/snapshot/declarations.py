@@ -115,6 +115,8 @@ def _read_manifest(path: str, body: bytes, *, is_whole: bool = False) -> FileRea
     # Kustomize is as lenient with its own files, but not with others.
     documents, errors = parse_readable(path, body, kinds=kinds, last_key_counts=is_kustomization(path))
     markers, findings = read_markers(path, body)
+    if markers and not documents and not errors:  # values of a chart, which name no kind
+        documents, errors = parse_readable(path, body)
     return FileReading(
         path=path,
         body=body,

@@ -26,6 +26,7 @@ from reconciler.placement.rollouts import find_budgets, find_delivery, find_sync
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.registry import KINDS
 from reconciler.resources.variants import VariantResource
+from reconciler.snapshot.charts import read_charts
 from reconciler.snapshot.effective_settings import Layers
 
 _REPLICAS = ("spec", "replicas")
@@ -52,14 +53,20 @@ def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) ->
     found = {each.key for each in charted if isinstance(each, Workload | BrokenResource)}
     unseen = [_unseen(fleet, each) for target, each in made.items() if target not in found]
     placed = [builds.place(workload) for workload in declaration.workloads]
+    of_charts = read_charts(fleet)
+    makes = [each for each in of_charts.workloads if each.key not in known | found]
+    unseen = [each for each in unseen if each is None or each.key not in {workload.key for workload in makes}]
+    notes = {each for each in of_charts.findings if each.severity is Severity.NOTE}
     return replace(
         declaration,
-        workloads=(*placed, *(each for each in charted if isinstance(each, Workload))),
-        findings=tuple(sorted({*declaration.findings, *_overlapping(placed)})),
+        workloads=(*placed, *(each for each in charted if isinstance(each, Workload)), *makes),
+        findings=tuple(sorted({*declaration.findings, *_overlapping(placed), *(set(of_charts.findings) - notes)})),
+        notes=tuple(sorted({*declaration.notes, *notes})),
         variants=tuple(builds.place_labels(each) for each in declaration.variants),
         owners=(
             *(builds.place_bounds(owner) for owner in declaration.owners),
             *(each for each in charted if isinstance(each, ReplicaOwner)),
+            *of_charts.owners,
         ),
         broken=(
             *declaration.broken,

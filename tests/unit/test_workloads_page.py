@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+from reconciler.resources.charts import charts
 from reconciler.resources.registry import KINDS
 
 PAGE = Path(__file__).parents[2] / ".github" / "docs" / "workloads.md"
+CHART_COLUMNS = ("chart", "replicas", "bounds", "it makes", "seen at", "tried on")
 COLUMNS = ("kind", "replicas", "one replica is", "accelerator", "bounds", "metrics", "tried on")
 
 
@@ -21,6 +23,31 @@ def table() -> str:
     ]
     lines = [f"| {' | '.join(row)} |" for row in (COLUMNS, *rows)]
     return "\n".join([lines[0], f"|{'---|' * len(COLUMNS)}", *lines[1:]])
+
+
+def chart_table() -> str:
+    rows = [
+        (
+            f"`{name}`",
+            "<br>".join(
+                f"`{each.each}[].{each.replicas}`" if each.each else f"`{each.replicas}`" for each in chart.workloads
+            ),
+            "<br>".join(
+                f"`{each.scaler.least}`, `{each.scaler.most}`" if each.scaler else "none" for each in chart.workloads
+            ),
+            "<br>".join(f"`{each.name}`" for each in chart.workloads),
+            chart.seen,
+            ", ".join(chart.tried_on),
+        )
+        for name, chart in sorted(charts().items())
+    ]
+    lines = [f"| {' | '.join(row)} |" for row in (CHART_COLUMNS, *rows)]
+    return "\n".join([lines[0], f"|{'---|' * len(CHART_COLUMNS)}", *lines[1:]])
+
+
+def test_the_table_of_charts_is_that_of_their_files() -> None:
+    (found,) = re.findall(r"<!-- charts:.*?-->\n(.*?)\n<!-- end of charts -->", PAGE.read_text(), flags=re.DOTALL)
+    assert found == chart_table(), f"expected:\n{chart_table()}"
 
 
 def test_the_table_of_kinds_is_that_of_the_registry() -> None:

@@ -72,7 +72,7 @@ class ServedPart:
     `made` is the kind and the name of the object that the controller makes of it.
     """
 
-    counts: tuple[Count, ...]
+    counts: tuple[Count, ...] = ()
     name: str = ""
     templates: tuple[PodTemplate, ...] = ()
     engine: str = ""
@@ -121,11 +121,27 @@ def _name_templated(part: ServedPart) -> str:
 
 
 def _build(source: KubernetesObject, part: ServedPart, workload: Workload) -> Workload:
+    first = part.counts[0]
+    return replace(
+        _serving(source, part, workload),
+        unwritable=part.unwritable,
+        immovable=Hold(kind=HoldKind.NOT_WRITABLE, words=MADE_BY_CONTROLLER),
+        replicas=first.value,
+        replicas_place=source.locate(first.path),
+        replica_fields=tuple(each.as_field(source) for each in part.counts),
+    )
+
+
+def compose_part(source: KubernetesObject, part: ServedPart) -> Workload:
+    """The workload of a part without its number; what is wrong in its pods is left to those who make them."""
+    return _serving(source, part, compose(source, part.templates)[0])
+
+
+def _serving(source: KubernetesObject, part: ServedPart, workload: Workload) -> Workload:
     key = replace(source.key, part=part.name)
     engine = part.engine or workload.engine
     words = part.words
     names = find_served_names(words) or workload.served_names or part.served_names
-    first = part.counts[0]
     return replace(
         workload,
         key=key,
@@ -136,11 +152,6 @@ def _build(source: KubernetesObject, part: ServedPart, workload: Workload) -> Wo
         devices=workload.devices if part.devices is None else part.devices,
         template_labels={**workload.template_labels, **part.labels},
         unsized=part.unsized or why_unsized(engine, words, {**source.labels, **part.labels}) or workload.unsized,
-        unwritable=part.unwritable,
-        immovable=Hold(kind=HoldKind.NOT_WRITABLE, words=MADE_BY_CONTROLLER),
-        replicas=first.value,
-        replicas_place=source.locate(first.path),
-        replica_fields=tuple(each.as_field(source) for each in part.counts),
         becomes=None if part.made is None else replace(key, kind=part.made[0], name=part.made[1], part=""),
     )
 
