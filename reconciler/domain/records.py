@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dataclasses import dataclass, replace
 else:
     import dataclasses
+    import inspect
     from dataclasses import MISSING, FrozenInstanceError
     from operator import attrgetter
     from reprlib import recursive_repr
@@ -35,6 +36,7 @@ else:
             # Fields, match arguments and slots need nothing compiled.
             cls = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only, slots=True)(cls)
             _set_later(cls, "__init__", _compile_init)
+            cls.__signature__ = _LazySignature()
             methods = {"__repr__": _repr}
             if eq:
                 methods |= {"__eq__": None}
@@ -86,6 +88,14 @@ else:
             return compiled(self, *arguments, **named)
 
         setattr(cls, name, method)
+
+    class _LazySignature:
+        """What `inspect.signature` of a record is, which tools ask for before any constructor is compiled."""
+
+        def __get__(self, record, owner):
+            del record
+            found = inspect.signature(_compile_init(owner, "__init__"))
+            return found.replace(parameters=list(found.parameters.values())[1:])
 
     def _compile(source, name, known):
         known["__builtins__"] = {}
