@@ -38,14 +38,15 @@ def load(kind: type[Value], dumped: object) -> Value:
 def dump_settings(settings: Settings) -> object:
     """Effective settings as a recording holds them; secrets are references.
 
-    Rules, workloads, limits, automatic merging and what learned profiles got later are left out where they are the
-    default: older recordings keep their fingerprint.
+    Rules, workloads, limits, automatic merging, signing and what learned profiles got later are left out where they are
+    the default: older recordings keep their fingerprint.
     """
     dumped = cast(dict[str, object], dump(Settings, settings))
     for model in cast(list[dict[str, list[dict[str, Any]]]], dumped["models"]):
         for profile in model["profiles"]:
             _drop_defaults(profile, tokens_per_step=1.0)
             _drop_defaults(profile["learning"] or {}, cached=0.0, margin=1.0)
+    _drop_defaults(cast(dict[str, object], dumped["git"]), signing=None)
     pull_requests = cast(dict[str, object], dumped["pull_requests"])
     defaults = cast(dict[str, object], dump(PullRequestSettings, PullRequestSettings()))
     kept = {key: value for key, value in pull_requests.items() if key not in _LATER or value != defaults[key]}

@@ -58,6 +58,7 @@ from reconciler.domain.settings import (
     SecretRef,
     Setting,
     Settings,
+    Signing,
     Tls,
 )
 from reconciler.errors import ConfigurationError
@@ -79,6 +80,7 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
     if not isinstance(status, str):
         status = DELIVER_CONDITIONS if status.deliver.conditions else DELIVER
     author = None if git.author is None else _same(Identity, git.author)
+    signing = git.signing and Signing(method=git.signing.method, key=_reference(git.signing.key))
     return Settings(
         currency=configuration.currency,
         clusters=tuple(map(_cluster, configuration.clusters, root.at("clusters").items)),
@@ -88,7 +90,7 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
         defaults=_settings(configuration.defaults, root.at("defaults")),
         overrides=tuple(map(_override, configuration.overrides, root.at("overrides").items)),
         workloads=tuple(map(_override, configuration.workloads, root.at("workloads").items)),
-        git=_same(GitSettings, git, base_branch=git.base_branch or "", author=author),
+        git=_same(GitSettings, git, base_branch=git.base_branch or "", author=author, signing=signing),
         forge=ForgeSettings(
             kind=configuration.forge.kind or "",
             url=configuration.forge.url or "",

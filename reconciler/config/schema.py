@@ -498,6 +498,15 @@ class AuthorSection(ConfigSection):
     """an e-mail address"""
 
 
+class SigningSection(ConfigSection):
+    """How commits are signed; the key has no passphrase, and its public half is the bot account's on the forge."""
+
+    method: Annotated[str, word("ssh", "gpg", later=("forge",))]
+    """ssh or gpg"""
+    key: SecretReference
+    """{file: PATH} or {env: NAME} of the private key, never the key itself"""
+
+
 class GitSection(ConfigSection):
     """How commits and branches are made."""
 
@@ -509,7 +518,8 @@ class GitSection(ConfigSection):
     """{name: NAME, email: ADDRESS} (= the identity behind the forge's credential)"""
     sign_off: bool = _GIT.sign_off
     """true or false; true adds the DCO trailer (= false)"""
-    signing: NotYet = None
+    signing: SigningSection | None = None
+    """{method: METHOD, key: {file: PATH}} (= commits are not signed)"""
 
 
 class ForgeAuthSection(ConfigSection):

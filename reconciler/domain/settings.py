@@ -237,6 +237,14 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Signing:
+    """How commits are signed: `method` is ssh or gpg, `key` a private key without a passphrase."""
+
+    method: str
+    key: SecretRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GitSettings:
     """How commits and branches are made."""
 
@@ -244,6 +252,7 @@ class GitSettings:
     branch_prefix: str = "reconciler/"
     author: Identity | None = None
     sign_off: bool = False
+    signing: Signing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from reconciler.git.repository import (
     parse_commit,
     write_import,
 )
+from reconciler.git.signing import Signer
 
 FETCHED_AT_ONCE = 200
 """Branches of one request, as the number of arguments is limited."""
@@ -31,7 +32,12 @@ FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clone(Repository):
-    """A repository that may also be written: commits here, branches on the remote, each push with a lease."""
+    """A repository that may also be written: commits here, branches on the remote, each push with a lease.
+
+    Commits get a signature of `signer`, where there is one.
+    """
+
+    signer: Signer | None = None
 
     def write_commit(
         self, *, parent: str, files: Mapping[str, bytes], message: str, author: Identity, date_s: int, merged: str = ""
@@ -40,8 +46,36 @@ class Clone(Repository):
 
         Other files and all modes stay as in `parent`; `merged` is a second parent. The same arguments give the same id.
         Only objects are written: no work tree, hook or filter is used. InputError for a path that is a link or leaves
-        the tree.
+        the tree; ConfigurationError where it is not signed.
         """
+        oid = self._write(parent=parent, files=files, message=message, author=author, date_s=date_s, merged=merged)
+        if self.signer is None:
+            return oid
+        unsigned = self.read_commit(oid)
+        date = f"@{date_s} +0000"
+        roles = {"NAME": author.name, "EMAIL": author.email, "DATE": date}
+        person = {f"GIT_{who}_{name}": value for who in ("AUTHOR", "COMMITTER") for name, value in roles.items()}
+        message_bytes = unsigned.message.encode()
+        signed = self.signer.sign(
+            self.git, tree=unsigned.tree, parents=unsigned.parents, message=message_bytes, person=person
+        )
+        found = self.read_commit(check_object_id(signed))
+        if found.author != unsigned.author:  # our commits are known by it
+            raise ConfigurationError(
+                f"git.author: git signs for {found.author.name!r} <{found.author.email}>, not for "
+                f"{unsigned.author.name!r} <{unsigned.author.email}>: write it so"
+            )
+        return signed
+
+    def check_signing(self) -> None:
+        """Sign a commit that is never pushed; errors as of `write_commit`."""
+        author = Identity(name="Try", email="try@noreply.invalid")
+        self.write_commit(parent=self.commit, files={}, message="Try the key", author=author, date_s=0)
+
+    def _write(
+        self, *, parent: str, files: Mapping[str, bytes], message: str, author: Identity, date_s: int, merged: str = ""
+    ) -> str:
+        """The same without a signature."""
         stream = write_import(
             parent=parent,
             entries=self._files_of(parent),
@@ -133,7 +167,7 @@ class Clone(Repository):
         contents = {path: self.read_file_at(tip.oid, path) for path in paths}
         files = {path: content for path, content in contents.items() if content is not None}
         author = Identity(name="Compare", email="")
-        written = self.write_commit(parent=tip.parents[0], files=files, message="Compare", author=author, date_s=0)
+        written = self._write(parent=tip.parents[0], files=files, message="Compare", author=author, date_s=0)
         return self.read_commit(written).tree == tip.tree
 
     def merge(
@@ -155,7 +189,7 @@ class Clone(Repository):
         ref = branch_ref(branch)
         if _list_remote(self.git, ref).get(ref) != head:
             raise RivalRunError(f"merge {branch}: somebody pushed to it meanwhile; left alone")
-        drafted = self.write_commit(parent=since, files=files, message=message, author=author, date_s=date_s)
+        drafted = self._write(parent=since, files=files, message=message, author=author, date_s=date_s)
         merged = self.merged(drafted, parent=since)
         if merged is None:
             raise RivalRunError(f"merge {branch}: it conflicts with {self.branch}")

@@ -353,19 +353,24 @@ class GitCommand:
             raise explain_failure(action, completed.status, completed.stderr, self.redactor)
         return completed.stdout
 
-    def attempt(self, *arguments: str, action: str, stdin: bytes = b"") -> Completed:
-        """Run git and return also a failure; TransientError when it did not end in time."""
+    def attempt(
+        self, *arguments: str, action: str, stdin: bytes = b"", variables: Mapping[str, str] | None = None
+    ) -> Completed:
+        """Run git, with `variables` above its environment, and return also a failure.
+
+        TransientError when it did not end in time.
+        """
         is_ended_well = False
         try:
-            completed = self._attempt(arguments, action, stdin)
+            completed = self._attempt(arguments, action, stdin, variables or {})
             is_ended_well = completed.status == 0
         finally:
             if self.remote is not None and self.remote.host and arguments[0] in REMOTE_MEMORY_KIB:
                 TRAFFIC.note(f"//{self.remote.host}", failed=not is_ended_well)
         return completed
 
-    def _attempt(self, arguments: Sequence[str], action: str, stdin: bytes) -> Completed:
-        environment = build_environment(self.directory, self.remote, self.credentials)
+    def _attempt(self, arguments: Sequence[str], action: str, stdin: bytes, variables: Mapping[str, str]) -> Completed:
+        environment = {**build_environment(self.directory, self.remote, self.credentials), **variables}
         logger.debug("git %s", arguments[0])
         is_remote = arguments[0] in REMOTE_MEMORY_KIB
         left_s = max(0.0, self.run_ends_s - Clock().monotonic()) if is_remote else math.inf

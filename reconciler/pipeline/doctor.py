@@ -197,14 +197,17 @@ EXPIRES_SOON_S = 30 * 86_400.0
 TOKEN = "the token of RECONCILER_FORGE_TOKEN"  # noqa: S105 - words, not a token
 
 
-def check_forge(forge: Forge, *, base: str, prefix: str, merges: bool, now_s: float) -> Iterator[Check]:
+def check_forge(
+    forge: Forge, *, base: str, prefix: str, merges: bool, now_s: float, signs: bool = False
+) -> Iterator[Check]:
     """What a run needs of the forge; `prefix` begins the names of our head branches, `now_s` is Unix time.
 
-    `merges`: something is to merge by itself.
+    `merges`: something is to merge by itself; `signs`: our commits are signed.
     """
     try:
         forge.check_access()
         rights = forge.rights(base=base, head=f"{prefix}doctor")
+        rights = replace(rights, needs_signatures=rights.needs_signatures and not signs)
     except ReconcilerError as error:
         yield failed_by(FORGE, "forge-access", error)
         return
@@ -264,7 +267,7 @@ def _rules(rights: Rights, *, base: str, prefix: str) -> Iterator[Check]:
             FORGE,
             "signed-commits",
             f"{base} takes signed commits only, and ours have no signature",
-            rights.cures.signatures,
+            f"set git.signing, or {rights.cures.signatures}",
         )
 
 
@@ -311,6 +314,10 @@ def check_git(repository: Repository, name: str, prefix: str) -> Iterator[Check]
         yield failed_by(GIT, "push", error, cure)
     else:
         yield well(GIT, "push", f"{what}, may push {prefix}*")
+    try:
+        repository.check_signing()
+    except ReconcilerError as error:
+        yield failed_by(GIT, "signing", error, "give another key, or take git.signing out of reconciler.yaml")
 
 
 def check_versions(files: Files) -> Iterator[Check]:
@@ -428,7 +435,8 @@ class _Doctor:
             merges = settings.pull_requests.auto_merge
             if merges is None:
                 merges = any(isinstance(rule.asks, AutoMergeRule) for rule in settings.rules)
-            yield from check_forge(forge, base=base, prefix=prefix, merges=merges, now_s=self._now())
+            signs, now_s = settings.git.signing is not None, self._now()
+            yield from check_forge(forge, base=base, prefix=prefix, merges=merges, now_s=now_s, signs=signs)
 
     def _pipelines(self) -> tuple[PipelineSchedule, ...] | None:
         try:

@@ -20,6 +20,7 @@ from reconciler.forge.registry import forge_for, kind_of
 from reconciler.git.clone import Clone, clone_base
 from reconciler.git.command import GitToken, open_remote, without_user
 from reconciler.git.repository import Repository, is_bare, open_directory, origin_url
+from reconciler.git.signing import prepare_signer
 from reconciler.http.messages import RUN_S, Clock
 from reconciler.prometheus.client import PrometheusClient
 from reconciler.rendering.renderer import Renderer
@@ -101,6 +102,10 @@ def open_session(
         repository, loaded = _open_base(flags, environment, source, Path(directory), run_ends_s)
         settings = loaded.settings
         secrets = SecretReader(environment=environment)
+        signing = settings.git.signing
+        if writes and signing is not None and isinstance(repository, Clone):
+            signer = prepare_signer(signing.method, secrets.read(signing.key), Path(directory))
+            repository = replace(repository, signer=signer)
         forge, author = None, settings.git.author or NEUTRAL_IDENTITY
         if with_forge:
             forge, author = open_forge(source.remote, settings, secrets, writes=writes, run_ends_s=run_ends_s)

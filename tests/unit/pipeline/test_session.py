@@ -1,6 +1,7 @@
 """Which doors a command opens, and with whose keys."""
 
 import logging
+import subprocess
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -131,3 +132,24 @@ def test_a_user_in_the_address_of_a_clone_is_in_no_name_of_the_repository(desk: 
         )
     with zipfile.ZipFile(path) as archive:
         assert not any(b"canary" in archive.read(name) for name in archive.namelist())
+
+
+def test_commits_of_a_run_are_signed_with_the_key_that_the_configuration_names(desk: Desk) -> None:
+    key = desk.folder / "bot"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    signing = f"git: {{signing: {{method: ssh, key: {{file: {key}}}}}}}\n"
+    desk.write("reconciler.yaml", SETTINGS + signing)
+    variables = {"RECONCILER_SECRETS_DIR": str(desk.folder)}
+    flags = Flags(repo=str(desk.workshop.remote))
+    with open_session(flags, Environment(variables=variables), writes=True) as session:
+        clone = session.doors.repository
+        assert isinstance(clone, Clone)
+        assert clone.signer is not None
+        clone.check_signing()
+        copy = Path(clone.signer.key)
+        assert copy.exists()
+    assert not copy.exists(), "it is gone with the session"
+    key.write_text("no key")
+    with pytest.raises(ConfigurationError, match=r"git\.signing\.key is no private key"):
+        opened(flags, writes=True, variables=variables)
+    assert opened(flags, writes=False, variables=variables).settings.git.signing, "a plan signs nothing"
