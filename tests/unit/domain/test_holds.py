@@ -66,6 +66,7 @@ def test_choices_and_holds_that_end_without_help_need_no_cure() -> None:
     assert {kind for kind, cure in CURES.items() if not cure.is_needed} == {
         HoldKind.IGNORED,
         HoldKind.DECLINED,
+        HoldKind.POOL_FULL,
         HoldKind.PUT_BACK,
         HoldKind.REFUSED,
         HoldKind.RULE,
