@@ -13,7 +13,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Outcome, Verdict
 from reconciler.domain.proposals import Part, Proposal, ProposalState
-from reconciler.domain.records import dataclass
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Solution
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant
@@ -21,6 +21,7 @@ from reconciler.domain.variant_settings import GROUP
 from reconciler.policy.port import Spoken
 
 _SLUG_LIMIT = 60
+LAX_TO_STRICT = (Part.AUTO, Part.URGENT, Part.APPROVAL)
 
 
 def head_branch(prefix: str, group: str, part: Part) -> str:
@@ -37,6 +38,15 @@ def undivided_branch(prefix: str, group: str) -> str:
 def branches_of(prefix: str, group: str) -> tuple[str, ...]:
     """Every branch that may be this group's."""
     return (*(head_branch(prefix, group, part) for part in Part), undivided_branch(prefix, group))
+
+
+LANES = 3
+"""Of collected pull requests of a cluster, so that more can be opened while one stays as it stands."""
+
+
+def collected_groups(cluster: str) -> tuple[str, ...]:
+    """The names under which changes of several groups of a cluster are proposed together, the first preferred."""
+    return tuple(f"{cluster}/several groups{'' if lane == 1 else f' {lane}'}" for lane in range(1, LANES + 1))
 
 
 def _slug(group: str) -> str:
@@ -58,7 +68,9 @@ class Situation:
     """What no pass changes: the snapshot, its variants, the problem that was solved, and who is in which group.
 
     `group_of` names the group of every resource, those among them that could not be read. `proposals` are our pull
-    requests by group, open and closed: found by head branch, for what a body says of its group anybody can edit.
+    requests by group, open and closed: found by head branch, for what a body says of its group anybody can edit. One
+    that several groups share is there under its own name, and for each of these groups with what it says of it;
+    `collected` are the name and part of each branch of such.
     `paid` is what variants cost per hour before a change of what a replica is; such a change needs no other allocation.
     """
 
@@ -67,6 +79,7 @@ class Situation:
     formulated: FormulatedProblem
     group_of: Mapping[ResourceKey, str]
     proposals: Mapping[str, tuple[Proposal, ...]]
+    collected: Mapping[str, tuple[str, Part]] = field(default_factory=dict)
     paid: Mapping[ResourceKey, float | None] = field(default_factory=dict)
 
     @classmethod
@@ -78,15 +91,30 @@ class Situation:
         for proposal in snapshot.proposals:
             by_branch.setdefault(proposal.head_branch, []).append(proposal)
         prefix = snapshot.settings.git.branch_prefix
+        proposals = {
+            group: tuple(each for branch in branches_of(prefix, group) for each in by_branch.get(branch, ()))
+            for group in set(group_of.values())
+        }
+        names = {name for cluster in {key.cluster for key in group_of} for name in collected_groups(cluster)}
+        collected = {
+            head_branch(prefix, name, part): (name, part)
+            for name in sorted(names - proposals.keys())
+            for part in LAX_TO_STRICT
+        }
+        of_resource = {str(key): group for key, group in group_of.items()}
+        for branch, (name, _) in collected.items():
+            found = tuple(by_branch.get(branch, ()))
+            proposals[name] = (*proposals.get(name, ()), *found)
+            for proposal in found:
+                for group, each in _by_group(proposal, of_resource).items():
+                    proposals[group] = (*proposals[group], each)
         return cls(
             snapshot=snapshot,
             states=states,
             formulated=formulated,
             group_of=group_of,
-            proposals={
-                group: tuple(each for branch in branches_of(prefix, group) for each in by_branch.get(branch, ()))
-                for group in set(group_of.values())
-            },
+            proposals=proposals,
+            collected=collected,
         )
 
     @property
@@ -102,10 +130,15 @@ class Situation:
     def open_proposals(self, group: str) -> Mapping[Part, Proposal]:
         """The open pull requests of a group that change something, in the order of parts.
 
-        One from before groups had parts needs approval until it is closed, unless that part has one of its own.
+        One from before groups had parts needs approval until it is closed, unless that part has one of its own. One
+        that several groups share is the group's where it has none of its own.
         """
         found = {each.head_branch: each for each in self.proposals[group] if each.state is ProposalState.OPEN}
-        by_part = {part: found.pop(self._branch(group, part), None) for part in Part}
+        if not found:
+            return {}
+        by_part = {part: found.pop(self.own_branch(group, part), None) for part in Part}
+        shared = {self.collected[branch][1]: found.pop(branch) for branch in (*found,) if branch in self.collected}
+        by_part |= {part: by_part[part] or each for part, each in shared.items()}
         undivided = next(iter(found.values()), None)
         by_part[Part.APPROVAL] = by_part[Part.APPROVAL] or undivided
         return {part: each for part, each in by_part.items() if each is not None and part is not Part.STATUS}
@@ -113,7 +146,7 @@ class Situation:
     def head_branch(self, group: str, part: Part) -> str:
         """Where a part of a group is proposed: on the branch of its open pull request, where there is one."""
         proposal = self.open_proposals(group).get(part)
-        return self._branch(group, part) if proposal is None else proposal.head_branch
+        return self.own_branch(group, part) if proposal is None else proposal.head_branch
 
     def proposed(self, group: str, current: Allocations) -> dict[ResourceKey, Allocation]:
         """What variants of a group that have `current` would have, were all its open pull requests merged."""
@@ -122,8 +155,22 @@ class Situation:
             merged = proposal.merged(merged)
         return merged
 
-    def _branch(self, group: str, part: Part) -> str:
+    def own_branch(self, group: str, part: Part) -> str:
+        """Where a part of a group is proposed by itself."""
         return head_branch(self.snapshot.settings.git.branch_prefix, group, part)
+
+
+def _by_group(proposal: Proposal, group_of: Mapping[str, str]) -> dict[str, Proposal]:
+    """What a pull request says of each group whose resources it names."""
+    named = {group for each in proposal.changes if (group := group_of.get(each.resource)) is not None}
+    return {
+        group: replace(
+            proposal,
+            changes=tuple(each for each in proposal.changes if group_of.get(each.resource) == group),
+            promises=tuple(each for each in proposal.promises if group_of.get(each.resource) == group),
+        )
+        for group in sorted(named)
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -285,6 +285,11 @@ class GroupPlan:
     merges: MergeTerms | None = None
 
     @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups whose changes it holds: one, unless limits had several collected."""
+        return tuple(sorted({decision.group for decision in self.decisions})) or (self.name,)
+
+    @property
     def put_back(self) -> str:
         """Why it is not opened or pushed now; empty where it may be."""
         return self.blocked.words if self.blocked is not None and self.blocked.kind is HoldKind.PUT_BACK else ""

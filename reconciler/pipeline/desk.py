@@ -1,7 +1,7 @@
 """Where the edits of one plan are made: each touched file is parsed once, and problems are collected."""
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
@@ -56,15 +56,12 @@ class Deliverer:
     open_sheet: OpenSheet
     now_s: float
     omit: Omit
-    _listed: Counter[str] = field(default_factory=Counter)
-    """How many entries each kustomization has got meanwhile."""
 
     def deliver(self, group: str, decisions: Iterable[Decision], news: Container[ResourceKey]) -> Iterator[Delivery]:
         """One carrier for each directory and namespace of a group, so that a stuck rollout blocks no other.
 
         None for one that tells nothing of the variants in `news`.
         """
-        self._listed.clear()  # each group is a change of its own to the base
         carried: dict[tuple[str, str], list[DeliveredStatus]] = defaultdict(list)
         places: dict[tuple[str, str], DeliveryPlace] = {}
         changed: set[tuple[str, str]] = set()
@@ -142,8 +139,7 @@ class Deliverer:
         if not place.resources:
             yield sheet.insert(text, "resources")
             return
-        yield sheet.append(text, len(place.resources) + self._listed[place.kustomization], "resources")
-        self._listed[place.kustomization] += 1
+        yield sheet.append(text, len(place.resources), "resources")
 
     def _flux(self, view: StatusDeliveryView, place: DeliveryPlace) -> Iterator[FileEdit]:
         """The Kustomization that waits for the one which deploys the objects, in the file of that one."""
@@ -206,8 +202,8 @@ class Desk:
     opened: dict[str, OpenFile] = field(default_factory=dict)
     drawn: dict[str, Mapping[ResourceKey, VariantEdits]] = field(default_factory=dict)
     """The edits of each pull request, by its head branch."""
-    carriers: dict[str, list[str]] = field(default_factory=dict)
-    """The head branches that write each carrier of statuses."""
+    carriers: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """The head branches that write each carrier of a group's statuses, by group and path."""
 
     def __post_init__(self) -> None:
         self.variants = {variant.key: variant for variant in self.snapshot.variants}
@@ -305,21 +301,24 @@ class Desk:
 
     def deliver(
         self,
-        group: str,
-        decisions: Iterable[Decision],
+        groups: Mapping[str, Sequence[Decision]],
         edits: dict[ResourceKey, VariantEdits],
-        news: Sequence[ResourceKey],
-    ) -> dict[str, bytes]:
-        """Files of ours that bring statuses of a group into the cluster, where they tell anything of those in `news`.
+        news: Container[ResourceKey],
+    ) -> dict[str, dict[str, bytes]]:
+        """By group, files of ours that bring its statuses into the cluster, where they tell anything of what is `news`.
 
-        Edits of other files join the first one's.
+        All are for one pull request. Edits of other files join those of the group's first variant with news.
         """
-        drafted = self.deliverer.deliver(group, [each for each in decisions if not is_left_alone(each)], news)
-        delivered = [each for each in drafted if self._can_be_listed(news, each)]
-        riding = tuple(edit for each in delivered for edit in each.edits)
-        if riding:
-            edits[news[0]] = replace(edits[news[0]], status=(*edits[news[0]].status, *riding))
-        return {path: body for each in delivered for path, body in each.files.items()}
+        deliverer, files = self.deliverer, dict[str, dict[str, bytes]]()
+        for group, decisions in groups.items():
+            drafted = deliverer.deliver(group, [each for each in decisions if not is_left_alone(each)], news)
+            own = [each.variant for each in decisions if each.variant in news]
+            delivered = [each for each in drafted if self._can_be_listed(own, each)]
+            riding = tuple(edit for each in delivered for edit in each.edits)
+            if riding:
+                edits[own[0]] = replace(edits[own[0]], status=(*edits[own[0]].status, *riding))
+            files[group] = {path: body for each in delivered for path, body in each.files.items()}
+        return files
 
     def _can_be_listed(self, news: Iterable[ResourceKey], delivery: Delivery) -> bool:
         """Whether what is there takes its edits; a file that nothing lists would deliver nothing."""
@@ -334,10 +333,10 @@ class Desk:
 
     def find_carried_together(self, plan: Plan) -> Iterator[frozenset[ResourceKey]]:
         """The changes of one group whose pull requests would write the same carrier."""
-        for branches in self.carriers.values():
+        for (group, _), branches in self.carriers.items():
             if len(branches) > 1:
                 parts = (part for part in plan.groups if part.head_branch in branches)
-                yield frozenset(each.variant for part in parts for each in part.changes)
+                yield frozenset(each.variant for part in parts for each in part.changes if each.group == group)
 
     def _omit(self, variant: Variant, reason: str) -> tuple[FileEdit, ...]:
         self.omissions[variant.key] = reason

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import groupby, takewhile
+from itertools import takewhile
 from typing import NamedTuple
 
 from reconciler.aftermerge import promise_of
 from reconciler.decision.decide import solve
-from reconciler.decision.groups import within_limits
+from reconciler.decision.limits import collected, within_limits
 from reconciler.decision.staged_plan import head_branch
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Finding, ResourceKey, Severity
@@ -114,11 +114,19 @@ def draft_conditions(plan: Plan, desk: Desk) -> Iterator[ChangeSet]:
     """
     if desk.snapshot.settings.status != DELIVER_CONDITIONS:
         return
-    for name, parts in groupby(plan.groups, key=lambda group: group.name):
-        members = list(parts)
-        decisions = [each for part in members for each in part.decisions if not is_left_alone(each)]
-        if not any(part.changes for part in members) and _is_due(name, decisions, desk):
+    for name, members in sorted(_members(plan).items()):
+        decisions = [each for each in members if not is_left_alone(each)]
+        is_changing = any(each.outcome is Outcome.CHANGE for each in members)
+        if not is_changing and _is_due(name, decisions, desk):
             yield from _draft(name, decisions, desk)
+
+
+def _members(plan: Plan) -> dict[str, list[Decision]]:
+    """The decisions of every group, also where its changes are proposed with those of others."""
+    members: dict[str, list[Decision]] = {}
+    for each in plan.decisions:
+        members.setdefault(each.group, []).append(each)
+    return members
 
 
 def _is_due(group: str, decisions: Sequence[Decision], desk: Desk) -> bool:
@@ -133,7 +141,7 @@ def _draft(group: str, decisions: Sequence[Decision], desk: Desk) -> Iterator[Ch
     found = {each.variant: told for each in decisions if (told := tuple(_flips(each, desk)))}
     statuses = {each.variant: desk.status_of(each) for each in decisions if each.variant in found}
     edits = {key: VariantEdits(needed=(), status=status) for key, status in statuses.items() if status}
-    carriers = desk.deliver(group, decisions, edits, news=list(edits)) if edits else {}
+    carriers = desk.deliver({group: decisions}, edits, news=list(edits))[group] if edits else {}
     if not carriers:
         return
     told = tuple(sorted(flip for key in edits for flip in found[key]))
@@ -177,16 +185,18 @@ class _Hunk(NamedTuple):
 
 
 def find_touching(
-    change_sets: Iterable[ChangeSet], bodies: Bodies, files: Mapping[str, bytes]
+    change_sets: Iterable[ChangeSet], bodies: Bodies, files: Mapping[str, bytes], group_of: Mapping[str, str]
 ) -> Iterator[frozenset[ResourceKey]]:
-    """The variants of one group whose edits touch across its pull requests."""
+    """The variants of one group whose edits touch across its pull requests; `group_of` is by resource."""
     groups: dict[tuple[str, str], list[ChangeSet]] = {}
     for each in change_sets:
-        for path in each.files:
-            groups.setdefault((each.group, path), []).append(each)
-    for (_, path), sharing in groups.items():
+        for group in {group_of.get(change.resource, each.group) for change in each.changes} or {each.group}:
+            for path in each.files:
+                groups.setdefault((group, path), []).append(each)
+    for (group, path), sharing in groups.items():
         if len(sharing) > 1:
-            hunks = (hunk for each in sharing for hunk in _hunks(each, path, bodies, files.get(path, b"")))
+            found = (hunk for each in sharing for hunk in _hunks(each, path, bodies, files.get(path, b"")))
+            hunks = (each for each in found if group_of.get(str(each.variant), group) == group)
             yield from _meeting(sorted(hunks))
 
 
@@ -230,7 +240,7 @@ def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> 
     bonds: set[frozenset[ResourceKey]] = set()
     solved = solve(snapshot, refused)
     while True:
-        plan = solved.plan_of(solved.staged, bonds)
+        plan = collected(solved.situation, solved.staged, solved.plan_of(solved.staged, bonds))
         edited = _edit(plan, snapshot, files, renderer, checker)
         if not edited.refused and edited.bonds <= bonds:
             groups = within_limits(solved.situation, _groups_as_edited(plan, edited))
@@ -272,7 +282,9 @@ def _groups_as_edited(plan: Plan, edited: Edited) -> tuple[GroupPlan, ...]:
 
 def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: Renderer, checker: Checker) -> Edited:
     desk = Desk(snapshot=snapshot, files=files, editor=Editor(renderer=renderer))
-    change_sets = tuple(_change_set(group, plan, desk) for group in plan.groups if group.changes)
+    members = _members(plan)
+    group_of = {str(each.variant): name for name, decisions in members.items() for each in decisions}
+    change_sets = tuple(_change_set(group, members, desk) for group in plan.groups if group.changes)
     if not desk.refused:
         # Refuse the changes that our own validation refuses; each change set is valid by itself.
         ruled = [
@@ -287,28 +299,37 @@ def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: 
     return Edited(
         change_sets=(*change_sets, *draft_conditions(plan, desk)),
         refused=desk.refused,
-        bonds=frozenset((*find_touching(change_sets, desk.written_alone, files), *desk.find_carried_together(plan))),
+        bonds=frozenset(
+            (*find_touching(change_sets, desk.written_alone, files, group_of), *desk.find_carried_together(plan))
+        ),
         omissions=desk.omissions,
         moved_in=desk.moved_in,
     )
 
 
-def _change_set(group: GroupPlan, plan: Plan, desk: Desk) -> ChangeSet:
+def _change_set(group: GroupPlan, members: Mapping[str, Sequence[Decision]], desk: Desk) -> ChangeSet:
     edits = {decision.variant: desk.edits_of(decision) for decision in group.changes}
     riding = ((each.variant, desk.status_of(each)) for each in group.decisions if each.outcome is not Outcome.CHANGE)
     edits |= {variant: VariantEdits(needed=(), status=status) for variant, status in riding if status}
-    members = [each for part in plan.groups if part.name == group.name for each in part.decisions]
-    delivered = (*group.changes, *(each for each in members if each.outcome is not Outcome.CHANGE))
-    files = desk.deliver(group.name, delivered, edits, [each.variant for each in group.changes])
-    for path in files:
-        desk.carriers.setdefault(path, []).append(group.head_branch)
+    changed = [each.variant for each in group.changes]
+    groups = {
+        name: [
+            *(each for each in group.changes if each.group == name),
+            *(each for each in members[name] if each.outcome is not Outcome.CHANGE),
+        ]
+        for name in sorted({each.group for each in group.changes})
+    }
+    delivered = desk.deliver(groups, edits, changed)
+    for name, carriers in delivered.items():
+        for path in carriers:
+            desk.carriers.setdefault((name, path), []).append(group.head_branch)
     desk.drawn[group.head_branch] = edits
     return ChangeSet(
         group=group.name,
         part=group.part,
         head_branch=group.head_branch,
         decision=group.fingerprint,
-        files={**desk.apply(edits), **files},
+        files={**desk.apply(edits), **{path: body for each in delivered.values() for path, body in each.items()}},
         changes=tuple(sorted(decision.change.proposed for decision in group.changes)),
     )
 

@@ -5,8 +5,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
 
-from reconciler.decision.groups import recent, why_not_pushed
-from reconciler.decision.staged_plan import branches_of
+from reconciler.decision.limits import recent, why_not_pushed
+from reconciler.decision.staged_plan import branches_of, collected_groups
 from reconciler.domain.identity import Severity
 from reconciler.domain.plan import GroupPlan, MergeTerms, Outcome, Plan
 from reconciler.domain.proposals import STOP_LABEL, Draft, MergedOutcome, Part, Proposal, ProposalState
@@ -83,6 +83,11 @@ class GroupState:
     def part(self) -> Part | None:
         """Which part of its group it is; None where the plan does not know it."""
         return None if self.group is None else self.group.part
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups whose changes it holds."""
+        return (self.name,) if self.group is None else self.group.groups
 
     @property
     def proposal(self) -> Proposal | None:
@@ -233,7 +238,7 @@ class Merger:
     """Merges part by part; each merge counts against what is left of the hour, and one of a group is enough.
 
     `base` is the commit that the run decided from, `clone` the same after merges of this run. `ordered` are merges of
-    this run and those that the forge still has to do, by group.
+    this run and those that the forge still has to do: the groups of each branch.
     """
 
     forge: Forge
@@ -241,7 +246,7 @@ class Merger:
     clone: Clone
     now_s: float
     method: str
-    ordered: dict[str, int]
+    ordered: dict[str, tuple[str, ...]]
     taken_back: Container[str]
     """Branches that the forge was to merge, and is not any more."""
 
@@ -267,9 +272,9 @@ class Merger:
         marker = read_marker(pull_request.body)
         if pull_request.head_commit not in ("", tip.oid) or marker is None or not marker.merges:
             return "the forge shows another state of it"
-        if state.name in self.ordered:
+        if any(not set(groups).isdisjoint(state.groups) for groups in self.ordered.values()):
             return "another pull request of its group is being merged"
-        if sum(self.ordered.values()) >= terms.left:
+        if len(self.ordered) >= terms.left:
             return f"at most {terms.per_hour} of our pull requests are merged in an hour"
         return terms.waits
 
@@ -305,7 +310,7 @@ class Merger:
             )
             self.forge.note_merge(pull_request.number)
         if answer.state is not MergeState.WAITING and not pull_request.is_scheduled:
-            self.ordered[state.name] = self.ordered.get(state.name, 0) + 1
+            self.ordered[state.branch] = state.groups
         operation = OPERATIONS.get(answer.state, Operation.MERGED)
         return replace(published, operation=operation, reason=answer.words)
 
@@ -359,21 +364,47 @@ def publish(
         outcomes.append(press.attempt(state))
         doors.progress("publishing", number, len(states))
     merger = press.merger(states)
-    return tuple(merger.merge(state, each) for state, each in zip(states, outcomes, strict=True))
+    for index, state in sorted(enumerate(states), key=lambda each: each[1].part is not Part.URGENT):
+        outcomes[index] = merger.merge(state, outcomes[index])  # repairs first: merges of an hour are limited
+    return tuple(outcomes)
 
 
 def _without_plan(plan: Plan, observed: ObservedRun) -> list[tuple[str, str]]:
-    """Branches of the plan's groups for parts that neither change anything nor are open: a killed run left them."""
+    """Branches of groups for parts that neither change anything nor are open: a killed run left them."""
     known = {group.head_branch for group in plan.groups}
     prefix = observed.recording.settings.git.branch_prefix
-    branches = {branch: group.name for group in plan.groups for branch in branches_of(prefix, group.name)}
+    of_several = _collected_branches(plan, prefix)
+    known |= {  # of these the inputs must be whole
+        each.head_branch
+        for each in observed.recording.proposals
+        if each.state is ProposalState.OPEN and each.head_branch in of_several
+    }
+    branches = of_several | _own_branches(plan, prefix)
     return [(branches[each], each) for each in observed.forge.branches if each in branches and each not in known]
 
 
+def _own_branches(plan: Plan, prefix: str) -> dict[str, str]:
+    """Every branch that may be of a group of the plan, with the group's name."""
+    groups = sorted({name for group in plan.groups for name in (group.name, *group.groups)})
+    return {branch: name for name in groups for branch in branches_of(prefix, name)}
+
+
+def _collected_branches(plan: Plan, prefix: str) -> dict[str, str]:
+    """Every branch that may be of several groups of the plan, with their common name."""
+    clusters = sorted({each.variant.cluster for each in plan.decisions})
+    names = (name for cluster in clusters for name in collected_groups(cluster))
+    return {branch: name for name in names for branch in branches_of(prefix, name)}
+
+
 def _vanished(plan: Plan, observed: ObservedRun) -> list[tuple[str, str]]:
-    """Groups of open pull requests that the plan no longer knows; with partial inputs they may only seem to be gone."""
+    """Groups of open pull requests that the plan no longer knows; with partial inputs they may only seem to be gone.
+
+    So is one of several groups that none of them is in any more.
+    """
     prefix = observed.recording.settings.git.branch_prefix
-    known = {branch for group in plan.groups for branch in (group.head_branch, *branches_of(prefix, group.name))}
+    known = {group.head_branch for group in plan.groups} | (
+        _own_branches(plan, prefix).keys() - _collected_branches(plan, prefix).keys()
+    )
     return [
         (proposal.group or proposal.head_branch, proposal.head_branch)
         for proposal in observed.recording.proposals
@@ -438,7 +469,7 @@ class _Press:
     def take_back_retargeted(self, plan: Plan) -> None:
         """Cancel merges into another branch, which a person has chosen since: what is pushed now would go there."""
         prefix = self.observed.recording.settings.git.branch_prefix
-        ours = {branch for group in plan.groups for branch in branches_of(prefix, group.name)}
+        ours = _own_branches(plan, prefix).keys() | _collected_branches(plan, prefix).keys()
         for each in self.observed.forge.retargeted:
             if each.head_branch in ours:
                 logger.warning("pull request %d goes to %s now: we do not merge it", each.number, each.base_branch)
@@ -460,11 +491,13 @@ class _Press:
 
     def merger(self, states: Iterable[GroupState]) -> Merger:
         """Merges at the end what this run left as it was."""
-        ordered: dict[str, int] = {}  # by group, what the forge is to merge and has not merged yet
-        for state in states:
-            scheduled = state.pull_request is not None and state.pull_request.is_scheduled
-            if scheduled and state.branch not in self.taken_back:
-                ordered[state.name] = ordered.get(state.name, 0) + 1
+        ordered = {
+            state.branch: state.groups
+            for state in states
+            if state.pull_request is not None
+            and state.pull_request.is_scheduled
+            and state.branch not in self.taken_back
+        }
         return Merger(
             forge=self._forge,
             base=self.clone.commit,

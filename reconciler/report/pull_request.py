@@ -349,6 +349,8 @@ class PullRequestView:
     recording: str
     is_proposal: bool
     put_back: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    """The groups whose changes limits put into one pull request; empty for one group."""
     merges: MergeRow | None = None
     marker: str = ""
     cut: tuple[str, ...] = ()
@@ -371,7 +373,8 @@ def pull_request_view(plan: Plan, group: GroupPlan, *, pages: Pages = PLAIN, mar
     """One group's pull request; `marker` is the hidden comment that identifies it, placed last and never cut."""
     heading = title(group.changes, group.name, currency_of(plan, group.changes))
     view = _view(plan, group.decisions, heading, pages)
-    return replace(view, is_proposal=True, marker=marker, merges=_merge_row(group, pages))
+    groups = tuple(map(one_line, sorted({each.group for each in group.changes} - {group.name})))
+    return replace(view, is_proposal=True, marker=marker, merges=_merge_row(group, pages), groups=groups)
 
 
 def plan_view(plan: Plan) -> PullRequestView:

@@ -19,6 +19,7 @@ from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, PullRequest
 from reconciler.git.clone import Clone, clone_base
 from reconciler.git.repository import Repository
+from reconciler.http.messages import Clock
 from reconciler.pipeline.prepare import Prepared
 from reconciler.pipeline.run import RunResult, plan, run
 from reconciler.pipeline.session import Ask, Doors
@@ -53,6 +54,17 @@ QUIET, BUSY, PEAK = at(45.0), at(110.0), at(170.0)
 BUSY_TWICE = answering(*llama(110.0), replace(GRANITE, per_s=12.0), QWEN)
 
 
+@dataclass
+class DeskClock(Clock):
+    """The time of a desk's runs."""
+
+    desk: "Desk"
+
+    def now_s(self) -> float:
+        """Unix seconds."""
+        return self.desk.now_s
+
+
 @dataclass(kw_only=True)
 class Desk:
     """A fleet and the means to run on it."""
@@ -69,6 +81,11 @@ class Desk:
     def forge(self) -> Local:
         """Its pull requests."""
         return Local(self.workshop.remote)
+
+    @property
+    def dated_forge(self) -> Local:
+        """The same, that dates pull requests by the time of the desk's runs."""
+        return Local(self.workshop.remote, DeskClock(self))
 
     def clone(self) -> Clone:
         """A fresh private clone."""

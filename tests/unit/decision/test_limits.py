@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.decision.decide import solve
-from reconciler.decision.groups import within_limits
+from reconciler.decision.limits import within_limits
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.plan import GroupPlan
 from reconciler.domain.proposals import STOP_LABEL, ConditionFlip, Part, ProposalState

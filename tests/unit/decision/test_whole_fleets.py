@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reconciler.decision.decide import solve
-from reconciler.decision.groups import within_limits
+from reconciler.decision.limits import collected, within_limits
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Outcome, Plan
 
@@ -356,7 +356,7 @@ def limited(empty: Any, make: Any, seed: int) -> tuple[Drawn, Plan, list[Shown],
             opened_at_s=made.now_s - 5400,
         )
     solved = solve(made.snapshot(), {})
-    plan = solved.plan_of(solved.staged)
+    plan = collected(solved.situation, solved.staged, solved.plan_of(solved.staged))
     standing = {each.head_branch: each for each in made.proposals}
     shown, put_back = [], 0
     for each in within_limits(solved.situation, plan.groups):

@@ -1,15 +1,13 @@
 """How many pull requests are opened, and how often one is pushed, run after run."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle
 
 import pytest
 
 from reconciler.decision.staged_plan import head_branch
 from reconciler.domain.proposals import Part
-from reconciler.forge.local import Local
 from reconciler.forge.marker import PUSHES
-from reconciler.http.messages import Clock
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Ask
@@ -44,16 +42,6 @@ SIX = CHAT_DEPLOYMENT.replace(b"replicas:   2 ", b"replicas:   6 ")
 LABELS = "pullRequests: {labels: [reconciler]"
 
 
-@dataclass
-class DeskClock(Clock):
-    """The time of a desk's runs."""
-
-    desk: Desk
-
-    def now_s(self) -> float:
-        return self.desk.now_s
-
-
 def limit(desk: Desk, limits: str) -> None:
     desk.configure(LABELS, f"{LABELS}, limits: {{{limits}}}")
 
@@ -64,7 +52,7 @@ def run(desk: Desk, load: Ask) -> dict[str, tuple[Operation, str]]:
 
 
 def result_of(desk: Desk, load: Ask) -> RunResult:
-    return desk.run(load, Local(desk.workshop.remote, DeskClock(desk)))
+    return desk.run(load, desk.dated_forge)
 
 
 def happened(result: RunResult) -> dict[str, tuple[Operation, str]]:

@@ -30,7 +30,7 @@ def touching(first: bytes, second: bytes, base: bytes | None = BASE) -> list[set
         for part, body in alone.items()
     ]
     files = {} if base is None else {"a.yaml": base}
-    found = find_touching(sets, lambda each, path: [(key(str(each.part)), each.files[path])], files)
+    found = find_touching(sets, lambda each, path: [(key(str(each.part)), each.files[path])], files, {})
     return [{variant.name for variant in bond} for bond in found]
 
 
