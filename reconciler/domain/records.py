@@ -104,9 +104,11 @@ else:
 
     def _compile_init(cls, name):
         positional, named, body, known = ["self"], [], [], {"_MISSING": MISSING}
+        is_frozen = cls.__setattr__ is _refuse_set
         for each in dataclasses.fields(cls):
             field, value = each.name, each.name
-            known[f"_set_{field}"] = getattr(cls, field).__set__
+            if is_frozen:
+                known[f"_set_{field}"] = getattr(cls, field).__set__
             if each.default_factory is not MISSING:
                 known[f"_make_{field}"] = each.default_factory
                 value = f"_make_{field}() if {field} is _MISSING else {field}" if each.init else f"_make_{field}()"
@@ -120,7 +122,7 @@ else:
                 default = ""
             if each.init:
                 (named if each.kw_only else positional).append(f"{field}{default}")
-            body.append(f" _set_{field}(self, {value})")
+            body.append(f" _set_{field}(self, {value})" if is_frozen else f" self.{field} = {value}")
         if hasattr(cls, "__post_init__"):
             body.append(" self.__post_init__()")
         parameters = ", ".join([*positional, *(["*", *named] if named else [])])

@@ -154,15 +154,24 @@ class _RefusedError(Exception):
 
 
 def compose_documents(
-    path: str, text: str, *, first_line: int, budget: ComposingBudget, last_key_counts: bool = False
+    path: str,
+    text: str,
+    *,
+    first_line: int,
+    budget: ComposingBudget,
+    last_key_counts: bool = False,
+    next_event: Callable[[], Event] | None = None,
 ) -> list[ComposedDocument]:
     """Compose every document of `text`; `first_line` is the number of its first line in the file.
+
+    `next_event` gives the events of `text` where somebody else needs them, too.
 
     Raises InputError for malformed YAML, duplicate keys (unless the last one counts), keys that are not texts, and
     everything beyond the caps.
     """
     try:
-        return _Composer(text, first_line, budget, last_key_counts=last_key_counts).compose()
+        composer = _Composer(next_event or events_of(text), first_line, budget, last_key_counts=last_key_counts)
+        return composer.compose()
     except _RefusedError as refused:
         line, field, message = refused.line, format_field(refused.parts[::-1]), refused.message
     except MarkedYAMLError as error:
@@ -178,15 +187,22 @@ def compose_documents(
     raise InputError(path, first_line + min(line, text.count("\n")), field, message)
 
 
+def events_of(text: str) -> Callable[[], Event]:
+    """A function that gives the next event of a text; YAMLError where it is not YAML."""
+    # It returns None only after the end of the stream.
+    return cast(Callable[[], Event], CParser(text).get_event)
+
+
 class _Composer:
     """One pass over the events of one text.
 
     The loops handle scalars inline, as nine of ten nodes are scalars.
     """
 
-    def __init__(self, text: str, first_line: int, budget: ComposingBudget, *, last_key_counts: bool) -> None:
-        # It returns None only after the end of the stream.
-        self._next_event = cast(Callable[[], Event], CParser(text).get_event)
+    def __init__(
+        self, next_event: Callable[[], Event], first_line: int, budget: ComposingBudget, *, last_key_counts: bool
+    ) -> None:
+        self._next_event = next_event
         self._first_line = first_line
         self._budget = budget
         self._last_key_counts = last_key_counts
@@ -444,7 +460,7 @@ def split_sections(source: SourceText) -> tuple[Section, ...]:
     Sections cover the text without gaps. InputError when there are more documents than the cap.
     """
     text = source.text
-    starts = [] if _ENTANGLED.search(text) else [match.start() for match in _START.finditer(text)]
+    starts = [] if _is_entangled(text) else list(_find_starts(text))
     sections = [] if starts[:1] == [0] else [Section(0, starts[0] if starts else len(text), 1, 0)]
     # Comments before the first marker are not a document.
     index = 1 if sections and _CONTENT.search(text, 0, sections[0].end) else 0
@@ -457,6 +473,22 @@ def split_sections(source: SourceText) -> tuple[Section, ...]:
         message = f"expected at most {MAX_DOCUMENTS} documents, got {len(sections)}: split the file"
         raise InputError(source.path, 0, "", message)
     return tuple(sections)
+
+
+def _is_entangled(text: str) -> bool:
+    """Whether a document may depend on what is outside of it; the expression alone looks at every line."""
+    return (text.startswith(("%", "...")) or "\n%" in text or "\n..." in text) and _ENTANGLED.search(text) is not None
+
+
+def _find_starts(text: str) -> Iterator[int]:
+    """Where the documents begin that have a marker."""
+    if _START.match(text):
+        yield 0
+    position = text.find("\n---")
+    while position >= 0:
+        if _START.match(text, position + 1):
+            yield position + 1
+        position = text.find("\n---", position + 1)
 
 
 _DEFINITION: Final = re.compile(r"^kind: CustomResourceDefinition[ \t]*\r?$", re.MULTILINE)
@@ -565,7 +597,8 @@ def parse_readable(
 def _may_contain(text: str, section: Section, words: tuple[str, ...]) -> bool:
     """Whether one of the words is in a document, apart from the kinds in a CustomResourceDefinition."""
     start, end = section.start, section.end
-    if _DEFINITION.search(text, start, end) is not None and _ENTANGLED.search(text, start, end) is None:
+    is_definition = text.find("CustomResourceDefinition", start, end) >= 0 and _DEFINITION.search(text, start, end)
+    if is_definition and _ENTANGLED.search(text, start, end) is None:
         return False
     if any(text.find(word, start, end) >= 0 for word in words):
         return True

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Final, TypeAlias, cast
 
-from yaml._yaml import CParser, Mark
+from yaml._yaml import Mark
 from yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -25,6 +25,7 @@ from reconciler.manifests.documents import (
     Scalar,
     Value,
     compose_documents,
+    events_of,
     resolve_plain,
     resolve_plain_key,
 )
@@ -186,15 +187,14 @@ class Tree:
     used_anchors: set[str]
 
 
-def build_tree(text: str) -> Tree:
-    """Locate every node of `text`, which must have been composed without error."""
-    return _Builder(text).build()
+def build_tree(text: str, next_event: Callable[[], Event] | None = None) -> Tree:
+    """Locate every node of `text`, which must have been composed without error; `next_event` gives its events."""
+    return _Builder(next_event or events_of(text)).build()
 
 
 class _Builder:
-    def __init__(self, text: str) -> None:
-        # It returns None only after the end of the stream.
-        self._next_event = cast(Callable[[], Event], CParser(text).get_event)
+    def __init__(self, next_event: Callable[[], Event]) -> None:
+        self._next_event = next_event
         self._used_anchors: set[str] = set()
 
     def build(self) -> Tree:
@@ -207,18 +207,27 @@ class _Builder:
     def _node(self, event: Event) -> YamlNode:
         mark, end = cast(Mark, event.start_mark), cast(Mark, event.end_mark).index
         start, column = mark.index, mark.column
-        if not isinstance(event, ScalarEvent | MappingStartEvent | SequenceStartEvent):
+        if type(event) is ScalarEvent:
+            return ScalarNode(
+                start=start,
+                end=end,
+                column=column,
+                anchor=event.anchor,
+                has_tag=event.tag is not None,
+                text=event.value,
+                style=event.style or "",
+            )
+        if not isinstance(event, MappingStartEvent | SequenceStartEvent):
             self._used_anchors.add(cast(AliasEvent, event).anchor or "")
             return AliasNode(start=start, end=end, column=column)
-        anchor, has_tag = event.anchor, event.tag is not None
-        if isinstance(event, ScalarEvent):
-            text, style = event.value, event.style or ""
-            return ScalarNode(
-                start=start, end=end, column=column, anchor=anchor, has_tag=has_tag, text=text, style=style
-            )
-        kind = MappingNode if isinstance(event, MappingStartEvent) else SequenceNode
-        node = kind(
-            start=start, end=start, column=column, anchor=anchor, has_tag=has_tag, is_flow=bool(event.flow_style)
+        is_mapping = type(event) is MappingStartEvent
+        node = (MappingNode if is_mapping else SequenceNode)(
+            start=start,
+            end=start,
+            column=column,
+            anchor=event.anchor,
+            has_tag=event.tag is not None,
+            is_flow=bool(event.flow_style),
         )
         closing = self._fill_mapping(node) if isinstance(node, MappingNode) else self._fill_sequence(node)
         if node.is_flow:
@@ -226,11 +235,14 @@ class _Builder:
         return node
 
     def _fill_mapping(self, node: MappingNode) -> Event:
-        while not isinstance(event := self._next_event(), MappingEndEvent):
-            key = self._node(event)
-            value = self._node(self._next_event())
-            if node.last is None and not node.is_flow:
+        next_event, make, members = self._next_event, self._node, node.members
+        is_empty = True
+        while type(event := next_event()) is not MappingEndEvent:
+            key = make(event)
+            value = make(next_event())
+            if is_empty and not node.is_flow:
                 node.column = key.column
+            is_empty = False
             node.last, node.end = value, value.end
             if not isinstance(key, ScalarNode):
                 continue
@@ -240,12 +252,13 @@ class _Builder:
                 node.others.append(Member(key=key, value=value))
             else:
                 name = (resolve_plain_key(key.text) if is_plain else None) or key.text
-                node.others += [node.members[name]] if name in node.members else []
-                node.members[name] = Member(key=key, value=value)
+                if name in members:
+                    node.others.append(members[name])
+                members[name] = Member(key=key, value=value)
         return event
 
     def _fill_sequence(self, node: SequenceNode) -> Event:
-        while not isinstance(event := self._next_event(), SequenceEndEvent):
+        while type(event := self._next_event()) is not SequenceEndEvent:
             node.items.append(self._node(event))
             node.end = node.items[-1].end
         return event
@@ -358,13 +371,19 @@ def read_block(text: str) -> RenderedBlock:
     """Read the text of a new value; ObstacleError when it is not exactly one YAML value."""
     if "\r" in text:
         raise ObstacleError("expected LF line breaks in the new text, got a carriage return")
+    next_event, events = events_of(text), list[Event]()
+
+    def kept_event() -> Event:
+        events.append(event := next_event())
+        return event
+
     try:
-        composed = compose_documents("", text, first_line=1, budget=ComposingBudget())
+        composed = compose_documents("", text, first_line=1, budget=ComposingBudget(), next_event=kept_event)
     except InputError as error:
         raise ObstacleError(f"the new text is not YAML: {error.message}") from error
     if len(composed) != 1:
         raise ObstacleError(f"expected one value in the new text, got {len(composed)}")
-    root = build_tree(text).roots[0]
+    root = build_tree(text, iter(events).__next__).roots[0]
     lines = text.rstrip("\n").split("\n")
     is_mapping = isinstance(root, MappingNode) and not root.is_flow
     is_sequence = isinstance(root, SequenceNode) and not root.is_flow

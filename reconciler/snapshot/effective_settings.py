@@ -30,6 +30,7 @@ from reconciler.resources.variants import ListedClass, SloClassRef, VariantResou
 Value = TypeVar("Value", bound=SettingScalar | None)
 
 Hit = tuple[SettingScalar, Source]
+Layer = tuple[SourceKind, Mapping[str, Annotation | Setting]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,27 +42,33 @@ class Layers:
     settings: Settings
     model: ModelSettings | None
 
-    def hits(self, setting: SettingDefinition[Value]) -> Iterator[tuple[Value, Source]]:
-        """Every layer's value of a setting below the resource's own fields: annotations, overrides, workloads, ..."""
-        name = setting.name
-        overrides = (each for each in reversed(self.settings.overrides) if name in each.settings)
-        layers: tuple[tuple[SourceKind, Mapping[str, Annotation | Setting]], ...] = (
-            (SourceKind.ANNOTATION, self.resource.settings),
+    @property
+    def below(self) -> Sequence[Layer]:
+        """All layers below the resource's own fields that give anything: annotations, overrides, workloads, ..."""
+        resource, settings = self.resource, self.settings
+        entries = settings.workloads if resource.form is Form.ADOPTED else ()
+        layers: tuple[Layer, ...] = (
+            (SourceKind.ANNOTATION, resource.settings),
             (SourceKind.ANNOTATION, self.workload.settings if self.workload is not None else {}),
-            *((SourceKind.OVERRIDE, each.settings) for each in overrides if override_fits(each, self.resource)),
-            *((SourceKind.WORKLOADS, each.settings) for each in self._workloads_with(name)),
+            *((SourceKind.OVERRIDE, each.settings) for each in _fitting(settings.overrides, resource)),
+            *((SourceKind.WORKLOADS, each.settings) for each in _fitting(entries, resource)),
             (SourceKind.MODEL, self.model.settings if self.model is not None else {}),
-            (SourceKind.DEFAULT, self.settings.defaults),
+            (SourceKind.DEFAULT, settings.defaults),
         )
-        for kind, values in layers:
-            if name in values:
-                yield setting.convert(values[name].value), Source(kind=kind, place=values[name].place)
+        return [each for each in layers if each[1]]
 
-    def _workloads_with(self, name: str) -> Iterator[Override]:
-        """The entries of `workloads` that give a setting of an adopted workload, the last one first."""
-        if self.resource.form is Form.ADOPTED:
-            entries = (each for each in reversed(self.settings.workloads) if name in each.settings)
-            yield from (each for each in entries if override_fits(each, self.resource))
+
+def stated_values(setting: SettingDefinition[Value], layers: Iterable[Layer]) -> Iterator[tuple[Value, Source]]:
+    """Every layer's value of a setting."""
+    name = setting.name
+    for kind, values in layers:
+        if name in values:
+            yield setting.convert(values[name].value), Source(kind=kind, place=values[name].place)
+
+
+def _fitting(overrides: Sequence[Override], resource: VariantResource) -> Iterator[Override]:
+    """Those that fit a resource, the last one first."""
+    return (each for each in reversed(overrides) if each.settings and override_fits(each, resource))
 
 
 def override_fits(override: Override, resource: VariantResource) -> bool:
@@ -82,13 +89,23 @@ def override_fits(override: Override, resource: VariantResource) -> bool:
     )
 
 
+_BUILT_IN: Mapping[str, Sourced[SettingScalar | None]] = {
+    each.name: Sourced(value=each.default, source=Source(kind=SourceKind.BUILT_IN)) for each in SETTING_DEFINITIONS
+}
+"""What a setting is that nothing gives: most settings of most variants."""
+
+
 def resolve_settings(layers: Layers) -> VariantSettings:
     """All variant settings of one variant, each with its source and displaced values."""
     own, defaults = dict(_own_values(layers.resource)), dict(_defaults_of(layers))
-    values: dict[str, Sourced[SettingScalar | None]] = {}
+    below = layers.below
+    given = {*own, *defaults, *(name for _, each in below for name in each)}
+    values = dict(_BUILT_IN)
     for setting in SETTING_DEFINITIONS:
+        if setting.name not in given:
+            continue
         ranked: list[tuple[SettingScalar | None, Source]] = [*([own[setting.name]] if setting.name in own else ())]
-        ranked += layers.hits(setting)
+        ranked += stated_values(setting, below)
         ranked.append(defaults.get(setting.name, (setting.default, Source(kind=SourceKind.BUILT_IN))))
         (value, source), *rest = ranked
         displaced = tuple(Displaced(value=lower, source=origin) for lower, origin in rest if lower != value)
@@ -239,7 +256,7 @@ def find_class(layers: Layers, classes: ListedClasses) -> ClassLookup:
         referenced = _referenced(layers, reference, classes, upstream)
         if referenced is not None:
             hits.append((referenced, Source(kind=SourceKind.RESOURCE, place=referenced_at, detail="sloClassRef")))
-    for name, source in layers.hits(SERVICE_CLASS):
+    for name, source in stated_values(SERVICE_CLASS, layers.below):
         named = _named(layers, upstream, name)
         if named is not None:
             hits.append((named, source))

@@ -27,7 +27,7 @@ from reconciler.resources.declaration import Declaration
 from reconciler.resources.registry import KINDS
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.charts import read_charts
-from reconciler.snapshot.effective_settings import Layers
+from reconciler.snapshot.effective_settings import Layers, stated_values
 
 _REPLICAS = ("spec", "replicas")
 _LABELS = ("metadata", "labels")
@@ -285,7 +285,7 @@ class _Chart:
                 )
 
     def _setting(self, word: str) -> str:
-        return next((value for value, _ in self.layers.hits(_SETTINGS[word])), "")
+        return next((value for value, _ in stated_values(_SETTINGS[word], self.layers.below)), "")
 
     def _find(self, word: str) -> EffectivePlace | NoPlace | None:
         key, setting = self.variant.scale_target, self._setting(word)
