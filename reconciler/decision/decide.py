@@ -15,7 +15,7 @@ from reconciler.decision.explanation import (
     broken_decision,
     decision_for,
 )
-from reconciler.decision.formulation import formulate, load_variations, with_shared_rules
+from reconciler.decision.formulation import formulate, past_variations, with_shared_rules
 from reconciler.decision.groups import Bonds, group_plans
 from reconciler.decision.guarding import Guard
 from reconciler.decision.load_variation import LoadVariation
@@ -123,7 +123,7 @@ def solve(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> Solved:
     devices = Devices.of(snapshot)
     guard = Guard.of(snapshot, states, devices)
     states = guard.held(states)
-    variations = load_variations((state.variant for state in states), snapshot)
+    variations = past_variations((state.variant for state in states), snapshot)
     answers = size_models(SizingInput(snapshot=snapshot, devices=devices, variations=variations), states)
     models = {model: problem for answer in answers.values() for model, problem in answer.problems.items()}
     formulated = with_shared_rules(formulate(states, models, devices, guard, snapshot.settings.objective))

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from reconciler.decision.devices import Devices, pools_beside, surplus_devices, surplus_words
 from reconciler.decision.guarding import Guard
-from reconciler.decision.load_variation import LoadVariation, StabilizedDemand, load_variation, steady
+from reconciler.decision.load_variation import LoadVariation, StabilizedDemand, load_variations, steady
 from reconciler.decision.variant_states import (
     TOLERANCE,
     Allocations,
@@ -60,17 +60,17 @@ class ModelDemand:
     """How unevenly replicas are loaded, where that takes more than the headroom of the settings."""
 
 
-def load_variations(variants: Iterable[Variant], snapshot: Snapshot) -> dict[ModelKey, LoadVariation]:
+def past_variations(variants: Iterable[Variant], snapshot: Snapshot) -> dict[ModelKey, LoadVariation]:
     """What the load of each model did, over the longest time in which one of its variants has to pay back."""
     paybacks_s: defaultdict[ModelKey, float] = defaultdict(float)
     for variant in variants:
         paybacks_s[variant.model] = max(paybacks_s[variant.model], variant.settings[PAYBACK_S].value)
-    variations = {
-        model: load_variation(past, snapshot.now_s, payback_s)
+    pasts = {
+        model: (past, payback_s)
         for model, payback_s in paybacks_s.items()
         if isinstance(past := snapshot.observed.past.get(model), LoadHistory)
     }
-    return {model: variation for model, variation in variations.items() if variation is not None}
+    return load_variations(pasts, snapshot.now_s)
 
 
 def demand_of(

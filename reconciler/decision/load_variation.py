@@ -1,14 +1,16 @@
 """How much the load of a model varies, and the demand that this variation moves least."""
 
 import math
+from collections.abc import Hashable, Iterator, Mapping
+from typing import TypeVar
 
 import numpy as np
 
 from reconciler.decision.variant_states import ago
-from reconciler.domain.history import LoadHistory
+from reconciler.domain.history import Bools, Floats, Integers, LoadHistory, stacked
 from reconciler.domain.records import dataclass
-from reconciler.sizing.arrays import Bools, Floats
 
+Owner = TypeVar("Owner", bound=Hashable)
 MARGIN = 5.0
 """Standard deviations above the mean that noise hardly ever reaches. An hour has a dozen windows: by Student's t with
 ten degrees of freedom 3e-4 of them exceed five, one in two weeks. By a normal law it would be 3e-7."""
@@ -69,21 +71,25 @@ def why_not_whole(past: LoadHistory, now_s: float, payback_s: float, what: str =
     The oldest moment speaks of the window before it. A length that is missing is that of before, where there is one:
     who finishes nothing for a while tells none.
     """
-    rates, at_s, first_s = past.rates_per_s, past.times_s, now_s - payback_s
-    is_asked = (at_s - first_s > past.window_s) & (at_s <= now_s)
+    first_s = now_s - payback_s
     if payback_s <= past.window_s + past.step_s:
         return ""
-    if not is_asked.any() or at_s[0] - first_s > past.window_s + past.step_s:
-        return _unknown(what, now_s - (at_s[0] if is_asked.any() else first_s), past)
-    is_missing = _in_gap(is_asked & ~np.isfinite(rates), past)
-    if is_missing.any():
+    first = int(np.searchsorted(past.times_s - first_s, past.window_s, side="right"))
+    last = int(np.searchsorted(past.times_s, now_s, side="right"))
+    at_s, rates = past.times_s[first:last], past.rates_per_s[first:last]
+    if not len(at_s) or past.times_s[0] - first_s > past.window_s + past.step_s:
+        return _unknown(what, now_s - (past.times_s[0] if len(at_s) else first_s), past)
+    is_missing = ~np.isfinite(rates)
+    if is_missing.any() and (is_missing := _in_gap(is_missing, past)).any():
         return _unknown(what, now_s - at_s[is_missing][-1], past)
     for told, lengths in (("outputs were", past.output_tokens), ("prompts were", past.input_tokens)):
+        if not len(lengths) or np.isfinite(lengths[0]):
+            continue
         known = np.flatnonzero(np.isfinite(lengths))
-        begun = known[0] if known.size else len(rates)
-        before = is_asked & (rates > 0) & (np.arange(len(rates)) < begun) & (at_s - first_s > 2 * past.window_s)
-        if len(lengths) and before.any():
-            return _unknown(f"how long {told}", now_s - at_s[before][-1], past)
+        begun = max(known[0] if known.size else last, first) - first
+        before = (rates[:begun] > 0) & (at_s[:begun] - first_s > 2 * past.window_s)
+        if before.any():
+            return _unknown(f"how long {told}", now_s - at_s[:begun][before][-1], past)
     return ""
 
 
@@ -104,32 +110,60 @@ def _in_gap(is_missing: Bools, past: LoadHistory) -> Bools:
 def load_variation(
     past: LoadHistory | None, now_s: float, payback_s: float, *, counts_requests: bool = True
 ) -> LoadVariation | None:
-    """What is known of the last `payback_s`; None without any rate. What counts no requests has no chance of its own.
+    """What is known of the last `payback_s` of one history; None without any rate."""
+    asked = {} if past is None else {0: (past, payback_s)}
+    return load_variations(asked, now_s, counts_requests=counts_requests).get(0)
+
+
+def load_variations(
+    pasts: Mapping[Owner, tuple[LoadHistory, float]], now_s: float, *, counts_requests: bool = True
+) -> dict[Owner, LoadVariation]:
+    """The same for many histories at once, each with its `payback_s`; those without any rate are left out.
 
     What is not known is left out, and of the mean and deviation also the rates whose window reaches into it: they are
-    of a part of it, after a start or a gap.
+    of a part of it, after a start or a gap. What counts no requests has no chance of its own.
     """
-    if past is None:
-        return None
-    rates, ages_s = past.rates_per_s, now_s - past.times_s
-    is_known = np.isfinite(rates) & (ages_s >= 0) & (ages_s <= payback_s)
-    if not is_known.any():
-        return None
-    peak = float(rates[is_known].max())
-    is_whole = is_known & ~_touched(~np.isfinite(rates), math.ceil(past.window_s / past.step_s))
-    is_told = int(is_whole.sum()) >= FEWEST_RATES
-    mean = float(rates[is_whole if is_told else is_known].mean())
-    return LoadVariation(
-        peak_per_s=peak,
-        peak_age_s=float(ages_s[is_known & (rates == peak)].min()),
-        mean_per_s=mean,
-        deviation_per_s=(
-            _deviation(ages_s[is_whole], rates[is_whole], past.window_s if counts_requests else math.inf)
-            if is_told
-            else 0.0
-        ),
-        payback_s=payback_s,
+    found: dict[Owner, LoadVariation] = {}
+    for payback_s in sorted({payback_s for _, payback_s in pasts.values()}):
+        chosen = {owner: past for owner, (past, its_s) in pasts.items() if its_s == payback_s}
+        for owners, past, rates in stacked(chosen):
+            window_s = past.window_s if counts_requests else math.inf
+            of_rows = _variations(rates, past, now_s, payback_s, window_s)
+            found.update((owners[row], variation) for row, variation in of_rows)
+    return {owner: found[owner] for owner in pasts if owner in found}
+
+
+def _variations(
+    rates: Floats, past: LoadHistory, now_s: float, payback_s: float, window_s: float
+) -> Iterator[tuple[int, LoadVariation]]:
+    """By row of `rates`, shape (rows, moments); its moments are those of `past`."""
+    ages_s = now_s - past.times_s
+    is_finite = np.isfinite(rates)
+    is_known = is_finite & (ages_s >= 0) & (ages_s <= payback_s)
+    peaks = np.max(rates, where=is_known, initial=-math.inf, axis=1)
+    peak_ages_s = np.min(
+        np.broadcast_to(ages_s, rates.shape), where=is_known & (rates == peaks[:, None]), initial=math.inf, axis=1
     )
+    is_whole = is_known & ~_touched(~is_finite, math.ceil(past.window_s / past.step_s))
+    is_told = np.count_nonzero(is_whole, axis=1) >= FEWEST_RATES
+    means, deviations = np.full(len(rates), math.nan), np.zeros(len(rates))
+    for rows, columns in _alike(np.where(is_told[:, None], is_whole, is_known)):
+        inner = rates[np.ix_(rows, columns)]
+        means[rows] = inner.mean(axis=1)
+        told = is_told[rows]
+        if told.any():
+            deviations[rows[told]] = _deviations(ages_s[columns], inner[told], window_s)
+    for row in np.flatnonzero(is_known.any(axis=1)).tolist():
+        yield (
+            row,
+            LoadVariation(
+                peak_per_s=float(peaks[row]),
+                peak_age_s=float(peak_ages_s[row]),
+                mean_per_s=float(means[row]),
+                deviation_per_s=float(deviations[row]),
+                payback_s=payback_s,
+            ),
+        )
 
 
 def steady(
@@ -167,20 +201,34 @@ def reach_of(rate_per_s: float, variation: LoadVariation | None, window_s: float
 
 
 def _touched(is_unknown: Bools, windows: int) -> Bools:
-    """The moments within so many steps after one that is unknown, and those themselves."""
-    return np.asarray(np.convolve(is_unknown, np.ones(windows + 1))[: len(is_unknown)] > 0)
+    """The moments within so many steps after one that is unknown, and those themselves, row by row."""
+    before = np.pad(np.cumsum(is_unknown, axis=1), ((0, 0), (windows + 1, 0)))
+    return np.asarray(before[:, windows + 1 :] > before[:, : -windows - 1])
 
 
-def _deviation(ages_s: Floats, rates: Floats, window_s: float) -> float:
-    """The standard deviation about the straight line through the rates, without those far out of it."""
-    beside = _beside_line(ages_s, rates)
-    is_noise = np.abs(beside) <= OUTLIER * np.median(np.abs(beside))
-    inner = _beside_line(ages_s[is_noise], rates[is_noise])
-    by_chance = float(rates.mean()) / window_s
-    return math.sqrt(max(float(inner @ inner) / max(len(inner) - 1, 1), by_chance))
+def _alike(masks: Bools) -> Iterator[tuple[Integers, Integers]]:
+    """Rows with the same mask and the columns that are in it, none for an empty mask: mostly all rows are alike."""
+    _, kinds = np.unique(np.packbits(masks, axis=1), axis=0, return_inverse=True)
+    order = np.argsort(kinds.ravel(), kind="stable")
+    for rows in np.split(order, np.cumsum(np.bincount(kinds.ravel()))[:-1]):
+        if len(rows) and masks[rows[0]].any():
+            yield rows, np.flatnonzero(masks[rows[0]])
+
+
+def _deviations(ages_s: Floats, rates: Floats, window_s: float) -> Floats:
+    """The standard deviation of each row about the straight line through its rates, without those far out of it."""
+    beside = np.abs(_beside_line(ages_s, rates))
+    is_noise = beside <= OUTLIER * np.median(beside, axis=1, keepdims=True)
+    variances = np.zeros(len(rates))
+    for rows, columns in _alike(is_noise):
+        inner = _beside_line(ages_s[columns], rates[np.ix_(rows, columns)])
+        variances[rows] = [row @ row for row in inner]
+        variances[rows] /= max(len(columns) - 1, 1)
+    return np.asarray(np.sqrt(np.maximum(variances, rates.mean(axis=1) / window_s)))
 
 
 def _beside_line(ages_s: Floats, rates: Floats) -> Floats:
-    ages_s, rates = ages_s - ages_s.mean(), rates - rates.mean()
+    ages_s, rates = ages_s - ages_s.mean(), rates - rates.mean(axis=1, keepdims=True)
     spread = ages_s @ ages_s
-    return rates - ages_s * ((ages_s @ rates) / spread) if spread > 0 else rates
+    slopes = np.array([ages_s @ row for row in rates])
+    return rates - ages_s * (slopes / spread)[:, None] if spread > 0 else rates

@@ -4,7 +4,7 @@ Whatever asks about the past asks these arrays; nothing walks over points one by
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Generic, TypeAlias, TypeVar
 
@@ -200,3 +200,15 @@ class LoadHistory:
     output_tokens: Floats = field(default_factory=lambda: NOTHING)
     input_tokens: Floats = field(default_factory=lambda: NOTHING)
     reason: str = ""
+
+
+def stacked(histories: Mapping[Owner, LoadHistory]) -> Iterator[tuple[list[Owner], LoadHistory, Floats]]:
+    """The owners of histories of the same moments and windows, one of these histories, and the rates of all.
+
+    The rates have the shape (owners, moments).
+    """
+    alike: dict[tuple[int, float, float], list[Owner]] = {}
+    for owner, each in histories.items():
+        alike.setdefault((id(each.times_s), each.step_s, each.window_s), []).append(owner)
+    for owners in alike.values():
+        yield owners, histories[owners[0]], np.stack([histories[owner].rates_per_s for owner in owners])

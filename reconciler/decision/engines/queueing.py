@@ -20,7 +20,7 @@ from reconciler.decision.engines.port import (
 )
 from reconciler.decision.engines.queueing_capacities import Capacities, ReplicaCapacity, SizingRow, find_contradictions
 from reconciler.decision.formulation import FormulatedProblem, ModelDemand, ModelProblem, Spread, demand_of
-from reconciler.decision.load_variation import LoadVariation, load_variation, why_not_whole
+from reconciler.decision.load_variation import LoadVariation, load_variations, why_not_whole
 from reconciler.decision.variant_states import (
     Allocations,
     VariantState,
@@ -89,7 +89,7 @@ def weigh_variations(
         Capacities([row for model, load in loads.items() for row in _rows(models[model], load, corrections)])
         for loads in (outputs, inputs)
     ]
-    weighed = dict(given.variations)
+    pasts: dict[ModelKey, tuple[LoadHistory, float]] = {}
     for model in {*outputs, *inputs}:
         now, past = models[model][0].load, given.snapshot.observed.past[model]
         carried = _carried(models[model], capacities)
@@ -103,9 +103,8 @@ def weigh_variations(
             more = _more(carried, _carried(models[model], longer[1]))
             weights += more * _part(past.input_tokens, now.input_tokens or 0.0, inputs[model].input_tokens or 0.0)
         heavier = replace(past, rates_per_s=past.rates_per_s * np.maximum(weights, LIGHTEST))
-        found = load_variation(heavier, given.snapshot.now_s, given.variations[model].payback_s)
-        weighed[model] = given.variations[model] if found is None else found
-    return weighed
+        pasts[model] = heavier, given.variations[model].payback_s
+    return {**given.variations, **load_variations(pasts, given.snapshot.now_s)}
 
 
 def _longest(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decision.load_variation import DEAD_BAND, MARGIN, LoadVariation, load_variation, steady
+from reconciler.decision.load_variation import DEAD_BAND, MARGIN, LoadVariation, load_variation, load_variations, steady
 from reconciler.domain.history import LoadHistory
 from tests.histories import load_history
 
@@ -164,6 +164,25 @@ def test_a_gap_never_makes_a_peak_larger(rates: list[float], data: Any) -> None:
     whole = variation(*rates)
     lacking = load_variation(past(*rates[:index], math.nan, *rates[index + 1 :]), NOW_S, HOUR_S)
     assert lacking is None or lacking.peak_per_s <= whole.peak_per_s
+
+
+@given(st.lists(st.lists(RATES | st.just(math.nan), min_size=40, max_size=40), max_size=12), st.data())
+def test_many_histories_at_once_are_what_they_are_one_by_one(rates: list[list[float]], data: Any) -> None:
+    times_s = past(*[0.0] * 40).times_s
+    histories = [replace(past(*each), times_s=times_s) for each in rates]
+    paybacks_s = [data.draw(st.sampled_from([600.0, 1800.0, HOUR_S])) for _ in rates]
+    together = load_variations(dict(enumerate(zip(histories, paybacks_s, strict=True))), NOW_S)
+    alone = [load_variation(each, NOW_S, of_s) for each, of_s in zip(histories, paybacks_s, strict=True)]
+    assert [together.get(number) for number in range(len(rates))] == alone
+
+
+def test_a_few_rates_after_a_gap_tell_no_deviation_whatever_others_tell() -> None:
+    rates = [100.0, 104.0] * 8
+    whole = past(*rates)
+    begun = replace(whole, rates_per_s=past(*[math.nan] * 11, *rates[11:]).rates_per_s)
+    together = load_variations({"whole": (whole, 240.0), "begun": (begun, 240.0)}, NOW_S)
+    assert together["whole"].deviation_per_s > 1.0
+    assert together["begun"].deviation_per_s == 0.0
 
 
 def test_a_restless_load_is_followed_and_not_waited_out() -> None:
