@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.bench import (
     candidates,
+    history,
     judging,
     learning,
     optimizer,
@@ -46,6 +47,7 @@ def main() -> None:
     queries = replay.queries_by_size()
     tracked = tracking.measure()
     learned = learning.measure()
+    remembered = history.measure()
     saturated = saturation.measure()
     judged = judging.measure()
     ruled = judging.measure_plan()
@@ -60,6 +62,7 @@ def main() -> None:
     print("\nA whole plan without rules and with them\n" + table(tuple(ruled), [tuple(ruled.values())]))
     print("\nA review beside a plan of the same fleet\n" + table(tuple(reviewed), [tuple(reviewed.values())]))
     print("\nProfiles learned from history\n" + table(tuple(learned), [tuple(learned.values())]))
+    print("\nHistories of many models, read\n" + table(tuple(remembered), [tuple(remembered.values())]))
     print(
         "\nModels sized by saturation\n"
         + table(("", "models", "variants", "seconds"), [_of_engine(row) for row in saturated])
@@ -76,6 +79,7 @@ def main() -> None:
         "saturation": saturated,
         "tracking": tracked,
         "learning": learned,
+        "history": remembered,
         "judging": judged,
         "ruled_plan": ruled,
         "reviewing": reviewed,
