@@ -10,6 +10,8 @@ from enum import StrEnum
 from reconciler.domain.records import dataclass, replace
 from reconciler.metrics.engines import SOURCES, offered
 from reconciler.metrics.engines.serving_engine import CounterRatio, ServingEngine
+from reconciler.metrics.routers import MODEL as ROUTED_MODEL
+from reconciler.metrics.routers import ROUTERS
 
 WINDOW_S = 300.0
 """The window of rates and means: long enough for a scrape every minute, short enough to see a changing load."""
@@ -113,17 +115,12 @@ def _latest(ratios: Callable[[ServingEngine], Iterable[CounterRatio]]) -> tuple[
     return tuple(ratio.latest() for ratio in offered(ratios))
 
 
-# ---- endpoint pickers of llm-d, under new and older names; they count requests before any queue
+# ---- what counts requests before any queue: routers, and the queues of endpoint pickers
 
-_SCRAPE_LABELS = "job, endpoint, service, container, prometheus, prometheus_replica, replica"
-"""Labels that scrapes add: series of one instance that differ in nothing else are duplicates."""
 _ARRIVALS = Quantity(
     name=Name.ARRIVALS_ENDPOINT_PICKER,
-    by=_PER_PICKED_MODEL,
-    candidates=tuple(
-        f"sum by ($by) (max without ({_SCRAPE_LABELS}) (rate({metric}{{$where}}[$window])))"
-        for metric in ("llm_d_epp_request_total", "inference_objective_request_total", "inference_model_request_total")
-    ),
+    by=("namespace", ROUTED_MODEL),
+    candidates=tuple(text for router in ROUTERS for text in router.arrivals()),
 )
 
 

@@ -34,6 +34,7 @@ from reconciler.metrics.quantities import (
     Name,
 )
 from reconciler.metrics.queries import LabelNames
+from reconciler.metrics.routers import MODEL as ROUTED_MODEL
 from reconciler.resources.kinds import ROLE
 from reconciler.resources.registry import KINDS
 
@@ -200,8 +201,9 @@ def reported_model(labels: Mapping[str, str], names: LabelNames) -> Served:
 
 
 def picked_model(labels: Mapping[str, str], names: LabelNames) -> Served:
-    """The model whose requests an endpoint picker counted: the target model, else the requested one."""
-    return Served(labels.get(names.namespace, ""), labels.get(PICKER_TARGET_MODEL) or labels.get(PICKER_MODEL, ""))
+    """The model whose requests a router counted: as recorded of old, the target model, else the requested one."""
+    model = labels.get(ROUTED_MODEL) or labels.get(PICKER_TARGET_MODEL) or labels.get(PICKER_MODEL, "")
+    return Served(labels.get(names.namespace, ""), model)
 
 
 def configured_model(labels: Mapping[str, str], names: LabelNames) -> Served:

@@ -14,7 +14,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.workloads import FieldPath
+from reconciler.domain.records import replace
+from reconciler.domain.workloads import FieldPath, Workload
 from reconciler.manifests.wording import describe
 from reconciler.resources.kinds import Family, Kind, ServingKind
 from reconciler.resources.kubernetes.engines import find_engine, read_flags, read_model, split_command
@@ -154,7 +155,7 @@ def read_graph(source: KubernetesObject) -> Iterator[Piece]:
         for name, path, each in workers
     ]
     pieces = list(read_parts(source, parts, findings))
-    yield from pieces
+    yield from (_with_labels(piece) if isinstance(piece, Workload) else piece for piece in pieces)
     if any(each.kind == _PLANNER for _, _, each in members):
         for name, path, _ in workers:
             yield bounds_owner(source, "Dynamo's planner", name, None, path)
@@ -163,6 +164,12 @@ def read_graph(source: KubernetesObject) -> Iterator[Piece]:
         if adapter is not None and (adapter.enabled or is_beta):
             owner = f"{ADAPTER} {_child(source.name, name)}"
             yield bounds_owner(source, owner, name, None, (*path, "scalingAdapter"))
+
+
+def _with_labels(workload: Workload) -> Workload:
+    """The workload with its served names as the frontend may write them in labels of metrics: in lower case."""
+    names = workload.served_names or (workload.model_id,)
+    return replace(workload, served_names=tuple(dict.fromkeys((*names, *map(str.lower, names)))))
 
 
 def _members(spec: SpecFields) -> Iterator[tuple[str, FieldPath, WorkerFields]]:

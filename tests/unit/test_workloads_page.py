@@ -3,11 +3,13 @@
 import re
 from pathlib import Path
 
+from reconciler.metrics.routers import ROUTERS
 from reconciler.resources.charts import charts
 from reconciler.resources.registry import KINDS
 
 PAGE = Path(__file__).parents[2] / ".github" / "docs" / "workloads.md"
 CHART_COLUMNS = ("chart", "replicas", "bounds", "it makes", "seen at", "tried on")
+ROUTER_COLUMNS = ("counted by", "requests", "the model", "not counted yet")
 COLUMNS = ("kind", "replicas", "one replica is", "accelerator", "bounds", "metrics", "tried on")
 
 
@@ -43,6 +45,25 @@ def chart_table() -> str:
     ]
     lines = [f"| {' | '.join(row)} |" for row in (CHART_COLUMNS, *rows)]
     return "\n".join([lines[0], f"|{'---|' * len(CHART_COLUMNS)}", *lines[1:]])
+
+
+def router_table() -> str:
+    rows = [
+        (
+            each.name,
+            "<br>".join(f"`{metric}`" for metric in each.requests),
+            ", else ".join(f"`{label}`" for label in reversed(each.models)),
+            f"`{each.under_way}`" if each.under_way else "none",
+        )
+        for each in ROUTERS
+    ]
+    lines = [f"| {' | '.join(row)} |" for row in (ROUTER_COLUMNS, *rows)]
+    return "\n".join([lines[0], f"|{'---|' * len(ROUTER_COLUMNS)}", *lines[1:]])
+
+
+def test_the_table_of_routers_is_that_of_their_records() -> None:
+    (found,) = re.findall(r"<!-- routers:.*?-->\n(.*?)\n<!-- end of routers -->", PAGE.read_text(), flags=re.DOTALL)
+    assert found == router_table(), f"expected:\n{router_table()}"
 
 
 def test_the_table_of_charts_is_that_of_their_files() -> None:

@@ -54,14 +54,29 @@ def test_completions_are_coalesced_and_never_added() -> None:
     assert asked.count(f" or on ({labels}) label_replace(") == len(numbered) - 1
 
 
-def test_the_endpoint_picker_is_queried_by_its_new_name_else_an_old_one() -> None:
-    by = "sum by (namespace, model_name, target_model_name)"
-    once = "max without (job, endpoint, service, container, prometheus, prometheus_replica, replica)"
-    assert texts(PLAIN, {"llm": 3})["arrivals_endpoint_picker"] == (
-        f'{by} ({once} (rate(llm_d_epp_request_total{{namespace="llm"}}[5m])))'
-        f' or {by} ({once} (rate(inference_objective_request_total{{namespace="llm"}}[5m])))'
-        f' or {by} ({once} (rate(inference_model_request_total{{namespace="llm"}}[5m])))'
+def routed(rate: str, *models: str, added: str = "job, endpoint, service") -> str:
+    text = f"max without ({added}, container, prometheus, prometheus_replica, replica) ({rate})"
+    for label in models:
+        text = f'label_replace({text}, "routed_model", "$1", "{label}", "(.+)")'
+    return f"sum by (namespace, routed_model) ({text})"
+
+
+def test_arrivals_are_counted_by_the_first_router_that_knows_the_model() -> None:
+    asked = cut_at_or(texts(PLAIN, {"llm": 3})["arrivals_endpoint_picker"])
+    picked = [
+        routed(f'rate({metric}{{namespace="llm"}}[5m])', "model_name", "target_model_name")
+        for metric in ("llm_d_epp_request_total", "inference_objective_request_total", "inference_model_request_total")
+    ]
+    vllm = [
+        routed(f'rate({metric}{{namespace="llm"}}[5m])', "model")
+        for metric in ("vllm:num_incoming_requests_total", "vllm_num_incoming_requests_total")
+    ]
+    sglang = routed('rate(smg_router_requests_total{namespace="llm"}[5m])', "model", added="job, service")
+    ended, under_way = (
+        routed(f'{function}(dynamo_frontend_{metric}{{namespace="llm"}}[5m])', "model", added="job, service")
+        for function, metric in (("rate", "requests_total"), ("deriv", "inflight_requests"))
     )
+    assert list(asked) == [*picked, *vllm, sglang, f"{ended} + clamp_min({under_way}, 0)"]
 
 
 def test_ownership_is_remembered_longer_than_rates_look_back() -> None:
