@@ -19,6 +19,8 @@ SECRETS_DIRECTORY = "RECONCILER_SECRETS_DIR"
 TRUSTED_ORIGINS = "RECONCILER_TRUSTED_ORIGINS"
 PROMETHEUS_TOKEN = "RECONCILER_PROMETHEUS_TOKEN"  # noqa: S105 - the name of a variable
 FORGE_TOKEN = "RECONCILER_FORGE_TOKEN"  # noqa: S105 - the name of a variable
+GITHUB_APP_ID = "RECONCILER_GITHUB_APP_ID"
+GITHUB_APP_KEY = "RECONCILER_GITHUB_APP_KEY"
 PAUSED = "RECONCILER_PAUSED"
 
 _SEPARATOR = re.compile(r"[,\s]+")
@@ -77,6 +79,18 @@ class Environment:
         if len(given) > 1:
             raise ConfigurationError(f"{' and '.join(given)}: which is for this forge? set {FORGE_TOKEN}")
         return SecretRef(env=given[0]) if given else None
+
+    @property
+    def github_app(self) -> tuple[str, SecretRef] | None:
+        """The number of a GitHub App with its private key; ConfigurationError for one of both alone."""
+        number, key = self.get(GITHUB_APP_ID), self._token(GITHUB_APP_KEY)
+        if bool(number) != (key is not None):
+            raise ConfigurationError(f"{GITHUB_APP_ID}: set it together with {GITHUB_APP_KEY}_FILE")
+        if key is None:
+            return None
+        if not (number.isascii() and number.replace("-", "").replace(".", "").isalnum()):
+            raise ConfigurationError(f"{GITHUB_APP_ID}: expected the App's number or client ID, got {number!r}")
+        return number, key
 
     def forge_of_job(self, host: str) -> tuple[str, str]:
         """Kind and API of the forge that this is a CI job of, when that is on `host`; empty for anything else.

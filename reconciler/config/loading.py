@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from reconciler.config import schema
 from reconciler.config.environment import (
     FORGE_TOKEN,
+    GITHUB_APP_ID,
     PAUSED,
     PROMETHEUS_TOKEN,
     TRUSTED_ORIGINS,
@@ -308,7 +309,8 @@ def find_untrusted(
         for cluster in settings.clusters
         if cluster.prometheus is not None and sends_secret(cluster.prometheus)
     }
-    if settings.forge.token is not None and settings.forge.kind != "local":
+    has_credential = settings.forge.token is not None or environment.github_app is not None
+    if has_credential and settings.forge.kind != "local":
         senders["forge"] = settings.forge.url
     if gauges is not None and gauges.pushgateway is not None and sends_secret(gauges.pushgateway):
         senders["gauges"] = gauges.pushgateway.url
@@ -491,6 +493,7 @@ def _find_flag_errors(flags: Flags, environment: Environment) -> Iterator[Findin
     for variable, read in (
         (PROMETHEUS_TOKEN, lambda: environment.prometheus_token),
         (FORGE_TOKEN, lambda: environment.own_forge_token),
+        (GITHUB_APP_ID, lambda: environment.github_app),
         (TRUSTED_ORIGINS, lambda: environment.trusted_origins),
     ):
         try:

@@ -125,10 +125,14 @@ class PipelineSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeToken:
-    """A credential for an API, and in words its source; the repr does not show its text."""
+    """A credential for an API, and in words its source; the repr does not show its text.
+
+    `author` is who it acts as, where the forge does not say that of such a token.
+    """
 
     text: str
     source: str = "the forge's token"
+    author: Identity | None = None
 
     def __repr__(self) -> str:
         return f"ForgeToken(source={self.source!r})"

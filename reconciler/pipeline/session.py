@@ -181,18 +181,34 @@ def _clone(base: str, environment: Environment, source: _BaseSource, directory: 
     return clone_base(
         source.remote,
         base=base or None,
-        credentials=_credentials(source.remote, environment),
+        credentials=_credentials(source.remote, environment, run_ends_s),
         directory=directory,
         run_ends_s=run_ends_s,
     )
 
 
-def _credentials(remote: str, environment: Environment) -> GitToken | None:
+def _credentials(remote: str, environment: Environment, run_ends_s: float) -> GitToken | None:
     """The forge's token, for a remote that is reached by https; the operator named both."""
-    reference = environment.forge_token(kind_of(remote))
-    if reference is None or not open_remote(remote).url.startswith(("https://", "http://")):
+    if not open_remote(remote).url.startswith(("https://", "http://")):
         return None
-    return GitToken(username=TOKEN_USER, token=SecretReader(environment=environment).read(reference))
+    reference = environment.forge_token(kind_of(remote))
+    token = _token_of(remote, "", reference, SecretReader(environment=environment), run_ends_s)
+    return None if token is None else GitToken(username=TOKEN_USER, token=token.text)
+
+
+def _token_of(
+    remote: str, url: str, reference: SecretRef | None, secrets: SecretReader, run_ends_s: float
+) -> ForgeToken | None:
+    """The token that is given, else one of the GitHub App whose key is; `url` is that of the API, if it is set."""
+    if reference is not None:
+        return ForgeToken(text=secrets.read(reference), source=str(reference))
+    app = secrets.environment.github_app
+    if app is None or kind_of(remote) not in ("", "github"):
+        return None
+    from reconciler.forge.github_app import make_token  # few have one
+
+    number, key = app
+    return make_token(remote, url, number, secrets.read(key), source=str(key), run_ends_s=run_ends_s)
 
 
 def _load(flags: Flags, environment: Environment, source: _BaseSource, repository: Repository) -> LoadedSettings:
@@ -213,9 +229,9 @@ def open_forge(
     reference = settings.forge.token
     author = settings.git.author
     try:
-        token = None if reference is None else ForgeToken(text=secrets.read(reference), source=str(reference))
+        token = _token_of(remote, settings.forge.url, reference, secrets, run_ends_s)
         forge = forge_for(remote, settings.forge, token, run_ends_s=run_ends_s)
-        return forge, author or forge.author()
+        return forge, author or (token and token.author) or forge.author()
     except ReconcilerError as error:
         if writes:
             raise

@@ -13,6 +13,7 @@ from tests.servers.git_workshop import Workshop
 from tests.servers.manifests import Manifest, build, objections, pod_spec_of, violations
 
 BASE = Path(__file__).parents[2] / "templates" / "deploy" / "base"
+PAGE = Path(__file__).parents[2] / ".github" / "docs" / "running.md"
 
 pytestmark = pytest.mark.integration
 
@@ -98,3 +99,23 @@ def test_what_init_writes_is_built_and_taken(tool: str, template: Workshop, tmp_
         (deployer,) = yaml.safe_load_all((folder / tool / "reconciler.yaml").read_text())
         spec = deployer["spec"]
         assert (spec["source"] if tool == "argocd" else spec)["path"] == "reconciler"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_page_gives_the_job_a_github_app_in_place_of_a_token(template: Workshop, tmp_path: Path) -> None:
+    desk = open_desk(template, tmp_path)
+    desk.workshop.git("remote", "set-url", "origin", "git@github.com:acme/fleet.git")
+    flags = Flags(repo=str(desk.workshop.clone))
+    init(InitRequest(flags=flags, environment=Environment(), wishes=Wishes(cronjob=True), now_s=desk.now_s))
+    folder = desk.workshop.clone / "reconciler"
+    section = PAGE.read_text().partition("### A GitHub App\n")[2]
+    patches = section.partition("```yaml\n")[2].partition("```")[0]
+    overlay = folder / "kustomization.yaml"
+    before = overlay.read_text()
+    assert "patches:\n" in before
+    overlay.write_text(before.replace("patches:\n", f"patches:\n{patches}"))
+    pod = next(pod for each in build(folder) if (pod := pod_spec_of(each)) is not None)
+    names = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+    assert "RECONCILER_FORGE_TOKEN_FILE" not in names
+    assert names["RECONCILER_GITHUB_APP_KEY_FILE"] == "/var/run/secrets/reconciler/app-key"
+    assert names["RECONCILER_GITHUB_APP_ID"] == "123456"

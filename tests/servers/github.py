@@ -9,11 +9,14 @@ is on this machine (`github_contract`); what breaks it is raised when the server
 """
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
+
+import jwt
 
 from tests.servers.contract import Contract
 from tests.servers.forge_server import (
@@ -32,9 +35,11 @@ from tests.servers.github_objects import (
     Json,
     PullRequestView,
     activity_object,
+    app_object,
     comment_object,
     error_object,
     full_repository_object,
+    installation_object,
     label_object,
     public_user_object,
     pull_request_object,
@@ -73,6 +78,9 @@ class GitHubServer(ForgeServer):
         super().__init__(contract)
         self.token = "ghs_1234_eyJhbGciOi.JSUzI1NiJ9-canary_token"
         self.has_graphql = True
+        self.app_key = ""
+        self.asked_for: list[str] = []
+        """The public key of an App, whose installation tokens are `token`."""
 
     @property
     def pages(self) -> str:
@@ -85,6 +93,8 @@ class GitHubServer(ForgeServer):
 
     def route(self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: Any) -> Answer:
         """See `ForgeServer`."""
+        if self.app_key and (path == "/app" or path.endswith(("/installation", "/access_tokens"))):
+            return self._app(method, path, headers, body)
         if (
             headers.get("Authorization") != f"token {self.token}"
             and headers.get("Authorization") != f"Bearer {self.token}"
@@ -92,6 +102,9 @@ class GitHubServer(ForgeServer):
             return Answer(status=401, body=error_object("Bad credentials"))
         if path == "/user" and method == "GET":
             return self._user()
+        if path == f"/users/{quote('reconciler-app[bot]', safe='')}":
+            shown = public_user_object(self.url, "reconciler-app[bot]", OWN_ID, "", START_S)
+            return Answer(status=200, body={**shown, "type": "Bot"})
         if path == "/graphql" and method == "POST":
             return self._graphql(body)
         match = re.fullmatch(r"/repos/([^/]+/[^/]+)(/.*)?", path)
@@ -133,6 +146,26 @@ class GitHubServer(ForgeServer):
         if not self.has_user:
             return Answer(status=403, body=error_object("Resource not accessible by integration"))
         return Answer(status=200, body=public_user_object(self.url, self.login, OWN_ID, self.user_name, START_S))
+
+    def _app(self, method: str, path: str, headers: Mapping[str, str], body: Any) -> Answer:
+        """What an App may ask with its proof, which GitHub checks as here."""
+        proof = headers.get("Authorization", "").removeprefix("Bearer ")
+        try:
+            claims = jwt.decode(proof, self.app_key, algorithms=["RS256"], options={"require": ["iss", "iat", "exp"]})
+        except jwt.PyJWTError:
+            return Answer(status=401, body=error_object("A JSON web token could not be decoded"))
+        if claims["exp"] - time.time() > 600 or claims["iss"] != "12345":
+            return Answer(status=401, body=error_object("'Expiration time' claim ('exp') is too far in the future"))
+        if method == "GET" and path == "/app":
+            return Answer(status=200, body=app_object(self.url, user_object(self.url, "acme", 7)))
+        found = re.fullmatch(r"/repos/([^/]+/[^/]+)/installation", path)
+        if found and found[1].lower() not in self.repositories:
+            return Answer(status=404, body=error_object("Not Found"))
+        if method == "GET" and found:
+            return Answer(status=200, body=installation_object(self.url, user_object(self.url, "acme", 7)))
+        self.asked_for = body["repositories"]
+        shown = {"token": self.token, "expires_at": "2026-11-20T15:05:00Z", "permissions": {}}
+        return Answer(status=201, body=shown)
 
     def _graphql(self, body: Any) -> Answer:
         if not self.has_graphql:

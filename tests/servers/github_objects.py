@@ -360,3 +360,44 @@ def validation_error_object(*errors: Json) -> Json:
 def _end(ref: str, commit: str, repository: Json | None, user: Json) -> Json:
     owner = repository["owner"] if repository else user
     return {"label": f"{owner['login']}:{ref}", "ref": ref, "sha": commit, "user": owner, "repo": repository}
+
+
+def app_object(url: str, owner: Json) -> Json:
+    """A GitHub App."""
+    return {
+        "id": 12345,
+        "slug": "reconciler-app",
+        "node_id": "A_1",
+        "owner": owner,
+        "name": "Reconciler App",
+        "description": None,
+        "external_url": "https://example.com",
+        "html_url": f"{url}/apps/reconciler-app",
+        "created_at": "2026-01-15T14:05:00Z",
+        "updated_at": "2026-01-15T14:05:00Z",
+        "permissions": {"contents": "write", "pull_requests": "write"},
+        "events": [],
+    }
+
+
+def installation_object(url: str, account: Json) -> Json:
+    """An App's installation in an account."""
+    return {
+        "id": 77,
+        "account": account,
+        "repository_selection": "selected",
+        "access_tokens_url": f"{url}/app/installations/77/access_tokens",
+        "repositories_url": f"{url}/installation/repositories",
+        "html_url": f"{url}/settings/installations/77",
+        "app_id": 12345,
+        "app_slug": "reconciler-app",
+        "target_id": 7,
+        "target_type": "Organization",
+        "permissions": {"contents": "write", "pull_requests": "write"},
+        "events": [],
+        "created_at": "2026-01-15T14:05:00Z",
+        "updated_at": "2026-01-15T14:05:00Z",
+        "single_file_name": None,
+        "suspended_by": None,
+        "suspended_at": None,
+    }

@@ -101,6 +101,8 @@ def test_the_forge_gets_a_token_only_at_an_origin_that_the_operator_named(check:
     assert check(text, variables={"GITHUB_TOKEN": "x"}, flags=Flags(repo="https://github.example.com/a/b")) == []
     assert check(text, variables={"GITHUB_TOKEN": "x"}, flags=Flags(remote="git@github.example.com:a/b.git")) == []
     assert check(operator=[text], variables={"GITHUB_TOKEN": "x"}) == []
+    app = {"RECONCILER_GITHUB_APP_ID": "1", "RECONCILER_GITHUB_APP_KEY": "x"}
+    assert "a secret would go to https://github.example.com" in check(text, variables=app)[0], "proofs are secrets, too"
     github = "forge: {url: 'https://api.github.com'}"
     assert check(github, variables={"GITHUB_TOKEN": "x"}, flags=Flags(repo="https://github.com/a/b")) == []
 
