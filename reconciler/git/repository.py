@@ -74,6 +74,9 @@ VERIFY = ("rev-parse", "--verify", "--quiet", "--end-of-options")
 BRANCH_REF = re.compile(r"refs/(?:heads|remotes/[^/]+)/(?P<name>.+)")
 
 
+INCOMPLETE = "this clone is incomplete (partial or damaged); use a full clone or the remote's URL"
+
+
 class EntryKind(StrEnum):
     """The kind of a path. Only a FILE is read; the others are reported."""
 
@@ -81,6 +84,7 @@ class EntryKind(StrEnum):
     SYMLINK = "symbolic link"
     SUBMODULE = "submodule"
     UNREADABLE_NAME = "path that is not UTF-8"
+    MISSING = "file whose content this clone lacks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +92,7 @@ class TreeEntry:
     """One entry of a tree.
 
     `path` is relative to the repository's root and hostile: it may contain `..`, quotes or line breaks; an
-    UNREADABLE_NAME is escaped, only for messages. `size_bytes` is 0 for a submodule, and for a file whose object is
-    missing.
+    UNREADABLE_NAME is escaped, only for messages. `size_bytes` is 0 for a submodule, and for a file that is MISSING.
     """
 
     path: str
@@ -109,7 +112,7 @@ def parse_tree(output: bytes) -> Iterator[TreeEntry]:
         if path.encode("utf-8") != raw_path:
             kind = EntryKind.UNREADABLE_NAME
         elif mode in REGULAR_MODES:
-            kind = EntryKind.FILE
+            kind = EntryKind.FILE if size.isdigit() else EntryKind.MISSING
         yield TreeEntry(path=path, mode=mode, oid=oid, size_bytes=int(size) if size.isdigit() else 0, kind=kind)
 
 
@@ -120,10 +123,7 @@ def parse_batch(output: bytes) -> Iterator[tuple[str, bytes]]:
         end = output.index(b"\n", position)
         oid, *rest = output[position:end].decode("ascii", "replace").split(" ")
         if len(rest) != 2:
-            raise ConfigurationError(
-                f"object {oid} is {' '.join(rest) or 'unreadable'}: this clone is incomplete (partial or damaged); "
-                "use a full clone or the remote's URL"
-            )
+            raise ConfigurationError(f"object {oid} is {' '.join(rest) or 'unreadable'}: {INCOMPLETE}")
         start, size = end + 1, int(rest[1])
         yield oid, output[start : start + size]
         position = start + size + 1
@@ -146,10 +146,29 @@ class Repository:
         """All entries in the tree of `commit` (the repository's own by default), also links and submodules."""
         commit = check_object_id(commit or self.commit)
         if commit not in self._trees:
-            arguments = ("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit)
-            action = f"list the files of {commit}"
-            self._trees[commit] = tuple(parse_tree(self.git.run_within(MOST_LISTED_BYTES, *arguments, action=action)))
+            # In a partial clone git would look for the sizes of objects that are not there.
+            listing = self._list_partially(commit) if self._is_partial() else self._list(commit, "-l")
+            self._trees[commit] = tuple(parse_tree(listing))
         return self._trees[commit]
+
+    def _list(self, commit: str, *options: str) -> bytes:
+        arguments = ("ls-tree", "-r", "-z", *options, "--full-tree", "--end-of-options", commit)
+        return self.git.run_within(MOST_LISTED_BYTES, *arguments, action=f"list the files of {commit}")
+
+    def _is_partial(self) -> bool:
+        arguments = ("config", "--local", "--get-regexp", r"^(remote\..*\.promisor|extensions\.partialclone)$")
+        return self.git.attempt(*arguments, action="look for a partial clone").status == 0
+
+    def _list_partially(self, commit: str) -> bytes:
+        """The listing with the sizes of the objects that are here; `-` for those that are not."""
+        arguments = ("cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname) %(objectsize)")
+        action = "list what this partial clone holds"
+        held = self.git.run_within(MOST_LISTED_BYTES, *arguments, action=action).split(b"\n")
+        sizes = dict(line.split(b" ", 1) for line in held if line)
+        records = (record.partition(b"\t") for record in self._list(commit).split(b"\0") if record)
+        return b"\0".join(
+            b"%b %b\t%b" % (facts, sizes.get(facts.split(b" ")[2], b"-"), path) for facts, _, path in records
+        )
 
     def read_files(self, oids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Object id and exact bytes of each blob, in the given order, from one process."""
@@ -171,8 +190,13 @@ class Repository:
         return frozenset(name.removeprefix(prefix).decode() for name in found.stdout.split(b"\0") if name)
 
     def read_file_at(self, commit: str, path: str) -> bytes | None:
-        """The bytes of a file at `commit`; None without such a file, also for a symbolic link."""
+        """The bytes of a file at `commit`; None without such a file, also for a symbolic link.
+
+        ConfigurationError where a partial clone lacks it: what it says is not known.
+        """
         entry = self._files_of(commit).get(path)
+        if entry is not None and entry.kind is EntryKind.MISSING:
+            raise ConfigurationError(f"{path}: {INCOMPLETE}")
         if entry is None or entry.kind is not EntryKind.FILE:
             return None
         return next(content for _, content in self.read_files([entry.oid]))

@@ -517,7 +517,7 @@ def read_files(
     fetched = fetch([path for path in wanted if path not in read])
     commit = read_commit(
         (read[path] if path in read else next(fetched) for path in wanted),
-        {*readable, *giants},
+        {*readable, *giants, *(each.path for each in entries if each.kind is EntryKind.MISSING)},
         clusters_of(settings),
         fetch,
         remote=remote,
@@ -606,6 +606,7 @@ def _unread(entry: TreeEntry) -> Finding:
         EntryKind.SYMLINK: "expected a file, found a symbolic link: links are not followed, so it is not read",
         EntryKind.SUBMODULE: "expected a file, found a submodule: it is not read",
         EntryKind.UNREADABLE_NAME: "expected a name in UTF-8: it is not read",
+        EntryKind.MISSING: "this partial clone lacks it, so it is not read: use a full clone or the remote's URL",
     }
     return Finding(place=Place(path=entry.path), severity=Severity.WARNING, message=words[entry.kind])
 

@@ -142,8 +142,25 @@ def test_a_partial_clone_is_not_completed_behind_the_operators_back(workshop: Wo
     run_git(workshop.remote, "config", "uploadpack.allowFilter", "true")
     run_git(tmp_path, "clone", "-q", "--bare", "--filter=blob:none", f"file://{workshop.remote}", "partial")
     repository = open_directory(tmp_path / "partial")
+    kinds = {each.path: each.kind for each in open_directory(workshop.clone).list_files()}
+    found = {each.path: each.kind for each in repository.list_files()}
+    assert found == {path: EntryKind.MISSING if kind is EntryKind.FILE else kind for path, kind in kinds.items()}, (
+        "nothing is fetched"
+    )
     with pytest.raises(ConfigurationError, match="incomplete"):
-        repository.list_files()
+        repository.read_file_at(repository.commit, "apps/llama.yaml")
+
+
+def test_what_a_partial_clone_holds_is_read(workshop: Workshop, tmp_path: Path) -> None:
+    workshop.write("apps/large.yaml", b"a: " + b"x" * 5000)
+    workshop.commit("A large file")
+    run_git(workshop.remote, "config", "uploadpack.allowFilter", "true")
+    run_git(tmp_path, "clone", "-q", "--bare", "--filter=blob:limit=4k", f"file://{workshop.remote}", "partial")
+    repository = open_directory(tmp_path / "partial")
+    entries = {each.path: each for each in repository.list_files()}
+    assert [path for path, each in entries.items() if each.kind is EntryKind.MISSING] == ["apps/large.yaml"]
+    assert repository.read_file_at(repository.commit, "apps/llama.yaml") == MANIFEST
+    assert entries["apps/llama.yaml"].size_bytes == len(MANIFEST)
 
 
 def test_the_origin_of_a_clone_is_its_remote(workshop: Workshop) -> None:
