@@ -154,10 +154,14 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmanagedWorkload:
-    """A workload that serves a model and of which nothing says that it is to be managed; and who sets its replicas."""
+    """A workload that serves a model and of which nothing says that it is to be managed; and who sets its replicas.
+
+    `obstacle` says why it could not be managed: its name is declared in several places.
+    """
 
     workload: Workload
     owner: ReplicaOwner | None = None
+    obstacle: str = ""
 
     @property
     def key(self) -> ResourceKey:

@@ -37,7 +37,8 @@ class WrittenField:
     With `embedding`, the field of the document that holds a text, `field` leads on inside the text, in its document
     number `inner_document`. Of a number of replicas, `written` is what stands there, None when nothing does; `value` is
     what then counts, None for no limit; a ceiling is only ever raised. `entry` is the object's name in a kustomization
-    that is to get an entry under `replicas`.
+    that is to get an entry under `replicas`. With a `patch` the number is written there, in the mapping that `way`
+    leads to, as the last part of `field`.
     """
 
     document: DocumentRef
@@ -49,6 +50,8 @@ class WrittenField:
     written: int | None = None
     value: int | None = None
     entry: str = ""
+    patch: "OverlayPatch | None" = None
+    way: PatchPath = ()
 
     def takes(self, replicas: int) -> bool:
         """Whether that number is written here; a ceiling takes only what would pass it."""

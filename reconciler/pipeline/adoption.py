@@ -106,8 +106,8 @@ def _settings(unmanaged: UnmanagedWorkload) -> Iterator[SettingView]:
 def _obstacle(unmanaged: UnmanagedWorkload) -> str:
     """Why managing it would come to nothing, or need a guess."""
     workload, owner = unmanaged.workload, unmanaged.owner
-    if workload.unsized:
-        return workload.unsized
+    if unmanaged.obstacle or workload.unsized:
+        return unmanaged.obstacle or workload.unsized
     if not workload.model_id:
         return "nothing in Git names its model: add `model: NAME`"
     if owner is not None and not owner.fields:

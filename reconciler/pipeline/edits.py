@@ -201,7 +201,9 @@ class Patching:
         whole = plant({"apiVersion": patch.api_version, "kind": patch.kind, "metadata": names}, (), {})
         for key, value in fields.items():
             whole = plant(whole, (key,), value) if isinstance(value, dict) else {**whole, key: value}
-        view = OverlayPatchView(kind=patch.kind, name=patch.name, lines=lines_of(whole))
+        lines = lines_of(whole)
+        verb = "scales between" if any(line.is_number for line in lines) else "runs on"
+        view = OverlayPatchView(kind=patch.kind, name=patch.name, verb=verb, lines=lines)
         return self.renderer.render("manifests/overlay-patch.yaml.j2", view)
 
     def _listing(self, patch: OverlayPatch, number: int) -> FileEdit:
@@ -220,7 +222,7 @@ class Patching:
                 yield from self._bring_item(sheet, (*path, key), value[-1], found)
             elif found is None:
                 yield sheet.insert(self._text(value), *path, key)
-            elif isinstance(value, str):
+            elif isinstance(value, str | int):
                 yield sheet.set_scalar(value, *path, key)
             elif found != value:
                 yield sheet.replace(self._text(value), *path, key)
@@ -236,7 +238,7 @@ class Patching:
     def _text(self, value: Value) -> str:
         if isinstance(value, dict | list):
             return self.renderer.render("manifests/fields.yaml.j2", FieldsView(lines=lines_of(value)))
-        return quote_scalar(str(value))
+        return str(value) if isinstance(value, int) else quote_scalar(str(value))
 
 
 _LABELS: FieldPath = ("metadata", "labels")
@@ -414,8 +416,16 @@ class Editor:
         """The edits of another number of replicas."""
         workload = variant.workload
         if workload is not None and decision.desired.replicas != decision.current.replicas:
+            patched: dict[OverlayPatch, dict[str, Value]] = {}
             for written in workload.written_at:
-                yield from self._count(written, decision.desired.replicas, open_sheet)
+                replicas, patch = decision.desired.replicas, written.patch
+                if patch is None:
+                    yield from self._count(written, replicas, open_sheet)
+                elif written.takes(replicas):
+                    entry = {str(written.field[-1]): replicas}
+                    patched[patch] = plant(patched.get(patch, {}), written.way, entry)
+            for patch, fields in patched.items():
+                yield from Patching(renderer=self.renderer, open_sheet=open_sheet).edits(patch, fields)
 
     def move_edits(
         self, decision: Decision, variant: Variant, accelerator: Accelerator | None, open_sheet: OpenSheet

@@ -34,6 +34,7 @@ from reconciler.pipeline.run import plan
 from reconciler.pipeline.session import Progress, no_progress, open_session
 from reconciler.pipeline.work_tree import find_work_tree, read_content, refuse_links, write_content
 from reconciler.placement.deployers import APPLICATION_SET, ARGO_GROUP, FLUX_GROUP, Deployer, try_read
+from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomize_build import objects_in
 from reconciler.placement.objects import ObjectIdentity, SourceField, identify
 from reconciler.placement.repository import GENERATOR_GROUP, GROUP, ManifestRepository, directory_of, is_kustomization
@@ -146,11 +147,12 @@ class IncludedPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferredCluster:
-    """A cluster, why it is one, and which files describe it: without `include` all."""
+    """A cluster, why it is one, and which files describe it: without `include` all but what is excluded."""
 
     name: str
     reason: str
     include: tuple[IncludedPath, ...] = ()
+    exclude: tuple[IncludedPath, ...] = ()
 
 
 def infer_clusters(found: FoundFiles, wanted: str = "") -> tuple[InferredCluster, ...]:
@@ -174,6 +176,49 @@ def infer_clusters(found: FoundFiles, wanted: str = "") -> tuple[InferredCluster
     if named:
         return (InferredCluster(name=_name(named[0]), reason="where Argo CD deploys to"),)
     return (InferredCluster(name=DEFAULT_CLUSTER, reason="nothing here names a cluster: call it what you call it"),)
+
+
+def split_overlays(fleet: Fleet, inferred: tuple[InferredCluster, ...], wanted: str) -> tuple[InferredCluster, ...]:
+    """The clusters, one for each overlay where overlays that nothing in Git deploys build the same objects.
+
+    `wanted` names the only one.
+    """
+    roots = {
+        root.path
+        for builds in fleet.objects.values()
+        for root in [each.root for each in builds]
+        if len({each.root for each in builds}) > 1 and not root.deployer and root.path not in _plain_files(fleet)
+    }
+    if len(inferred) > 1 or inferred[0].include or len(roots) < 2:
+        return inferred
+    names = _shortest_names(sorted(roots))
+    clusters = tuple(
+        InferredCluster(
+            name=name,
+            reason=f"{root} builds what other overlays build too, and nothing in Git deploys them together",
+            exclude=tuple(
+                IncludedPath(glob=f"{other}/**", reason=f"cluster {names[other]}")
+                for other in sorted(roots - {root})
+                if not root.startswith(f"{other}/")
+            ),
+        )
+        for root, name in names.items()
+    )
+    return tuple(each for each in clusters if each.name == wanted) or clusters
+
+
+def _plain_files(fleet: Fleet) -> frozenset[str]:
+    return frozenset(path for build in fleet.clusters.values() for path in build.plain)
+
+
+def _shortest_names(paths: Iterable[str]) -> dict[str, str]:
+    """Names by paths: the last parts, as many as make them different."""
+    listed = list(paths)
+    for parts in range(1, max((path.count("/") for path in listed), default=0) + 2):
+        names = {path: _name("-".join(path.split("/")[-parts:])) for path in listed}
+        if len(set(names.values())) == len(listed):
+            break
+    return names
 
 
 def _by_folder(found: FoundFiles, folder: str) -> InferredCluster:
@@ -217,6 +262,7 @@ class ClusterView:
     name: str
     reason: str
     include: tuple[IncludedPath, ...] = ()
+    exclude: tuple[IncludedPath, ...] = ()
     url: str = ""
     url_reason: str = ""
     label: str = ""
@@ -255,6 +301,7 @@ def draft_view(
                 name=each.name,
                 reason=each.reason,
                 include=each.include,
+                exclude=each.exclude,
                 url=url,
                 url_reason="as --prometheus said",
                 label=each.name if each.name in labels else "",
@@ -545,9 +592,7 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     found = look({each.path: each.body for each in listed.commit.manifests}, remote)
     found = replace(found, paths=listed.paths)
     clusters = (
-        ()
-        if (read_content(root, REPOSITORY_FILE) is not None)
-        else infer_clusters(found, request.flags.clusters[0] if len(request.flags.clusters) == 1 else "")
+        () if (read_content(root, REPOSITORY_FILE) is not None) else _infer(found, listed.commit.fleet, request.flags)
     )
     renderer = Renderer()
     draft, prepared = _plan(request, root, clusters, renderer, progress)
@@ -574,6 +619,18 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     if not request.checks:
         fates = [(each, each.write(root)) for each in files]
     return InitResult(found=found, prepared=prepared, files=tuple(fates), clusters=clusters, adopted=adopted)
+
+
+def _infer(found: FoundFiles, fleet: Fleet, flags: Flags) -> tuple[InferredCluster, ...]:
+    wanted = flags.clusters[0] if len(flags.clusters) == 1 else ""
+    clusters = split_overlays(fleet, infer_clusters(found, wanted), wanted)
+    alternatives = [each.name for each in clusters if each.exclude]
+    if flags.prometheus and len(alternatives) > 1:
+        raise ConfigurationError(
+            f"--prometheus: overlays build the same objects ({', '.join(alternatives)}), and this is the Prometheus of "
+            f"one of them: name it with --cluster, like --cluster {alternatives[-1]}"
+        )
+    return clusters
 
 
 def _plan(

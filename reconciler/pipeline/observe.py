@@ -246,7 +246,7 @@ def _places(variant: Variant) -> Iterator[_Place]:
         return
     chosen = workload.written_at[0]
     is_own = chosen.document == workload.document
-    if not chosen.entry:
+    if not chosen.entry and chosen.patch is None:
         yield _Place(field=chosen, is_own=is_own)
     if not is_own and not variant.is_autoscaled and workload.key.kind in PLAIN:
         yield _Place(field=workload.own_replicas, is_own=True)

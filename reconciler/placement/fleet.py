@@ -360,7 +360,8 @@ def build_elsewhere(
 ) -> ClusterBuild:
     """Builds outside of every cluster's paths that use files that clusters read.
 
-    A root that makes the same objects of such a file, or deploys one, is the cluster itself and is left out.
+    A root that makes the same objects of such a file by building a cluster's root, or deploys one, is the cluster
+    itself and is left out; one that builds them besides it is another environment.
     """
     job = Job(cluster=ELSEWHERE, builder=builder, holds=lambda path: not is_held(path), used=used, charts=charts)
     repository = builder.repository
@@ -381,9 +382,15 @@ def build_elsewhere(
         if any(isinstance(each, dict) and each.get("kind") in _RELEASING for each in values):
             keep(job, Root(cluster=ELSEWHERE, path=path), builder.build_files((path,)))
     apart = set(_build_sets(job, builds))
-    own = {_written_as(each) for build in builds for each in build.objects}
+    own: dict[tuple[tuple[str, int], str, str, str], set[str]] = {}
+    for built in (each for build in builds for each in build.objects):
+        own.setdefault(_written_as(built), set()).add(built.root.path)
     documents = {document for document, *_ in own}
-    other = {each.root for each in job.objects if _written_as(each)[0] in documents and _written_as(each) not in own}
+    other = {
+        each.root
+        for each in job.objects
+        if _written_as(each)[0] in documents and not _is_within(job, each.root, own.get(_written_as(each)))
+    }
     shared = {
         root
         for root, paths in job.paths_of.items()
@@ -399,6 +406,17 @@ def build_elsewhere(
         roots_reading=reading,
         unbuilt=frozenset(),
     )
+
+
+def _is_within(job: Job, root: Root, others: Iterable[str] | None) -> bool:
+    """Whether a root builds one of others, or one that has no file of its own to tell; no others: it does not."""
+    repository = job.builder.repository
+    read = job.paths_of.get(root, frozenset())
+    for other in others or ():
+        files = (other,) if repository.has_file(other) else repository.kustomizations_in(other)
+        if not files or not read.isdisjoint(files):
+            return True
+    return False
 
 
 def _set_paths(repository: ManifestRepository) -> Iterator[tuple[str, str]]:

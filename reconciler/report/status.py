@@ -53,13 +53,14 @@ class ReplicaEntryView:
 class Line:
     """A line of a block of YAML: `indent` ends with a dash where an item begins, which may have no key.
 
-    With `is_open` the value stands on the lines below.
+    With `is_open` the value stands on the lines below; one that `is_number` stands without quotes.
     """
 
     indent: str
     key: str = ""
     value: str = ""
     is_open: bool = False
+    is_number: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,7 @@ class OverlayPatchView:
 
     kind: str
     name: str
+    verb: str
     lines: tuple[Line, ...]
 
 
@@ -97,7 +99,7 @@ def _lines(value: Value, indent: str) -> Iterator[Line]:
                 yield Line(indent=indent, key=key, is_open=True)
                 yield from _lines(member, indent + _STEP)
             else:
-                yield Line(indent=indent, key=key, value=str(member))
+                yield Line(indent=indent, key=key, value=str(member), is_number=isinstance(member, int))
     elif isinstance(value, list):
         for item in value:
             first, *rest = _lines(item, indent + _STEP)

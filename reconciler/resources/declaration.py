@@ -15,7 +15,7 @@ from reconciler.resources.inference.priorities import fold_inference
 from reconciler.resources.kthena.tracked_targets import KthenaResources, fold_kthena
 from reconciler.resources.llmaz.servings import Llmaz, Serving, find_owners, fold_llmaz
 from reconciler.resources.llmd.saturation import SaturationEntry, UpstreamSettings, ZeroEntry, choose_in_force
-from reconciler.resources.objects import Piece, of_kind, report_duplicate, split_duplicates
+from reconciler.resources.objects import Piece, first_of_each, of_kind, report_duplicate, split_duplicates
 from reconciler.resources.registry import FAMILIES
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, UpstreamNamespace, VariantResource
 
@@ -71,6 +71,8 @@ class Declaration:
     llmaz: Llmaz = field(default_factory=Llmaz)
     inference: Inference = field(default_factory=Inference)
     kthena: KthenaResources = field(default_factory=KthenaResources)
+    alternatives: tuple[Workload, ...] = ()
+    """The first of each group of workloads with one name: broken, unless different clusters get them."""
     broken: tuple[BrokenResource, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
@@ -134,6 +136,7 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
     return Declaration(
         variants=tuple(variants),
         workloads=(*workloads, *kthena.declared.workloads),
+        alternatives=tuple(first_of_each(of_kind(pieces, Workload), {each.key for each in broken_workloads})),
         owners=(*of_kind(pieces, ReplicaOwner), *find_owners(llmaz.declared)),
         classes=classes,
         costs=costs,

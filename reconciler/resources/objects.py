@@ -1,6 +1,6 @@
 """One Kubernetes object inside a document, and the common steps of reading it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
 from typing import Annotated, Generic, Protocol, TypeAlias, TypeVar
@@ -326,6 +326,15 @@ def split_duplicates(resources: Iterable[Resource]) -> tuple[list[Resource], lis
     single = [same[0] for same in by_key.values() if len(same) == 1]
     broken = [_break_duplicate(here, same) for same in by_key.values() if len(same) > 1 for here in same]
     return single, broken
+
+
+def first_of_each(resources: Iterable[Resource], keys: Container[ResourceKey]) -> list[Resource]:
+    """The first resource of each of some keys."""
+    found: dict[ResourceKey, Resource] = {}
+    for resource in resources:
+        if resource.key in keys:
+            found.setdefault(resource.key, resource)
+    return list(found.values())
 
 
 def _break_duplicate(here: Resource, same: list[Resource]) -> BrokenResource:

@@ -1,6 +1,6 @@
 """Which serving workloads become variants because the team says so, and which ones nothing wants managed."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
@@ -24,8 +24,8 @@ def adopted_variants(
     An annotation on the workload goes before `workloads`, of which the last entry that fits counts. An entry
     manages what is recognised; what is not, only where it names the workload and its model.
     """
-    for workload in _candidates(settings, declaration, claimed):
-        if _is_wanted(workload, settings):
+    for workload in _candidates(settings, declaration.workloads, claimed):
+        if is_wanted(workload, settings):
             yield _as_variant(workload, _model_of(workload, settings))
 
 
@@ -34,17 +34,25 @@ def find_unmanaged(
 ) -> tuple[UnmanagedWorkload, ...]:
     """The workloads that serve models and are no variant's (`claimed`), where nothing says whether to manage them."""
     owners = Owners.of(declaration.owners)
+    doubled = {each.key for each in declaration.alternatives}
+    reasons = {each.key: each.reason for each in declaration.broken if each.key in doubled}
     found = (
-        UnmanagedWorkload(workload=workload, owner=owners.owner_of(workload.key, workload))
-        for workload in _candidates(settings, declaration, claimed)
-        if workload.is_serving and not _is_ignored(workload) and _is_wanted(workload, settings) is None
+        UnmanagedWorkload(
+            workload=workload,
+            owner=owners.owner_of(workload.key, workload),
+            obstacle=reasons.get(workload.key, ""),
+        )
+        for workload in _candidates(settings, (*declaration.workloads, *declaration.alternatives), claimed)
+        if workload.is_serving and not _is_ignored(workload) and is_wanted(workload, settings) is None
     )
     return tuple(sorted(found, key=lambda each: each.key))
 
 
-def _candidates(settings: Settings, declaration: Declaration, claimed: Container[ResourceKey]) -> Iterator[Workload]:
+def _candidates(
+    settings: Settings, workloads: Iterable[Workload], claimed: Container[ResourceKey]
+) -> Iterator[Workload]:
     chosen = {cluster.name for cluster in settings.clusters}
-    for workload in declaration.workloads:
+    for workload in workloads:
         if workload.key.cluster in chosen and workload.key not in claimed and is_kind_of_serving(workload.key):
             yield workload
 
@@ -62,7 +70,7 @@ def adopts(entry: Override, workload: Workload) -> bool:
     return is_meant and override_fits(entry, _as_variant(workload, workload.model_id))
 
 
-def _is_wanted(workload: Workload, settings: Settings) -> bool | None:
+def is_wanted(workload: Workload, settings: Settings) -> bool | None:
     """Whether the team wants a workload managed; None where nothing says."""
     written = workload.settings.get(MANAGED.name)
     if written is not None:

@@ -27,6 +27,7 @@ from reconciler.resources.kubernetes.autoscalers import scales_another
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.reading import count_written, is_read, names_kind, read_file, read_object
 from reconciler.resources.registry import KIND_WORDS, KINDS
+from reconciler.snapshot.adoption import is_wanted
 from reconciler.snapshot.places import place_numbers
 
 UNBUILT = "build"
@@ -313,7 +314,7 @@ def read_recorded(
 def fold(commit: Commit, settings: Settings) -> Declaration:
     """One declaration of all files; of withheld ones only the names of objects are known."""
     whole = _with_roots(merge(declare(commit.fleet, commit.readings)), commit.fleet)
-    whole = _doubt_duplicates(whole, commit.fleet, settings)
+    whole = _doubt_duplicates(_without_alternatives(whole, commit.fleet, settings), commit.fleet, settings)
     chosen = {cluster.name for cluster in settings.clusters}
     reason = "{} also holds a Secret, which is never recorded: move the Secret to a file of its own"
     unread = [
@@ -448,6 +449,32 @@ def _doubted(reading: FileReading, fleet: Fleet) -> FileReading:
     if reading.error is None or is_built or (_OURS if b"{{" in reading.body else _READ).search(reading.body):
         return reading
     return replace(reading, findings=tuple(map(_as_warning, reading.findings)))
+
+
+def _without_alternatives(declaration: Declaration, fleet: Fleet, settings: Settings) -> Declaration:
+    """No warning of workloads with one name that nothing in Git deploys together: different clusters may get them.
+
+    Of one that is to be managed it stays: it cannot be, until each cluster has paths of its own.
+    """
+    apart = {each.key: each for each in declaration.alternatives if _are_apart(each.key, fleet, settings)}
+    quiet = {key for key, each in apart.items() if not is_wanted(each, settings)}
+    said = {(replace(each.place, field=_NAME), each.reason) for each in declaration.broken if each.key in quiet}
+    findings = tuple(
+        each
+        for each in declaration.findings
+        if each.severity is not Severity.WARNING or (each.place, each.message) not in said
+    )
+    return replace(declaration, findings=findings, alternatives=tuple(apart.values()))
+
+
+def _are_apart(key: ResourceKey, fleet: Fleet, settings: Settings) -> bool:
+    """Whether an object is built from different directories, of which at most one has a deployer in Git."""
+    if any(each.include != _EVERYTHING for each in (*settings.clusters, *settings.other_clusters)):
+        return False
+    roots = [built.root for built in fleet.objects.get(replace(key, part=""), ())]
+    plain = fleet.clusters[key.cluster].plain if roots else frozenset()
+    directories = {directory_of(root.path) if root.path in plain else root.path for root in roots}
+    return len(directories) == len(roots) and sum(bool(root.deployer) for root in roots) <= 1
 
 
 def _doubt_duplicates(declaration: Declaration, fleet: Fleet, settings: Settings) -> Declaration:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
-from reconciler.domain.identity import Finding, ResourceKey, Severity
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import StatusShape
@@ -121,7 +121,8 @@ class _Builds:
     fleet: Fleet
     settings: Settings
     sharing: Counter[DocumentRef]
-    keys: Mapping[DocumentRef, ResourceKey]
+    keys: Mapping[tuple[DocumentRef, str, str], tuple[ResourceKey, ...]]
+    """By manifest, cluster and namespace."""
     entries: EntryPlaces
 
     @classmethod
@@ -132,7 +133,10 @@ class _Builds:
             for source, key in objects
         ]
         sharing = Counter(ref for ref, _ in refs)
-        return cls(fleet=fleet, settings=settings, sharing=sharing, keys=dict(refs), entries=EntryPlaces(fleet))
+        keys: dict[tuple[DocumentRef, str, str], tuple[ResourceKey, ...]] = {}
+        for ref, key in refs:
+            keys[ref, key.cluster, key.namespace] = (*keys.get((ref, key.cluster, key.namespace), ()), key)
+        return cls(fleet=fleet, settings=settings, sharing=sharing, keys=keys, entries=EntryPlaces(fleet))
 
     def place(self, workload: Workload) -> Workload:
         """A scale target with the fields of its replicas, or why there are none."""
@@ -186,8 +190,10 @@ class _Builds:
 
     def place_bounds(self, owner: ReplicaOwner) -> ReplicaOwner:
         """An autoscaler with the fields of its bounds, or without them if they cannot be written."""
-        key = self.keys.get(owner.fields[0].document) if owner.fields else None
-        built = self.fleet.find(key) if key is not None else None
+        manifest = owner.fields[0].document if owner.fields else None
+        keys = () if manifest is None else self.keys.get((manifest, owner.cluster, owner.namespace), ())
+        named = [key for key in keys if len(keys) == 1 or owner.owner == f"{key.kind} {key.name}"]
+        built = self.fleet.find(named[0]) if len(named) == 1 else None
         if built is None:
             return owner
         fields = []
@@ -214,10 +220,31 @@ class _Builds:
         # an edit of the number would change another object, or another cluster reads its file
         is_shared = bool(chain) and len(self.fleet.readers_of(chain[0], written.field)) > 1
         is_shared = is_shared or (bool(chain) and chain[0].place.path in self.fleet.shared_paths)
-        if not (is_unwritten or is_shared) or written.field != _REPLICAS:
+        if not (is_unwritten or is_shared):
             return None
-        insertion = overlay_insertion(self.fleet, built)
-        return None if insertion is None else replace(insertion, written=written.written, value=written.value)
+        insertion = overlay_insertion(self.fleet, built) if written.field == _REPLICAS else None
+        if insertion is not None:
+            return replace(insertion, written=written.written, value=written.value)
+        return self._patched(written, built)
+
+    def _patched(self, written: WrittenField, built: BuiltObject) -> WrittenField | None:
+        """The field in a patch of the overlay for this object alone; None where there is no safe one."""
+        way = written.field[:-1]
+        chain = built.origin_of(written.field)
+        is_known = written.embedding is None and all(isinstance(each.value, int) for each in chain[:1])
+        if not is_known or built.obstacles or (chain and self.fleet.is_ignored(chain[0])):
+            return None
+        place = self.entries.find(built, way)
+        if place is None or place.patch is None:
+            return None
+        path = place.patch.path
+        return replace(
+            written,
+            document=DocumentRef(path=path, document=place.patch.document or 0),
+            place=Place(path=path, field=".".join(map(str, written.field))),
+            patch=place.patch,
+            way=place.way,
+        )
 
     def _owned(self, built: BuiltObject, written: WrittenField) -> Hold | None:
         """The owner that would overwrite our value; autoscalers are reported by their own resources."""

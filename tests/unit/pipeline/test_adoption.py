@@ -8,6 +8,7 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.domain.plan import Outcome
 from reconciler.errors import ConfigurationError
 from reconciler.pipeline.init import Fate, InitRequest, InitResult, Wishes, init
+from reconciler.pipeline.validate import validate_commit
 from tests.servers.git_workshop import Workshop, empty_workshop
 
 NOW_S = 1_790_000_000.0
@@ -158,3 +159,86 @@ def test_a_check_writes_nothing(workshop: Workshop) -> None:
     result = adopted(workshop, checks=True)
     assert [(file.path, fate) for file, fate in result.files] == [("reconciler.yaml", Fate.CREATED)]
     assert not (workshop.clone / "reconciler.yaml").exists()
+
+
+# ---- overlays that build the same objects
+
+KUSTOMIZATION = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+
+
+def overlaid(workshop: Workshop, text: str, overlays: tuple[str, ...] = ("dev", "prod", "staging")) -> Workshop:
+    """A base and overlays of it, which nothing in Git deploys."""
+    workshop.write("apps/base/chat.yaml", text.encode())
+    workshop.write("apps/base/kustomization.yaml", f"{KUSTOMIZATION}resources: [chat.yaml]\n".encode())
+    for overlay in overlays:
+        path = f"apps/overlays/{overlay}/kustomization.yaml"
+        workshop.write(path, f"{KUSTOMIZATION}resources: [../../base]\n".encode())
+    workshop.commit()
+    return workshop
+
+
+def findings(workshop: Workshop) -> list[str]:
+    return [str(each) for each in validate_commit(Flags(repo=str(workshop.clone))).findings]
+
+
+def test_alternatives_that_nothing_deploys_together_are_no_mistake(workshop: Workshop) -> None:
+    overlaid(workshop, deployment("chat", scaler=AUTOSCALER))
+    workshop.write("docs/one/web.yaml", deployment("web").encode())
+    workshop.write("docs/two/web.yaml", deployment("web").encode())
+    workshop.commit()
+    assert findings(workshop) == []
+    flags = Flags(repo=str(workshop.clone))
+    result = init(InitRequest(flags=flags, environment=Environment(), wishes=Wishes(), now_s=NOW_S, checks=True))
+    assert {each.name for each in result.prepared.plan.unmanaged} == {"chat", "web"}
+
+
+def test_one_name_twice_in_one_directory_is_a_mistake(workshop: Workshop) -> None:
+    committed(workshop, a=deployment("chat"), b=deployment("chat"))
+    assert ["declared again" in each for each in findings(workshop)] == [True, True]
+
+
+def test_alternatives_that_are_to_be_managed_need_clusters(workshop: Workshop) -> None:
+    managed = 'namespace: llm, annotations: {reconciler.io/managed: "true"}}'
+    overlaid(workshop, deployment("chat").replace("namespace: llm}", managed))
+    (found,) = findings(workshop)
+    assert "built by apps/overlays/dev, apps/overlays/prod, apps/overlays/staging: keep one, or name" in found
+
+
+def test_overlays_of_the_same_objects_are_clusters(workshop: Workshop) -> None:
+    overlaid(workshop, deployment("chat"))
+    result = adopted(workshop, checks=True)
+    assert [(each.name, [path.glob for path in each.exclude]) for each in result.clusters] == [
+        ("dev", ["apps/overlays/prod/**", "apps/overlays/staging/**"]),
+        ("prod", ["apps/overlays/dev/**", "apps/overlays/staging/**"]),
+        ("staging", ["apps/overlays/dev/**", "apps/overlays/prod/**"]),
+    ]
+
+
+def test_one_of_them_is_chosen_by_its_name_and_its_edits_leave_the_others_alone(workshop: Workshop) -> None:
+    overlaid(workshop, deployment("chat", scaler=AUTOSCALER))
+    flags = Flags(repo=str(workshop.clone), clusters=("prod",))
+    result = init(InitRequest(flags=flags, environment=Environment(), wishes=Wishes(adopt=True), now_s=NOW_S))
+    assert [each.name for each in result.clusters] == ["prod"]
+    (variant,) = result.prepared.snapshot.variants
+    assert variant.workload is not None
+    assert {each.document.path for each in variant.workload.written_at} == {
+        "apps/overlays/prod/reconciler-accelerators.yaml"
+    }
+
+
+def test_overlays_with_namespaces_of_their_own_are_one_cluster(workshop: Workshop) -> None:
+    overlaid(workshop, deployment("chat"))
+    for overlay in ("dev", "prod", "staging"):
+        text = f"{KUSTOMIZATION}namespace: llm-{overlay}\nresources: [../../base]\n"
+        workshop.write(f"apps/overlays/{overlay}/kustomization.yaml", text.encode())
+    workshop.commit()
+    result = adopted(workshop, checks=True)
+    assert [each.name for each in result.clusters] == ["default"]
+    assert [each.workload.namespace for each in result.adopted.entries] == ["llm-dev", "llm-prod", "llm-staging"]
+
+
+def test_a_prometheus_is_that_of_one_of_them(workshop: Workshop) -> None:
+    overlaid(workshop, deployment("chat"))
+    flags = Flags(repo=str(workshop.clone), prometheus="http://127.0.0.1:1")
+    with pytest.raises(ConfigurationError, match=r"name it with --cluster, like --cluster staging"):
+        init(InitRequest(flags=flags, environment=Environment(), wishes=Wishes(), now_s=NOW_S))
