@@ -39,16 +39,20 @@ _ONE_IN_TWENTY = 1.645
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargestBatch:
-    """Requests that run at once at most, and that were `seen` to; `is_full` when others waited for a place."""
+    """Requests that run at once at most, and that were `seen` to; `is_full` when others waited for a place.
+
+    Unless it `is_known` the engine may run fewer: only what was seen is sure.
+    """
 
     size: int
     seen: int
     is_full: bool
     note: str
+    is_known: bool = True
 
 
 def find_largest_batch(samples: Samples, limit: int | None = None) -> LargestBatch:
-    """Return the full batch, or the engine's own `limit`, or the largest seen; some sample must have requests running.
+    """Return the full batch, or the engine's own `limit`, or four times what was seen; some sample must be busy.
 
     Requests also wait for room in an iteration for their prompts, and for memory. So a batch far below the limit is
     full only where its KV caches were.
@@ -67,11 +71,12 @@ def find_largest_batch(samples: Samples, limit: int | None = None) -> LargestBat
             note = f"requests waited while {size} ran: that is the full batch"
             return LargestBatch(size=size, seen=size, is_full=True, note=note)
     if limit is not None:
-        size = max(min(limit, _fits_in_memory(samples, limit)), seen)
+        size = max(_fits_in_memory(samples, limit), seen)
         why = "the engine allows" if size == limit else "as requests differ in length, its KV cache has room for"
         return LargestBatch(size=size, seen=seen, is_full=False, note=f"{why} {size} at once, {seen} were seen")
-    note = f"nothing waited often enough to see a full batch: {seen} is the largest batch seen, it may hold more"
-    return LargestBatch(size=seen, seen=seen, is_full=False, note=note)
+    size = max(_fits_in_memory(samples, round(_FARTHEST * seen)), seen)
+    note = f"nothing waited often enough to see a full batch, nor is the engine's limit known: none above {seen} is sure"
+    return LargestBatch(size=size, seen=seen, is_full=False, is_known=False, note=note)
 
 
 def _fits_in_memory(samples: Samples, limit: int) -> int:
@@ -92,7 +97,7 @@ def _fits_in_memory(samples: Samples, limit: int) -> int:
     room = max(mean - share * math.exp(_ONE_IN_TWENTY * root - root * root / 2), 0.0)
     half = _ONE_IN_TWENTY * math.sqrt(1 + SPREAD) / 2
     deviation = math.sqrt(half * half + room) - half
-    return max(int(deviation * deviation + _ONE_IN_TWENTY * deviation), 1)
+    return min(max(int(deviation * deviation + _ONE_IN_TWENTY * deviation), 1), limit)
 
 
 def _typical(running: Floats, waiting: Floats) -> float:
@@ -346,6 +351,7 @@ def _fit_of(
     batches = np.arange(largest.seen, max(largest.size, largest.seen) + 1)
     near = batches[batches <= _FARTHEST * largest.seen]
     certain = [int(batch) for batch in near if line.uncertainty_at(float(batch)) <= _LARGEST_UNCERTAINTY]
+    is_as_seen = not largest.is_known or (serial is not None and not serial.is_sure)
     tokens, cached = tokens_per_step_of(busy), cached_of(busy) if serial else 0.0
     noted = {
         f"a step makes {tokens:.3g} tokens of a request": tokens > 1,
@@ -364,7 +370,7 @@ def _fit_of(
         cached=cached,
         max_batch_size=largest.size,
         is_full_batch_seen=largest.is_full,
-        reach=largest.seen if serial and not serial.is_sure else max(certain, default=largest.seen),
+        reach=largest.seen if is_as_seen else max(certain, default=largest.seen),
         samples=busy.itl_s.size,
         error=line.error,
         prefill_error=serial.error if serial else beside.error if beside else None,

@@ -18,6 +18,7 @@ from reconciler.domain.profiles import FittedModel, UnusedVariant
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.snapshot import Variant
+from reconciler.domain.workloads import LaunchSettings
 from reconciler.errors import ConfigurationError
 from reconciler.metrics.history import read_histories, trace
 from reconciler.metrics.quantities import LEARNING_WINDOW_S, OWNERSHIP
@@ -143,13 +144,7 @@ def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], history:
     if why:
         return replace(subject, reason=why)
     traces = [trace for member in members for trace in history.traces.get(member.key, ())]
-    # the arguments of the engines, if they are the same for all variants
-    launches = {member.workload.launch if member.workload is not None else None for member in members}
-    launch = next(iter(launches)) if len(launches) == 1 else None
-    limits = EngineLimits()
-    if launch is not None:
-        token_budget = launch.batched_tokens if launch.is_chunked else None
-        limits = EngineLimits(max_batch_size=launch.max_num_seqs, token_budget=token_budget)
+    limits = _limits_of([member.workload.launch if member.workload is not None else None for member in members])
     fit = fit_profile(samples_of(traces), limits)
     if isinstance(fit, Unfit):
         return replace(subject, reason=fit.reason, samples=fit.samples)
@@ -160,6 +155,18 @@ def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], history:
         prefill_error=fit.prefill_error,
         is_full_batch_seen=fit.is_full_batch_seen,
         notes=fit.notes,
+    )
+
+
+def _limits_of(launches: Sequence[LaunchSettings | None]) -> EngineLimits:
+    """The limits that hold for all engines: the least of each. Nothing is known unless all of their arguments are."""
+    known = [launch for launch in launches if launch is not None]
+    if len(known) < len(launches):
+        return EngineLimits()
+    is_chunked = all(launch.is_chunked for launch in known)
+    return EngineLimits(
+        max_batch_size=min(launch.max_num_seqs for launch in known),
+        token_budget=min(launch.batched_tokens for launch in known) if is_chunked else None,
     )
 
 

@@ -120,7 +120,7 @@ def test_samples_without_noise_give_the_parameters_themselves() -> None:
     running = np.linspace(1.0, 63.0, 200)
     fit = learned(law_samples(running))
     assert close_to(L40S, fit, rel=1e-9)
-    assert (fit.samples, fit.max_batch_size) == (200, 62)
+    assert (fit.samples, fit.reach) == (200, 62)
     assert fit.error < 1e-12
 
 
@@ -231,17 +231,18 @@ def test_latency_that_does_not_grow_is_an_answer_with_a_note() -> None:
     assert "inter-token latency does not grow with the batch, beta is 0" in fit.notes
 
 
-def test_where_nothing_waited_the_largest_batch_seen_is_all_that_is_known(play: Play, trace_of: TraceOf) -> None:
+def test_where_nothing_waited_and_no_limit_is_known_only_the_batches_seen_are_sure(play: Play, trace_of: TraceOf) -> None:
     series = play(L40S, least=0.05, most=0.5, **L40S_LENGTHS)
     fit = learned(samples_of([trace_of(series)]))
     assert not fit.is_full_batch_seen
-    assert fit.max_batch_size <= max(series["running"])
-    assert fit.notes[0].endswith(f"{fit.max_batch_size} is the largest batch seen, it may hold more")
+    assert fit.reach <= max(series["running"])
+    assert fit.reach < fit.max_batch_size, "the engine may hold more, so that batch is not said to be full"
+    assert fit.notes[0].endswith(f"none above {fit.reach} is sure")
 
 
 def test_nonsense_of_one_reading_is_no_largest_batch() -> None:
     running = np.concatenate([np.linspace(1.0, 40.0, 199), [1e6]])
-    assert learned(law_samples(running)).max_batch_size <= 40
+    assert learned(law_samples(running)).reach <= 40
 
 
 def test_the_full_batch_is_not_lifted_by_noise(busy_days: Series, disturb: Disturb, trace_of: TraceOf) -> None:

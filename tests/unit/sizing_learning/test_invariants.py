@@ -96,7 +96,7 @@ def test_a_fit_never_claims_more_than_was_seen(samples: Samples) -> None:
     fit = fit_profile(samples)
     if isinstance(fit, Fit):
         assert min(fit.alpha_s, fit.beta_s, fit.gamma_s or 0.0, fit.delta_s or 0.0) >= 0
-        assert 1 <= fit.max_batch_size <= samples.num_running.max() + 0.5
+        assert 1 <= fit.reach <= min(fit.max_batch_size, samples.num_running.max() + 0.5)
         assert fit.error <= 0.25
         assert (fit.gamma_s is None) == (fit.delta_s is None) == (fit.prefill_error is None)
 
