@@ -537,7 +537,11 @@ class QueueingEngine(SizingEngine):
             if (correction := _correction(given.snapshot, state.variant)) is not None
         }
         capacities = Capacities(
-            [row for state in states for row in _rows_of(state, corrections.get(state.variant.key))]
+            [
+                row
+                for state in states
+                for row in _rows_of(state, corrections.get(state.variant.key), _hit_rate(given.snapshot, state.variant))
+            ]
         )
         variations = weigh_variations(given, models, corrections, capacities)
         problems = {
@@ -580,7 +584,7 @@ def _spread(
     return Spread(factor=factor, words=words)
 
 
-def _rows_of(state: VariantState, correction: Correction | None) -> Iterable[SizingRow]:
+def _rows_of(state: VariantState, correction: Correction | None, hit_rate: float | None) -> Iterable[SizingRow]:
     """The candidates to size: all options of a free variant, the current accelerator's of a held one.
 
     What is observed on the current accelerator corrects nothing on the others.
@@ -597,7 +601,14 @@ def _rows_of(state: VariantState, correction: Correction | None) -> Iterable[Siz
                 load=load,
                 service_class=variant.service_class.value,
                 correction=correction.factor if correction is not None and is_current else 1.0,
+                hit_rate=hit_rate,
             )
+
+
+def _hit_rate(snapshot: Snapshot, variant: Variant) -> float | None:
+    """The share of prompts that the warmest replica's prefix cache holds: one that has just started is still cold."""
+    rates = [each.prefix_hit_rate for each in snapshot.observed.replicas.get(variant.key, ())]
+    return max((rate for rate in rates if rate is not None and 0 <= rate <= 1), default=None)
 
 
 def _correction(snapshot: Snapshot, variant: Variant) -> Correction | None:

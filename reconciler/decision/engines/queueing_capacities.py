@@ -57,6 +57,7 @@ _BINDING_WORDS = {
 
 
 _BINDINGS = tuple(Binding)
+_COLDER = 1.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,7 @@ class SizingRow:
     """A candidate to size: a profile under a load for a service class.
 
     `correction` is what a replica really carries over what its profile says, 1 where nothing is known better.
+    `hit_rate` is the share of prompts that the prefix cache holds now, None where it is not measured.
     """
 
     key: CandidateKey
@@ -71,6 +73,17 @@ class SizingRow:
     load: Load
     service_class: ServiceClass
     correction: float = 1.0
+    hit_rate: float | None = None
+
+    @property
+    def cached(self) -> float:
+        """The share of prompts that the prefix cache holds: what was learned, or what is measured where that is colder.
+
+        Colder is where a prompt has a quarter more tokens to compute than was learned: the rest is chance.
+        """
+        learned = 0.0 if self.profile.learning is None else self.profile.learning.cached
+        is_colder = self.hit_rate is not None and 1 - self.hit_rate > _COLDER * (1 - learned)
+        return self.hit_rate if is_colder and self.hit_rate is not None else learned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +104,7 @@ class ReplicaCapacity:
         if self.rate_per_s <= 0:
             return _unattainable(self)
         reach = f"no larger batch than {self.row.profile.reach} is sure" if self.is_bound_by_reach else ""
-        return f"{reach or _BINDING_WORDS[self.binding]}, {_lengths(self.row)}"
+        return f"{reach or _BINDING_WORDS[self.binding]}, {_lengths(self.row)}{_cold(self.row)}"
 
 
 class Capacities:
@@ -253,19 +266,15 @@ def _steps(row: SizingRow) -> float:
     return 1 + (row.load.output_tokens - 1) / row.profile.tokens_per_step
 
 
-def _cached(row: SizingRow) -> float:
-    return 0.0 if row.profile.learning is None else row.profile.learning.cached
-
-
 def _computed(row: SizingRow) -> float:
     """Prompt tokens that are computed: the others are in the prefix cache."""
-    return (row.load.input_tokens or 0.0) * (1 - _cached(row))
+    return (row.load.input_tokens or 0.0) * (1 - row.cached)
 
 
 def _spread(row: SizingRow) -> float:
     """The spread of what is computed of prompts, where the cache holds all of some and nothing of others."""
     spread = SPREAD if row.load.input_spread is None else row.load.input_spread
-    return (1 + spread) / (1 - _cached(row)) - 1
+    return (1 + spread) / (1 - row.cached) - 1
 
 
 def _margin(profile: PerformanceProfile) -> float:
@@ -315,7 +324,7 @@ def _unattainable(capacity: ReplicaCapacity) -> str:
         return f"even a lone request takes ITL {lone_ms:.4g} ms, the target is {limit_ms:.4g} ms"
     if capacity.binding is Binding.TTFT and targets.ttft is not None:
         prompt = row.load.input_tokens or 0.0
-        prefill_ms = ms_from_seconds(_lone_prefill_s(row.profile, prompt))
+        prefill_ms = ms_from_seconds(_lone_prefill_s(row.profile, prompt * (1 - row.cached)))
         limit_ms = ms_from_seconds(targets.ttft.limit_s)
         return f"even a lone prompt of {prompt:.4g} tokens takes {prefill_ms:.4g} ms, the target is {limit_ms:.4g} ms"
     return "even the smallest load waits longer than the target"
@@ -323,7 +332,6 @@ def _unattainable(capacity: ReplicaCapacity) -> str:
 
 def _lone_prefill_s(profile: PerformanceProfile, input_tokens: float) -> float:
     if profile.prompt_s is not None:
-        input_tokens *= 1 - (0.0 if profile.learning is None else profile.learning.cached)
         chunks = math.ceil(input_tokens / (profile.token_budget or TOKEN_BUDGET))
         return chunks * profile.alpha_s + profile.prompt_s * input_tokens
     return (profile.gamma_s or 0.0) + (profile.delta_s or 0.0) * input_tokens
@@ -334,6 +342,13 @@ def _lengths(row: SizingRow) -> str:
     if row.profile.law != DECODE_ONLY and row.load.input_tokens is not None:
         return f"{row.load.input_tokens:.4g} input and {output}"
     return output
+
+
+def _cold(row: SizingRow) -> str:
+    learned = 0.0 if row.profile.learning is None else row.profile.learning.cached
+    if row.cached == learned:
+        return ""
+    return f", the prefix cache holds {row.cached:.0%} of prompts and held {learned:.0%} when the profile was learned"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import reconciler
 from reconciler.decision.engines.registry import choose_engines
 from reconciler.domain.snapshot import Form
@@ -84,3 +86,25 @@ def test_engines_are_told_apart_behind_their_port_alone() -> None:
     package = Path(reconciler.__file__).parent
     sources = (path for path in package.rglob("*.py") if not path.is_relative_to(package / "decision" / "engines"))
     assert [str(path) for path in sources if re.search(r"\bEngine\.[A-Z]", path.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("hit_rates", "replicas"),
+    [((), 3), ((0.8, 0.8), 3), ((0.76, 0.78), 3), ((0.0, 0.8), 3), ((0.1, 0.3), 8), ((0.0, 0.0), 12)],
+    ids=["not measured", "as learned", "chance", "one has just started", "colder", "cold"],
+)
+def test_a_cache_that_went_cold_is_sized_as_it_is(
+    fleet: Any, make: Any, hit_rates: tuple[float, ...], replicas: int
+) -> None:
+    """Prompts of 1,000 tokens at 0.1 ms each: 20 ms with 80 % of them in the cache, 100 ms without."""
+    learned = make.learned("H100", cached=0.8, batch=(1.0, 200.0))
+    serial = replace(learned, alpha_s=0.01, prompt_s=1e-4, token_budget=8192, max_batch_size=200)
+    fleet.add(replicas=3, profiles=(serial,))
+    fleet.fill(", ".join(".10/-" for _ in hit_rates))
+    owner = next(iter(fleet.replicas), None)
+    if owner is not None and hit_rates:
+        fleet.replicas[owner] = tuple(
+            replace(each, prefix_hit_rate=rate) for each, rate in zip(fleet.replicas[owner], hit_rates, strict=True)
+        )
+    fleet.offer(40.0, input_tokens=1000.0, output_tokens=20.0)
+    assert fleet.decision().desired.replicas == replicas
