@@ -172,6 +172,8 @@ class LaunchSettings:
     total_kv_tokens_override: int | None = None
     written_num_seqs: int | None = field(default=None, compare=False)
     """`max_num_seqs` where the arguments state it; defaults differ between releases of an engine."""
+    step_tokens: int | None = field(default=None, compare=False)
+    """Tokens of a request that a step computes where the arguments ask for speculative decoding: drafts and its own."""
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -75,7 +75,7 @@ def find_largest_batch(samples: Samples, limit: int | None = None) -> LargestBat
         why = "the engine allows" if size == limit else "as requests differ in length, its KV cache has room for"
         return LargestBatch(size=size, seen=seen, is_full=False, note=f"{why} {size} at once, {seen} were seen")
     size = max(_fits_in_memory(samples, round(_FARTHEST * seen)), seen)
-    note = f"nothing waited often enough to see a full batch, nor is the engine's limit known: none above {seen} is sure"
+    note = f"nothing waited often enough to see a full batch, nor is the engine's limit known: {seen} is sure"
     return LargestBatch(size=size, seen=seen, is_full=False, is_known=False, note=note)
 
 
@@ -262,7 +262,7 @@ def fit_profile(samples: Samples, limits: EngineLimits = UNKNOWN_LIMITS) -> Fit 
         return Unfit(reason=why, samples=decode.x.size)
     prefill, why = _fit_prefill(kept, full)
     allowed = find_largest_batch(kept, limits.max_batch_size)
-    serial = fit_serial(kept, limits.token_budget or TOKEN_BUDGET)
+    serial = fit_serial(kept, limits.token_budget or TOKEN_BUDGET, limits.step_tokens)
     if isinstance(serial, SerialPrefill):
         if limits.token_budget is None:
             is_better = serial.is_sure and prefill is not None and serial.error < prefill.error

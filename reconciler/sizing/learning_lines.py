@@ -99,7 +99,8 @@ def margin_of(traces: Sequence[Trace], window_s: float) -> float:
 
     Completions of neighbouring windows differ by chance, by as much as Poisson's law says; by what is beyond that the
     rate itself varies. What varies within a window is averaged by requests that run for longer than a burst, and by no
-    others. `window_s` is what a rate is the mean of.
+    others. Of few requests little is certain, so the variance counts with its standard error. `window_s` is what a rate
+    is the mean of.
     """
     columns = [(plausible(series_of(each, "completions"), 0.0, MOST), series_of(each, "running")) for each in traces]
     changes = np.concatenate([np.empty(0), *(np.diff(rates) for rates, _ in columns)])
@@ -111,10 +112,11 @@ def margin_of(traces: Sequence[Trace], window_s: float) -> float:
     weights = means[told] / means[told].sum()
     beyond = np.square(changes[told] / means[told]) / 2 - 1 / (means[told] * window_s)
     variance = float(weights @ beyond)
-    if variance <= _CERTAIN_BURST * float(np.sqrt(np.square(weights) @ np.square(beyond - variance))):
+    error = float(np.sqrt(np.square(weights) @ np.square(beyond - variance)))
+    if variance <= _CERTAIN_BURST * error:
         return _LEAST_MARGIN
     service_s = float(running[told].sum() / means[told].sum())
-    deviation = float(np.sqrt(variance * window_s / (service_s + _SHORTEST_BURST_S)))
+    deviation = float(np.sqrt((variance + error) * window_s / (service_s + _SHORTEST_BURST_S)))
     return min(_LEAST_MARGIN * (1 + _CARRIED_DEVIATIONS * deviation), _MOST_MARGIN)
 
 
@@ -156,10 +158,14 @@ def _joined(traces: Sequence[Trace], name: str) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits:
-    """Requests that run at once at most, and tokens that an iteration computes at most; None is not known."""
+    """Requests that run at once at most, and tokens that an iteration computes at most; None is not known.
+
+    `step_tokens` are those that a step computes of a request: with speculative decoding its drafts, too.
+    """
 
     max_batch_size: int | None = None
     token_budget: int | None = None
+    step_tokens: int | None = None
 
 
 UNKNOWN_LIMITS = EngineLimits()
@@ -325,8 +331,12 @@ class SerialPrefill:
     is_sure: bool
 
 
-def fit_serial(kept: Samples, token_budget: int) -> SerialPrefill | str:
-    """Return the law of prompts one after the other, or why the samples do not tell it."""
+def fit_serial(kept: Samples, token_budget: int, step_tokens: int | None = None) -> SerialPrefill | str:
+    """Return the law of prompts one after the other, or why the samples do not tell it.
+
+    Whoever decodes has `step_tokens` computed a step, those that are thrown away included. Where steps make several
+    tokens and that number is not known, how much slower larger batches are is not sure.
+    """
     seen = _Windows.of(kept, token_budget)
     if (enough := int(np.count_nonzero(seen.calm))) < FEWEST_SAMPLES or np.count_nonzero(seen.busy) < FEWEST_SAMPLES:
         return f"{enough} samples show prefill beside inter-token latency, at least {FEWEST_SAMPLES} are needed"
@@ -344,8 +354,10 @@ def fit_serial(kept: Samples, token_budget: int) -> SerialPrefill | str:
     decode = seen.decode(prompt_s)
     if decode is None:
         return "prompts explain more than the whole inter-token latency"
-    # Who decodes has a token computed too, even where that hid behind the weights that were read.
-    decode = replace(decode, slope=max(decode.slope, prompt_s * tokens_per_step_of(kept)))
+    # Who decodes has tokens computed too, even where that hid behind the weights that were read.
+    made = tokens_per_step_of(kept)
+    is_sure = is_sure and (made <= 1 or step_tokens is not None)
+    decode = replace(decode, slope=max(decode.slope, prompt_s * max(made, step_tokens or 1)))
     return SerialPrefill(
         decode=decode,
         prompt_s=prompt_s,

@@ -159,7 +159,7 @@ def _learn(members: Sequence[Variant], catalogs: Mapping[str, Catalog], history:
 
 
 def _limits_of(launches: Sequence[LaunchSettings | None]) -> EngineLimits:
-    """The limits that hold for all engines: the least of each. Nothing is known unless all of their arguments are."""
+    """The limits that hold for all engines. Nothing is known unless the arguments of all are."""
     known = [launch for launch in launches if launch is not None]
     if len(known) < len(launches):
         return EngineLimits()
@@ -167,6 +167,7 @@ def _limits_of(launches: Sequence[LaunchSettings | None]) -> EngineLimits:
     return EngineLimits(
         max_batch_size=min(launch.max_num_seqs for launch in known),
         token_budget=min(launch.batched_tokens for launch in known) if is_chunked else None,
+        step_tokens=max((launch.step_tokens for launch in known if launch.step_tokens is not None), default=None),
     )
 
 

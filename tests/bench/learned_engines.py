@@ -158,9 +158,13 @@ def sized(one: Played) -> Sized:
     """What a profile learned from the history says that the engine carries."""
     case = one.case
     trace = Trace(pod="llama-0", variant=VARIANT, start_s=0.0, step_s=WINDOW_S, series=arrays(one.series))
-    fit = fit_profile(
-        samples_of([trace]), EngineLimits(max_batch_size=case.engine.max_batch, token_budget=case.engine.token_budget)
+    engine = case.engine
+    limits = EngineLimits(
+        max_batch_size=engine.max_batch,
+        token_budget=engine.token_budget,
+        step_tokens=1 + engine.drafted if engine.drafted else None,
     )
+    fit = fit_profile(samples_of([trace]), limits)
     if isinstance(fit, Unfit):
         return Sized(case=case, ratio=math.nan, words=fit.reason, is_unsure=True)
     capacity = capacity_of(fit.profile("H100", "2026-11-24", margin_of([trace], WINDOW_S)), case)

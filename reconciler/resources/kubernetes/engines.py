@@ -92,6 +92,7 @@ _FIRST_VLLM = "VLLM_USE_V1"
 
 _LARGEST_COUNT = 2**31 - 1
 _COUNT = re.compile(r"[0-9]{1,10}")
+_DRAFTS = re.compile(r"[\"']num_speculative_tokens[\"']\s*:\s*([0-9]{1,10})")
 _FRACTION = re.compile(r"[0-9]?(?:\.[0-9]{0,12})?")
 _DTYPE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -267,7 +268,16 @@ def _read_vllm(flags: Mapping[str, str], *, is_first: bool) -> LaunchSettings:
         is_chunked=_is_chunked(flags, not is_first),
         is_first_engine=is_first,
         num_blocks_override=_count(flags.get("num-gpu-blocks-override")),
+        step_tokens=_step_tokens(flags),
     )
+
+
+def _step_tokens(flags: Mapping[str, str]) -> int | None:
+    """The drafts of vLLM's speculation and the token that the model makes itself; None without drafts."""
+    written = flags.get("speculative-config.num-speculative-tokens") or flags.get("num-speculative-tokens")
+    in_object = _DRAFTS.search(flags.get("speculative-config", ""))
+    drafts = _count(in_object[1] if in_object is not None else written)
+    return None if drafts is None else drafts + 1
 
 
 def _is_chunked(flags: Mapping[str, str], default: bool) -> bool:
@@ -295,6 +305,7 @@ def _read_sglang(flags: Mapping[str, str]) -> LaunchSettings:
         max_model_tokens=_count(flags.get("context-length")),
         is_chunked=chunk != "-1",
         total_kv_tokens_override=_count(flags.get("max-total-tokens")),
+        step_tokens=_count(flags.get("speculative-num-draft-tokens")),  # its own token among them
     )
 
 

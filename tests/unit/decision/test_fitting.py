@@ -10,9 +10,10 @@ from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Allocation, Catalog
 from reconciler.domain.observed import Trace
 from reconciler.domain.profiles import FittedModel, Learning, PerformanceProfile, UnusedVariant
+from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Form, Option, StatusShape, Variant
 from reconciler.domain.variant_settings import VariantSettings
-from reconciler.domain.workloads import DocumentRef, Workload
+from reconciler.domain.workloads import DocumentRef, LaunchSettings, Workload
 from reconciler.errors import ConfigurationError
 from reconciler.snapshot.fitting import NOT_SEEN, UNKNOWN_ACCELERATOR, FitHistory, choose_variants, learn_profiles
 from tests.histories import arrays
@@ -215,3 +216,19 @@ def test_of_many_models_only_some_are_named() -> None:
     fleet = [variant(f"v{number}", model=f"org/m{number:02}") for number in range(14)]
     with pytest.raises(ConfigurationError, match="org/m09 and 4 more"):
         choose_variants(fleet, ["qwen"])
+
+
+def test_engines_with_different_arguments_share_the_least_of_their_limits() -> None:
+    """Nothing waited, so the profile holds no more requests than the smaller engine; one without arguments: none."""
+    one, two, bare = variant("one"), variant("two"), variant("three")
+    started = [
+        replace(each, workload=replace(each.workload, launch=LaunchSettings(max_num_seqs=most)))
+        for each, most in ((one, 96), (two, 64))
+        if each.workload is not None
+    ]
+    (both,), _ = learn(started, trace(one, LOW + HIGH), trace(two, HIGH))
+    (all_three,), _ = learn([*started, bare], trace(one, LOW + HIGH), trace(two, HIGH), trace(bare, LOW))
+    assert both.profile is not None
+    assert both.profile.max_batch_size == 64
+    assert all_three.profile is not None
+    assert all_three.profile.reach <= 48, "the largest batch that was seen"

@@ -93,6 +93,26 @@ def test_the_first_engine_of_vllm_batches_otherwise(
     assert (launch.is_first_engine, launch.is_chunked, launch.batched_tokens) == (is_first, is_chunked, batched_tokens)
 
 
+@pytest.mark.parametrize(
+    ("engine", "words", "step_tokens"),
+    [
+        ("vllm", ["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 4}'], 5),
+        ("vllm", ["--speculative_config={'num_speculative_tokens':3}"], 4),
+        ("vllm", ["sh", "-c", """vllm serve m --speculative-config '{"num_speculative_tokens": 2}' --port 80"""], 3),
+        ("vllm", ["--speculative-config.num_speculative_tokens=6"], 7),
+        ("vllm", ["--num-speculative-tokens", "5"], 6),
+        ("vllm", ["--speculative-config", '{"method": "ngram"}'], None),
+        ("vllm", ["--max-num-seqs=8"], None),
+        ("sglang", ["--speculative-num-draft-tokens", "4", "--speculative-num-steps=3"], 4),
+        ("sglang", [], None),
+    ],
+)
+def test_tokens_that_speculation_computes_are_read(engine: str, words: list[str], step_tokens: int | None) -> None:
+    launch = read_launch(engine, words, {})
+    assert launch is not None
+    assert launch.step_tokens == step_tokens
+
+
 def test_flags_of_sglang_are_read() -> None:
     words = (
         "--mem-fraction-static 0.85 --page-size=64 --max-running-requests 128 --max-total-tokens 100000 "

@@ -231,13 +231,13 @@ def test_latency_that_does_not_grow_is_an_answer_with_a_note() -> None:
     assert "inter-token latency does not grow with the batch, beta is 0" in fit.notes
 
 
-def test_where_nothing_waited_and_no_limit_is_known_only_the_batches_seen_are_sure(play: Play, trace_of: TraceOf) -> None:
+def test_where_nothing_waited_and_no_limit_is_known_what_was_seen_is_sure(play: Play, trace_of: TraceOf) -> None:
     series = play(L40S, least=0.05, most=0.5, **L40S_LENGTHS)
     fit = learned(samples_of([trace_of(series)]))
     assert not fit.is_full_batch_seen
     assert fit.reach <= max(series["running"])
     assert fit.reach < fit.max_batch_size, "the engine may hold more, so that batch is not said to be full"
-    assert fit.notes[0].endswith(f"none above {fit.reach} is sure")
+    assert fit.notes[0].endswith(f": {fit.reach} is sure")
 
 
 def test_nonsense_of_one_reading_is_no_largest_batch() -> None:

@@ -36,7 +36,11 @@ def trace_of(series: Series) -> Trace:
 
 
 def learned(engine: RooflineEngine, series: Series) -> Fit:
-    limits = EngineLimits(max_batch_size=engine.max_batch, token_budget=engine.token_budget)
+    limits = EngineLimits(
+        max_batch_size=engine.max_batch,
+        token_budget=engine.token_budget,
+        step_tokens=1 + engine.drafted if engine.drafted else None,
+    )
     fit = fit_profile(samples_of([trace_of(series)]), limits)
     assert isinstance(fit, Fit), fit.reason
     return fit
@@ -104,6 +108,23 @@ def test_tokens_of_a_step_are_told_by_how_long_requests_run(drafted: int, accept
     assert tokens_per_step_of(samples) == pytest.approx(accepted, rel=0.06)
 
 
+def test_drafts_that_are_thrown_away_are_computed_too() -> None:
+    """Five tokens a step of which two are kept: compute, not weights, is what a larger batch meets."""
+    engine = replace(SMALL, drafted=4, accepted=2.0)
+    samples = samples_of([trace_of(swinging(engine, CHAT, 3.0))])
+    unknown, known = (
+        fit_profile(samples, EngineLimits(max_batch_size=128, token_budget=2048, step_tokens=step_tokens))
+        for step_tokens in (None, 5)
+    )
+    assert isinstance(unknown, Fit)
+    assert isinstance(known, Fit)
+
+    assert known.beta_s >= 0.85 * 5 * engine.token_s
+    assert unknown.beta_s < 0.85 * 5 * engine.token_s
+    assert unknown.reach <= unknown.batch[1] + 1, "nothing tells how many tokens a step computes"
+    assert known.reach > 2 * unknown.reach
+
+
 def test_a_load_that_comes_in_bursts_is_sized_for_them() -> None:
     even, bursty = (
         trace_of(swinging(SMALL, Work(input_tokens=400, output_tokens=150, burst=burst), 2.0)) for burst in (1.0, 2.5)
@@ -125,6 +146,7 @@ def test_engines_that_tell_no_completions_or_hits_are_learned_as_well() -> None:
 
 # What some engines of `tests.bench.learned_engines` carry in a long run.
 TRUE_PER_S = {3: 2.77, 8: 5.33, 11: 2.18, 15: 4.24, 20: 1.42, 26: 15.59, 43: 13.08, 44: 2.24, 1007: 7.61, 1026: 55.56}
+TRUE_PER_S |= {6041: 10.13}  # drafts are computed, too
 TRUE_PER_S |= {3038: 0.50, 3054: 0.204}  # long prompts find no room in a small KV cache, though others would
 
 
