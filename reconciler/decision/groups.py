@@ -29,10 +29,19 @@ def why_declined(situation: Situation, group: str, changes: Sequence[AllocationC
 
 
 def why_kept(situation: Situation, proposals: Iterable[Proposal], kept: Mapping[str, Hold]) -> Hold | None:
-    """Why an open one of these pull requests stays as it is; None where none has to. `kept` is by resource."""
+    """Why an open one of these pull requests stays as it is; None where none has to. `kept` is by resource.
+
+    What a person has written over since is not kept: it would stay in conflict with its base.
+    """
     for proposal in proposals:
-        if not _is_in_git(proposal, situation):
-            holds = [kept[change.resource] for change in proposal.changes if change.resource in kept]
+        changes = {change.resource: change for change in proposal.changes if change.resource in kept}
+        if changes and not _is_in_git(proposal, situation):
+            gone = {
+                str(key)
+                for key, now in situation.current.items()
+                if str(key) in changes and not changes[str(key)].begins_at(now)
+            }
+            holds = [kept[resource] for resource in changes if resource not in gone]
             if holds:
                 words = f"open pull request #{proposal.number} stays as it is: {holds[0].words}"
                 return replace(holds[0], words=words)
@@ -141,8 +150,9 @@ def split_into_parts(
     parts = {change.variant: part_of(change) for change in changes}
     bonds = [*_models(changes), *(frozenset(bond & parts.keys()) for bond in bonds)]
     standing = dict(_standing(situation, changes, kept))
+    loose = {key for key, part in parts.items() if part is Part.AUTO and _is_merged_by_us(situation, staged, key)}
     while True:
-        parts = _joined(parts, bonds, standing)
+        parts = _joined(parts, bonds, standing, loose)
         shared = [bond for bond in _sharing_devices(situation, staged, parts) if len({parts[key] for key in bond}) > 1]
         if not shared:
             return parts
@@ -182,10 +192,22 @@ def _is_fixed(situation: Situation, proposal: Proposal, kept: Mapping[str, Hold]
     return proposal.is_left_alone or why_kept(situation, [proposal], kept) is not None
 
 
+def _is_merged_by_us(situation: Situation, staged: StagedPlan, key: ResourceKey) -> bool:
+    """Whether the settings or a rule want a change to merge by itself."""
+    setting = situation.snapshot.settings.pull_requests.auto_merge
+    return bool(setting) or (setting is None and any(each.merges_per_hour for each in staged.said.get(key, ())))
+
+
 def _joined(
-    parts: Mapping[ResourceKey, Part], bonds: Bonds, standing: Mapping[ResourceKey, tuple[Part, bool]]
+    parts: Mapping[ResourceKey, Part],
+    bonds: Bonds,
+    standing: Mapping[ResourceKey, tuple[Part, bool]],
+    loose: Collection[ResourceKey],
 ) -> dict[ResourceKey, Part]:
-    """Bonds first, for nobody undoes them; a whole one stays where it stands, if all of it is proposed there."""
+    """Bonds first, for nobody undoes them; a whole one stays where it stands, if all of it is proposed there.
+
+    Not where it waits for a person and all of it is `loose`: it may merge by itself by now.
+    """
     joined = dict(parts)
     for members in _components(parts, bonds):
         part = max((parts[key] for key in members), key=LAX_TO_STRICT.index)
@@ -195,7 +217,8 @@ def _joined(
         if fixed:
             part = fixed[0]
         elif whole is not None and (whole[0] is not Part.AUTO or part is Part.AUTO):
-            part = whole[0]
+            is_free = whole[0] is Part.APPROVAL and members.issubset(loose)
+            part = part if is_free else whole[0]
         joined.update(dict.fromkeys(members, part))
     return joined
 
@@ -257,9 +280,9 @@ def _terms(situation: Situation, staged: StagedPlan, plan: GroupPlan, lately: in
     )
     if not changes or needs_person or settings.auto_merge is False:
         return None
-    said = [[each for each in staged.said.get(change.variant, ()) if each.merges_per_hour] for change in changes]
-    if not settings.auto_merge and not all(said):
+    if not all(_is_merged_by_us(situation, staged, change.variant) for change in changes):
         return None
+    said = [[each for each in staged.said.get(change.variant, ()) if each.merges_per_hour] for change in changes]
     limits = {str(each.rule): each.merges_per_hour or 0.0 for spoken in said for each in spoken}
     per_hour = int(min([settings.merges_per_hour, *limits.values()]))
     return MergeTerms(rules=tuple(limits), per_hour=per_hour, left=max(per_hour - lately, 0))

@@ -126,6 +126,11 @@ class ProposedChange:
     accelerator_before: str
     accelerator_after: str
 
+    def begins_at(self, current: Allocation) -> bool:
+        """Whether Git still has what it changes; else somebody has changed the same number since."""
+        names = self.accelerator_before, current.accelerator
+        return self.replicas_before == current.replicas and (not all(names) or names[0] == names[1])
+
     def merged(self, current: Allocation) -> Allocation:
         """What the variant would have, were it merged; empty names no accelerator, so it keeps the one it runs on."""
         return Allocation(accelerator=self.accelerator_after or current.accelerator, replicas=self.replicas_after)

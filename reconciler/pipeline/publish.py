@@ -416,12 +416,20 @@ def _vanished(plan: Plan, observed: ObservedRun) -> list[tuple[str, str]]:
 
 
 def _unseen(plan: Plan, observed: ObservedRun) -> frozenset[str]:
-    """Resources of open pull requests that are gone or held, perhaps only because something cannot be read."""
+    """Resources of open pull requests that are gone or held, perhaps only because something cannot be read.
+
+    Not what a person has written over since.
+    """
     if not _is_partial(plan, observed):
         return frozenset()
-    judged = {str(decision.variant) for decision in plan.decisions if decision.outcome is not Outcome.HELD}
-    named = {change.resource for proposal in observed.recording.proposals for change in proposal.changes}
-    return frozenset(named - judged)
+    decisions = {str(each.variant): each for each in plan.decisions}
+    changes = (change for proposal in observed.recording.proposals for change in proposal.changes)
+    return frozenset(
+        change.resource
+        for change in changes
+        if (decision := decisions.get(change.resource)) is None
+        or (decision.outcome is Outcome.HELD and change.begins_at(decision.current))
+    )
 
 
 def _is_partial(plan: Plan, observed: ObservedRun) -> bool:
