@@ -65,6 +65,7 @@ CURES = Cures(
     merging="let our account merge into the base branch (Settings, Branches)",
     scheduling="nothing: Gitea would merge later pushes too, so each run merges what is ready",
     refusals="let our account push to these branches (Settings, Branches)",
+    protection="protect such branches, with our account alone allowed to push, also by force (Settings, Branches)",
     signatures="let the server sign merges, or allow unsigned ones (Settings, Branches)",
 )
 
@@ -138,10 +139,17 @@ class Gitea(HostedForge[GiteaClient]):
             may_merge=flag_or_none(branch, "user_can_merge"),
             allows_auto_merge=None,
             drops_approvals=flag_of(of_base, "dismiss_stale_approvals"),
+            is_strict=flag_of(of_base, "block_on_outdated_branch"),
+            only_ours=None if not rules else flag_of(of_head, "enable_push_whitelist"),
             needs_signatures=flag_of(of_base, "require_signed_commits"),
             refusals=tuple(words for words, applies in refusals if applies),
             cures=CURES,
         )
+
+    def is_strict(self, base: str) -> bool:
+        """See `Forge`."""
+        of_base = next((rule for rule in self._protections() if _covers(rule, base)), None)
+        return flag_of(of_base, "block_on_outdated_branch")
 
     def _may_write(self, path: str, form: Mapping[str, object]) -> bool:
         """Whether the token's scope allows a write; this one changes nothing, and is refused for another reason."""

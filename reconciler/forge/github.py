@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
 from reconciler.domain.records import replace
@@ -24,10 +24,12 @@ from reconciler.forge.hosted import (
     needed_text,
     needed_token,
     number_of,
+    number_or_none,
     text_of,
     time_of,
 )
 from reconciler.forge.pull_requests import (
+    BEHIND,
     Cures,
     ForgeToken,
     MergeAnswer,
@@ -55,7 +57,7 @@ BLOCKED = "blocked"
 WAITS: Mapping[str, str] = {
     "draft": "it is a draft",
     "dirty": "it conflicts with its base",
-    "behind": "its base has moved on, and accepts only branches that are up to date",
+    "behind": BEHIND,
     "unstable": "a check failed or has not finished",
 }
 ENABLE = (
@@ -85,6 +87,8 @@ CURES = Cures(
     "allow Actions to create pull requests (Settings, Actions, General)",
     labelling='let TOKEN write "Pull requests" and "Issues"',
     refusals="let our account bypass the ruleset (Settings, Rules)",
+    protection="make a ruleset for such branches that restricts creations, updates and deletions, with our account "
+    "alone on its bypass list (Settings, Rules)",
     signatures="merge by squash, which the forge signs, or let our account bypass the rule (Settings, Rules)",
 )
 
@@ -205,14 +209,11 @@ class GitHub(HostedForge[GitHubClient]):
         may_push: bool | None = flag_of(repository, "permissions", "push")
         if not may_push and not flag_of(repository, "permissions", "pull"):
             may_push = None
-        on_base = list(self._rules(base))
-        on_head = {text_of(rule, "type") for rule in self._rules(head)}
-        protection: object = None
-        try:  # the older kind of protection, which only administrators see
-            path = self._path(f"branches/{quote(base, safe='')}/protection")
-            protection = self._client.get(path, action="ask for protections")
-        except ReconcilerError as error:
-            logger.debug("no protection of %s is known: %s", base, error)
+        on_base, shown = self._rules(base) or [], self._rules(head)
+        on_head = shown or []
+        passed = {each for each in {number_or_none(rule, "ruleset_id") for rule in on_head} if self._may_bypass(each)}
+        binding = {text_of(rule, "type") for rule in on_head if number_or_none(rule, "ruleset_id") not in passed}
+        protection = self._protection(base)
         return Rights(
             may_open=self._may_open(base),
             may_label=None if may_push is None else may_push or flag_of(repository, "permissions", "triage"),
@@ -220,11 +221,41 @@ class GitHub(HostedForge[GitHubClient]):
             allows_auto_merge=flag_or_none(repository, "allow_auto_merge"),
             drops_approvals=any(flag_of(rule, "parameters", "dismiss_stale_reviews_on_push") for rule in on_base)
             or flag_of(protection, "required_pull_request_reviews", "dismiss_stale_reviews"),
+            is_strict=_is_strict(on_base, protection),
             needs_signatures=any(text_of(rule, "type") == "required_signatures" for rule in on_base)
             or flag_of(protection, "required_signatures", "enabled"),
-            refusals=tuple(words for rule, words in REFUSING.items() if rule in on_head),
+            refusals=tuple(words for rule, words in REFUSING.items() if rule in binding),
+            only_ours=None
+            if shown is None
+            else any(
+                text_of(rule, "type") == "update" and number_or_none(rule, "ruleset_id") in passed for rule in on_head
+            ),
             cures=CURES,
         )
+
+    def is_strict(self, base: str) -> bool:
+        """See `Forge`."""
+        return _is_strict(self._rules(base) or (), None) or _is_strict((), self._protection(base))
+
+    def _may_bypass(self, ruleset: int | None) -> bool:
+        """Whether our account is on the list of those that a ruleset lets pass; False where that is not shown."""
+        if ruleset is None:
+            return False
+        try:
+            found = self._client.get(self._path(f"rulesets/{ruleset}"), action="ask whom a ruleset lets pass")
+        except ConfigurationError as error:
+            logger.debug("ruleset %d is not shown: %s", ruleset, error)
+            return False
+        return text_of(found, "current_user_can_bypass") in ("always", "exempt")
+
+    def _protection(self, base: str) -> object:
+        """The older kind of protection, which only administrators see; None where it is not shown."""
+        try:
+            path = self._path(f"branches/{quote(base, safe='')}/protection")
+            return self._client.get(path, action="ask for protections")
+        except ReconcilerError as error:
+            logger.debug("no protection of %s is known: %s", base, error)
+            return None
 
     def _may_open(self, base: str) -> bool:
         """Whether a pull request may be opened; one from a branch to itself is always refused, for another reason."""
@@ -237,13 +268,14 @@ class GitHub(HostedForge[GitHubClient]):
             return False
         return True
 
-    def _rules(self, branch: str) -> Iterator[object]:
-        """The rules on a branch, which need not exist; empty where GitHub has no rules."""
+    def _rules(self, branch: str) -> list[object] | None:
+        """The rules on a branch, which need not exist; None where GitHub has no rules."""
         try:
             path = self._path(f"rules/branches/{quote(branch, safe='')}")
-            yield from list_of(self._client.get(path, action="ask for rules"))
+            return list_of(self._client.get(path, action="ask for rules"))
         except ConfigurationError as error:
             logger.debug("no rules of %s are known: %s", branch, error)
+            return None
 
     def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
         """See `Forge`; which open ones are in the merge queue is shown only by GraphQL."""
@@ -408,6 +440,13 @@ class GitHub(HostedForge[GitHubClient]):
 
     def _web(self, page: str) -> str:
         return f"https://{self._address}/{page}"
+
+
+def _is_strict(rules: Iterable[object], protection: object) -> bool:
+    """Whether rulesets or the older protection want branches to be up to date before they are merged."""
+    return flag_of(protection, "required_status_checks", "strict") or any(
+        flag_of(rule, "parameters", "strict_required_status_checks_policy") for rule in rules
+    )
 
 
 def api_url(host: str) -> str:

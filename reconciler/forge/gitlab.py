@@ -32,6 +32,7 @@ from reconciler.forge.hosted import (
     time_of,
 )
 from reconciler.forge.pull_requests import (
+    BEHIND,
     CommitStatus,
     Cures,
     ForgeToken,
@@ -68,7 +69,7 @@ UNKNOWN = frozenset({"unchecked", "checking", "preparing", "approvals_syncing"})
 WAITS: Mapping[str, str] = {
     "draft_status": "it is a draft",
     "conflict": "it conflicts with its base",
-    "need_rebase": "its base has moved on, and accepts only branches that are up to date",
+    "need_rebase": BEHIND,
     "requested_changes": "a review asks for changes",
 }
 """States that do not change with time; other states are rules of the project that are not met yet."""
@@ -77,7 +78,7 @@ PASSED = frozenset({"", "success", "skipped"})
 FAILED = frozenset({"failed", "canceled", "canceling"})
 KINDS: Mapping[str, str] = {"merge": "merge", "rebase_merge": "merge", "ff": "rebase"}
 """Our names for a project's merge method."""
-REPORTER, DEVELOPER, MAINTAINER = 20, 30, 40
+NO_ONE, REPORTER, DEVELOPER, MAINTAINER = 0, 20, 30, 40
 PUSH_RULES: Mapping[str, str] = {
     "commit_message_regex": "commit messages of a pattern",
     "commit_message_negative_regex": "no commit messages of a pattern",
@@ -93,6 +94,8 @@ PUSH_RULES: Mapping[str, str] = {
 CURES = Cures(
     opening="give TOKEN the role Developer and the scopes api and write_repository (Settings, Access tokens)",
     labelling="give TOKEN the role Reporter",
+    protection="protect such branches, with our account alone (in GitLab Free: Maintainers) allowed to push and to "
+    "merge, and forced pushes allowed (Settings, Repository, Protected branches)",
     refusals="let our account push to such branches, by force too, and change the push rule (Settings, Repository)",
     expiry="rotate TOKEN (Settings, Access tokens): a new one would be another user, who does not own our branches",
 )
@@ -268,10 +271,17 @@ class GitLab(HostedForge[GitLabClient]):
             may_merge=may_merge,
             allows_auto_merge=True,
             drops_approvals=flag_of(self._ask(self._path("approvals")), "reset_approvals_on_push"),
-            refusals=(*self._protections(head, level), *broken),
+            is_strict=_is_strict(project),
+            refusals=(*self._refusals(head, level), *broken),
+            only_ours=self._are_only_ours(head),
             expires_at_s=time_of(self._ask("/personal_access_tokens/self"), "expires_at"),
             cures=CURES,
         )
+
+    def is_strict(self, base: str) -> bool:
+        """See `Forge`: of projects that merge by fast-forward, or keep a history that is nearly one line."""
+        del base
+        return _is_strict(self._ask(self._path()))
 
     def _level(self, project: object) -> int | None:
         """The highest access level of the token's user, from the project, its groups, or an invited group."""
@@ -287,12 +297,26 @@ class GitLab(HostedForge[GitLabClient]):
             return MAINTAINER
         return number_or_none(self._ask(self._path(f"members/all/{number_of(user, 'id')}")), "access_level")
 
-    def _protections(self, head: str, level: int | None) -> Iterator[str]:
-        """Protected branches that match our head branches: all our pushes but the first are forced."""
-        for protection in list_of(self._ask(self._path("protected_branches"), {"per_page": PAGE_SIZE})):
+    def _protections(self, head: str) -> list[object] | None:
+        """Protected branches that match our head branches; None where they are not shown."""
+        shown = self._ask(self._path("protected_branches"), {"per_page": PAGE_SIZE})
+        names = ((each, text_of(each, "name")) for each in list_of(shown))
+        found = [each for each, name in names if fnmatchcase(head, name.replace("[", "[[]").replace("?", "[?]"))]
+        return None if shown is None else found
+
+    def _are_only_ours(self, head: str) -> bool | None:
+        """Whether developers may not push to our head branches; GitLab lets pass whom any protection lets."""
+        protections = self._protections(head)
+        if not protections:
+            return None if protections is None else False
+        levels = [each for one in protections for each in list_of(find(one, "push_access_levels"))]
+        open_to = (number_or_none(each, "access_level") for each in levels if find(each, "user_id") is None)
+        return all(level is None or level == NO_ONE or level >= MAINTAINER for level in open_to)
+
+    def _refusals(self, head: str, level: int | None) -> Iterator[str]:
+        """What protections of our head branches refuse us: all our pushes but the first are forced."""
+        for protection in self._protections(head) or ():
             name = text_of(protection, "name")
-            if not fnmatchcase(head, name.replace("[", "[[]").replace("?", "[?]")):
-                continue
             allowed = [number_or_none(each, "access_level") for each in list_of(find(protection, "push_access_levels"))]
             least = min((each for each in allowed if each), default=None)
             if least is None or (level is not None and level < least):
@@ -571,6 +595,12 @@ def _filled(*, reviewer_ids: Sequence[int], **labels: Sequence[str]) -> dict[str
 def _reviewers_of(answer: object) -> list[int]:
     numbers = (number_or_none(each, "id") for each in list_of(find(answer, "reviewers")))
     return [number for number in numbers if number is not None]
+
+
+def _is_strict(project: object) -> bool:
+    """Whether branches must be up to date to be merged; a merge train sees to that by itself."""
+    is_linear = text_of(project, "merge_method") in ("ff", "rebase_merge")
+    return is_linear and not flag_of(project, "merge_trains_enabled")
 
 
 def _squashes(project: object, method: str) -> bool:

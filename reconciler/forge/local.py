@@ -232,6 +232,11 @@ class Local:
         del base, head
         return Rights()
 
+    def is_strict(self, base: str) -> bool:
+        """See `Forge`: git merges what does not conflict."""
+        del base
+        return False
+
     def schedules(self) -> None:
         """See `Forge`: a directory starts nothing."""
 

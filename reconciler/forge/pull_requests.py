@@ -36,15 +36,19 @@ class MergeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeAnswer:
-    """The answer to a request to merge; `words` say what it waits for."""
+    """The answer to a request to merge; `words` say what it waits for, `is_behind` that its branch must be rebuilt."""
 
     state: MergeState
     words: str = ""
+    is_behind: bool = False
+
+
+BEHIND = "its base has moved on, and accepts only branches that are up to date"
 
 
 def waiting(words: str) -> MergeAnswer:
     """The answer that nothing was merged, and why."""
-    return MergeAnswer(state=MergeState.WAITING, words=words)
+    return MergeAnswer(state=MergeState.WAITING, words=words, is_behind=words == BEHIND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,7 @@ class Cures:
     merging: str = "let TOKEN merge pull requests"
     scheduling: str = "allow auto-merge"
     refusals: str = "let our account pass"
+    protection: str = "protect such branches, and let only our account pass"
     signatures: str = "let our account pass"
     expiry: str = "renew TOKEN"
 
@@ -99,7 +104,8 @@ class Rights:
     """Our rights on pull requests as the forge shows them; None is unknown.
 
     `refusals` are rules on our head branches, in the forge's words, that would reject our pushes; `drops_approvals`
-    says that a push to a pull request revokes its approvals. Our credential expires at `expires_at_s` (Unix seconds).
+    says that a push to a pull request revokes its approvals, `is_strict` is as in `Forge`, and `only_ours` says whether
+    only we may push to our head branches. Our credential expires at `expires_at_s` (Unix seconds).
     """
 
     may_open: bool | None = True
@@ -107,6 +113,8 @@ class Rights:
     may_merge: bool | None = True
     allows_auto_merge: bool | None = None
     drops_approvals: bool = False
+    is_strict: bool = False
+    only_ours: bool | None = None
     needs_signatures: bool = False
     refusals: tuple[str, ...] = ()
     expires_at_s: float | None = None
@@ -289,6 +297,9 @@ class Forge(Protocol):
 
     def rights(self, *, base: str, head: str) -> Rights:
         """Our rights on a pull request from a branch like `head` to `base`; asking changes nothing."""
+
+    def is_strict(self, base: str) -> bool:
+        """Whether it merges only branches that have the newest commit of `base`; False where it does not show that."""
 
     def schedules(self) -> tuple[PipelineSchedule, ...] | None:
         """When it starts pipelines by itself; None if files of the repository define that, or it is not shown."""

@@ -27,6 +27,8 @@ FETCHED_AT_ONCE = 200
 """Branches of one request, as the number of arguments is limited."""
 DEPTHS = (50, 1000, 2_147_483_647)
 """How many commits of a history are fetched until it is long enough; the last is git's value for all."""
+MOST_UPDATES = 10
+"""Merges of the base, one after the other, that are looked through for the commit below."""
 FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--force")
 
 
@@ -168,6 +170,34 @@ class Clone(Repository):
         files = {path: content for path, content in contents.items() if content is not None}
         author = Identity(name="Compare", email="")
         written = self._write(parent=tip.parents[0], files=files, message="Compare", author=author, date_s=0)
+        return self.read_commit(written).tree == tip.tree
+
+    def below_updates(self, branch: str, tip: CommitRecord) -> CommitRecord:
+        """The commit of a branch below merges of the base that add nothing, as a forge's button makes them.
+
+        `tip` itself where it is no such merge. The base's history must have been fetched.
+        """
+        if len(tip.parents) == 2:
+            self.fetch_branches((branch,), depth=MOST_UPDATES + 2)
+        found = tip
+        for _ in range(MOST_UPDATES):
+            if len(found.parents) != 2 or not self.descends_from(found.parents[1]):
+                break
+            below = self.read_commit(found.parents[0])
+            if not below.parents or not self._adds_nothing(found, below):
+                break
+            found = below
+        return found
+
+    def _adds_nothing(self, tip: CommitRecord, below: CommitRecord) -> bool:
+        """Whether a commit is what git makes of the one below and the base that it merges."""
+        onto = tip.parents[1]
+        trees = (self._files_of(oid) for oid in (below.parents[-1], below.oid, onto))
+        files = merged_files(self, *trees)
+        if files is None:
+            return False
+        author = Identity(name="Compare", email="")
+        written = self._write(parent=onto, files=files, message="Compare", author=author, date_s=0)
         return self.read_commit(written).tree == tip.tree
 
     def merge(

@@ -211,7 +211,7 @@ def check_forge(
     except ReconcilerError as error:
         yield failed_by(FORGE, "forge-access", error)
         return
-    merging = _merging(rights) if merges else ()
+    merging = _merging(rights, prefix) if merges else ()
     troubles = [*_missing(rights), *merging, *_rules(rights, base=base, prefix=prefix), *_expiry(rights, now_s)]
     yield from troubles
     if not troubles:
@@ -236,14 +236,20 @@ def _missing(rights: Rights) -> Iterator[Check]:
         )
 
 
-def _merging(rights: Rights) -> Iterator[Check]:
-    """What keeps from merging what is to merge by itself."""
+def _merging(rights: Rights, prefix: str) -> Iterator[Check]:
+    """What keeps from merging what is to merge by itself, and what makes it less safe."""
     if rights.may_merge is False:
         words = "rules let pull requests merge by themselves, which our credential may not do"
         yield warning(FORGE, "merge-pull-requests", words, rights.cures.merging.replace("TOKEN", TOKEN))
     elif rights.allows_auto_merge is False:
         words = "auto-merge is switched off: what waits for rules of the base is merged by a later run"
         yield warning(FORGE, "auto-merge", words, rights.cures.scheduling)
+    if rights.only_ours is False:
+        words = (
+            f"others may push to {prefix}*, into pull requests that people and checks take for ours: each run finds "
+            "that and writes the branch anew, but only the forge can refuse it at once"
+        )
+        yield warning(FORGE, "unprotected-branches", words, rights.cures.protection)
 
 
 def _rules(rights: Rights, *, base: str, prefix: str) -> Iterator[Check]:
@@ -261,6 +267,14 @@ def _rules(rights: Rights, *, base: str, prefix: str) -> Iterator[Check]:
             f"{base} drops approvals on every push",
             "lower pullRequests.limits.pushesPerHour in reconciler.yaml, merge soon after approving, or label what is "
             "approved stop-updating: nothing is pushed to it then",
+        )
+    if rights.is_strict:
+        yield warning(
+            FORGE,
+            "strict-branches",
+            f"{base} accepts only branches that are up to date: each commit on it has open pull requests pushed again",
+            "merge through a merge queue or train, which needs no such rule; else checks begin anew with each push, "
+            "and approvals where pushes drop them",
         )
     if rights.needs_signatures:
         yield warning(

@@ -15,11 +15,11 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.recording import ManifestFile, Recording, WrittenCounts
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.settings import Assumption, ClusterSettings, Settings
+from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.workloads import WrittenField
 from reconciler.errors import ConfigurationError, ReconcilerError
-from reconciler.forge.marker import decision_of_commit, proposal_of
+from reconciler.forge.marker import decision_of_commit, proposal_of, stranger_of
 from reconciler.forge.pull_requests import Forge, PullRequest, PullRequestState
 from reconciler.git.clone import Clone
 from reconciler.git.history import History, LoggedCommit, commit_at, read_history, read_log
@@ -68,6 +68,21 @@ def compare_with_base(clone: Clone, found: Iterable[PullRequest], tips: Mapping[
         merged=frozenset(name for name, tip in moved.items() if clone.descends_from(tip.oid)),
         stale=frozenset(name for name, tip in moved.items() if not any(map(clone.descends_from, tip.parents))),
     )
+
+
+def below_updates(clone: Clone, branch: str, tip: CommitRecord, ours: Identity) -> CommitRecord:
+    """Our commit below merges of the base that add nothing: a person's *Update branch* takes over nothing.
+
+    `tip` where it is ours, or anything else is above ours. What cannot be read of a branch concerns it alone.
+    """
+    if len(tip.parents) != 2 or not stranger_of(tip, ours):
+        return tip
+    try:
+        found = clone.below_updates(branch, tip)
+    except (ReconcilerError, ValueError) as error:
+        logger.warning("%s is left alone: %s", branch, error)
+        return tip
+    return tip if stranger_of(found, ours) else found
 
 
 # Which of our merged pull requests a person took back, by what the base's commits say: that is a no like a closed
@@ -412,9 +427,9 @@ class ForgeView:
     """Our pull requests and branches as they stood when they were read; without a forge there are none.
 
     `pull_requests` are by number. `branches` are the remote's under our prefix, with the object each points at; `tips`
-    the commits of those whose newest pull request is not merged. `stale` are those that begin at no commit of
-    the base, `merged_in_git` the numbers of those that the base holds although the forge shows them as open.
-    `retargeted` are those to another base that the forge is to merge for us.
+    the commits of those whose newest pull request is not merged, below merges of the base that add nothing. `stale` are
+    those that begin at no commit of the base, `merged_in_git` the numbers of those that the base holds although the
+    forge shows them as open. `retargeted` are those to another base that the forge is to merge for us.
     """
 
     proposals: tuple[Proposal, ...] = ()
@@ -674,6 +689,7 @@ def _view_of(forge: Forge, doors: Doors, settings: Settings, now_s: float) -> Fo
         branches = doors.repository.remote_branches(prefix)
         tips = doors.repository.fetch_branches(tuple(_wanted(found, branches)))
         compared = compare_with_base(doors.repository, found, tips)
+        tips = {name: below_updates(doors.repository, name, tip, doors.author) for name, tip in tips.items()}
     doors.progress("reading pull requests", 1, 1)
     committed_s = doors.repository.committed_s()
     known = tuple(

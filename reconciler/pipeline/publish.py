@@ -249,6 +249,8 @@ class Merger:
     ordered: dict[str, tuple[str, ...]]
     taken_back: Container[str]
     """Branches that the forge was to merge, and is not any more."""
+    behind: set[str] = field(default_factory=set)
+    """Branches that the forge does not merge because their base has moved on."""
 
     def merge(self, state: GroupState, published: Published) -> Published:
         """What becomes of a part that stands as this run drafts it; a failure becomes its outcome."""
@@ -311,6 +313,8 @@ class Merger:
             self.forge.note_merge(pull_request.number)
         if answer.state is not MergeState.WAITING and not pull_request.is_scheduled:
             self.ordered[state.branch] = state.groups
+        if answer.is_behind and tip.parents != (self.base,):
+            self.behind.add(state.branch)
         operation = OPERATIONS.get(answer.state, Operation.MERGED)
         return replace(published, operation=operation, reason=answer.words)
 
@@ -366,6 +370,8 @@ def publish(
     merger = press.merger(states)
     for index, state in sorted(enumerate(states), key=lambda each: each[1].part is not Part.URGENT):
         outcomes[index] = merger.merge(state, outcomes[index])  # repairs first: merges of an hour are limited
+        if state.branch in merger.behind:
+            outcomes[index] = press.rebuild(state)
     return tuple(outcomes)
 
 
@@ -449,6 +455,7 @@ class _Press:
     settings: PullRequestSettings
     unseen: frozenset[str]
     is_access_checked: bool = False
+    strict: bool | None = None
     standing: dict[str, bool] = field(default_factory=dict)
     """Whether each branch can stay as it is."""
     taken_back: set[str] = field(default_factory=set)
@@ -488,14 +495,10 @@ class _Press:
         try:
             return self._publish(state)
         except (TransientError, ConfigurationError) as error:
-            return Published(
-                group=state.name,
-                operation=Operation.FAILED,
-                head_branch=state.branch,
-                part=state.part,
-                reason=str(error),
-                error=error,
-            )
+            return self._failed(state, error)
+
+    def _failed(self, state: GroupState, error: ReconcilerError) -> Published:
+        return replace(state.outcome(Operation.FAILED, reason=str(error)), error=error)
 
     def merger(self, states: Iterable[GroupState]) -> Merger:
         """Merges at the end what this run left as it was."""
@@ -566,6 +569,10 @@ class _Press:
     def _still_merges(self, state: GroupState, draft: Draft) -> bool:
         tip = state.tip
         if tip is None or len(tip.parents) != 1 or state.branch in self.observed.forge.stale:
+            return False
+        if tip.oid != state.tip_oid:  # a person merged the base into it
+            return False
+        if tip.parents[0] != self.clone.commit and self.is_strict:
             return False
         try:
             merges = self.clone.merges_cleanly(head=tip.oid, onto=self.clone.commit, parent=tip.parents[0])
@@ -645,6 +652,27 @@ class _Press:
         if not self.is_access_checked:
             self._forge.check_access()
             self.is_access_checked = True
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether the forge merges only branches that have the newest commit of the base; asked once, when needed."""
+        if self.strict is None:
+            try:
+                self.strict = self._forge.is_strict(self.clone.branch)
+            except ReconcilerError as error:
+                logger.debug("it is not known whether branches must be up to date: %s", error)
+                self.strict = False
+        return self.strict
+
+    def rebuild(self, state: GroupState) -> Published:
+        """Write a branch anew on the newest commit of the base, which the forge asks for."""
+        try:
+            if state.draft is None:
+                return state.outcome(Operation.NONE, pull_request=state.pull_request)
+            commit = self._push(state, state.draft)
+            return self._write_body(state, state.draft, pushed=True, commit=commit)
+        except (TransientError, ConfigurationError) as error:
+            return self._failed(state, error)
 
     @property
     def _forge(self) -> Forge:

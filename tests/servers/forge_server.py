@@ -149,6 +149,8 @@ class StoredRepository:
     has_queue: bool = False
     methods: Sequence[str] = ("merge", "squash", "rebase")
     rules: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    may_bypass: str = "never"
+    """What a ruleset says of our account."""
     pull_requests: dict[int, StoredPullRequest] = field(default_factory=dict)
     comments: dict[int, StoredComment] = field(default_factory=dict)
     statuses: dict[str, list[Any]] = field(default_factory=dict)

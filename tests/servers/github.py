@@ -124,6 +124,7 @@ class GitHubServer(ForgeServer):
             ("GET", "", lambda: self._repository_answer(repository)),
             ("GET", r"/rules/branches/([^/]+)", lambda branch: self._rules(repository, branch)),
             ("GET", r"/branches/([^/]+)/protection", lambda _: self._protection(repository)),
+            ("GET", r"/rulesets/([0-9]+)", lambda number: self._ruleset(repository, int(number))),
             ("GET", "/activity", lambda: self._activity(repository, query)),
             ("GET", "/pulls", lambda: self._list(repository, query)),
             ("POST", "/pulls", lambda: self._create(repository, body)),
@@ -247,6 +248,12 @@ class GitHubServer(ForgeServer):
         name = unquote(branch)
         types = [each for start, rules in repository.rules.items() if name.startswith(start) for each in rules]
         return Answer(status=200, body=[rule_object(each) for each in types])
+
+    def _ruleset(self, repository: StoredRepository, number: int) -> Answer:
+        told = {"id": number, "name": "rules", "target": "branch", "source": repository.full_name}
+        told |= {"source_type": "Repository", "enforcement": "active", "rules": []}
+        told["conditions"] = {"ref_name": {"include": ["refs/heads/reconciler/*"], "exclude": []}}
+        return Answer(status=200, body={**told, "current_user_can_bypass": repository.may_bypass})
 
     def _protection(self, repository: StoredRepository) -> Answer:
         if repository.role != "admin":

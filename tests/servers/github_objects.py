@@ -131,8 +131,14 @@ def rule_object(kind: str) -> Json:
         "required_approving_review_count": 1,
         "required_review_thread_resolution": False,
     }
+    checks = {
+        "required_status_checks": [{"context": "build"}],
+        "strict_required_status_checks_policy": True,
+        "do_not_enforce_on_create": False,
+    }
+    of_kind = {"pull_request": parameters, "required_status_checks": checks}
     source = {"ruleset_source_type": "Repository", "ruleset_source": "acme/fleet", "ruleset_id": 42}
-    return {"type": kind, **({"parameters": parameters} if kind == "pull_request" else {}), **source}
+    return {"type": kind, **({"parameters": of_kind[kind]} if kind in of_kind else {}), **source}
 
 
 def public_user_object(api: str, login: str, user_id: int, name: str, created_s: float) -> Json:

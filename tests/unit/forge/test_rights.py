@@ -12,10 +12,10 @@ from tests.unit.forge.conftest import FULL_NAME, ServedStage
 @pytest.mark.parametrize(
     ("role", "expected"),
     [
-        ("push", Rights(may_open=True, may_label=True, may_merge=True, allows_auto_merge=True)),
-        ("triage", Rights(may_open=False, may_label=True, may_merge=False, allows_auto_merge=True)),
-        ("pull", Rights(may_open=False, may_label=False, may_merge=False, allows_auto_merge=True)),
-        ("", Rights(may_open=True, may_label=None, may_merge=None, allows_auto_merge=True)),
+        ("push", Rights(may_open=True, may_label=True, may_merge=True, allows_auto_merge=True, only_ours=False)),
+        ("triage", Rights(may_open=False, may_label=True, may_merge=False, allows_auto_merge=True, only_ours=False)),
+        ("pull", Rights(may_open=False, may_label=False, may_merge=False, allows_auto_merge=True, only_ours=False)),
+        ("", Rights(may_open=True, may_label=None, may_merge=None, allows_auto_merge=True, only_ours=False)),
     ],
 )
 def test_rights_follow_the_role_and_are_unknown_without_one(github: ServedStage, role: str, expected: Rights) -> None:
@@ -42,7 +42,7 @@ def test_a_server_without_rules_has_none(github: ServedStage) -> None:
 @pytest.mark.parametrize(
     ("level", "expected"),
     [
-        (40, Rights(may_open=True, may_label=True, may_merge=True, allows_auto_merge=True)),
+        (40, Rights(may_open=True, may_label=True, may_merge=True, allows_auto_merge=True, only_ours=False)),
         (30, Rights(may_open=True, may_label=True, may_merge=False, allows_auto_merge=True)),
         (20, Rights(may_open=False, may_label=True, may_merge=False, allows_auto_merge=True)),
         (10, Rights(may_open=False, may_label=False, may_merge=False, allows_auto_merge=True)),
@@ -117,3 +117,61 @@ def test_push_rules_and_approvals_of_paid_tiers_are_reported(gitlab: ServedStage
         "signed commits only",
         "signed-off commits only: set git.signOff",
     )
+
+
+@pytest.mark.parametrize(
+    ("bypass", "only_ours", "refusals"),
+    [
+        ("never", False, ("such branches may not be pushed to",)),
+        ("pull_requests_only", False, ("such branches may not be pushed to",)),
+        ("always", True, ()),
+        ("exempt", True, ()),
+    ],
+)
+def test_a_ruleset_that_lets_us_alone_pass_protects_our_branches(
+    github: ServedStage, bypass: str, refusals: tuple[str, ...], *, only_ours: bool
+) -> None:
+    server, forge = github.server, github.open()
+    repository = server.repositories[FULL_NAME]
+    repository.rules, repository.may_bypass = {"reconciler/": ["update"]}, bypass
+    rights = forge.rights(base="main", head="reconciler/x")
+    assert (rights.only_ours, rights.refusals) == (only_ours, refusals)
+
+
+def test_where_rulesets_are_not_shown_nothing_is_known(github: ServedStage) -> None:
+    server, forge = github.server, github.open()
+    server.fail("GET", "/rules/", status=403, times=2)
+    assert forge.rights(base="main", head="reconciler/x").only_ours is None
+    server.repositories[FULL_NAME].rules = {"reconciler/": ["update"]}
+    server.fail("GET", "/rulesets/", status=404)
+    assert forge.rights(base="main", head="reconciler/x").only_ours is False
+
+
+@pytest.mark.parametrize(("push", "only_ours"), [(30, False), (40, True), (0, True)])
+def test_a_protection_against_developers_protects_our_branches(
+    gitlab: ServedStage, push: int, *, only_ours: bool
+) -> None:
+    server, forge = gitlab.server, gitlab.open()
+    server.access_level = 40  # others do not see protections
+    server.protections = [protection("reconciler/*", push=push, force=True)]
+    assert forge.rights(base="main", head="reconciler/x").only_ours is only_ours
+    server.protections = [*server.protections, protection("reconciler/x", push=30)]
+    assert forge.rights(base="main", head="reconciler/x").only_ours is False
+
+
+def test_a_branch_that_must_be_up_to_date_is_known(github: ServedStage, gitlab: ServedStage) -> None:
+    hub, lab = github.open(), gitlab.open()
+    assert not hub.is_strict("main")
+    github.server.repositories[FULL_NAME].rules = {"main": ["required_status_checks"]}
+    assert hub.is_strict("main")
+    assert not hub.is_strict("other")
+    assert hub.rights(base="main", head="reconciler/x").is_strict
+    github.server.fail("GET", "/rules/", status=403, times=9)
+    assert not hub.is_strict("main")
+    assert not lab.is_strict("main")
+    for method in ("ff", "rebase_merge"):
+        gitlab.server.project["merge_method"] = method
+        assert lab.is_strict("main")
+        assert lab.rights(base="main", head="reconciler/x").is_strict
+    gitlab.server.project["merge_trains_enabled"] = True
+    assert not lab.is_strict("main")

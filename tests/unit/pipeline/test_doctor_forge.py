@@ -27,6 +27,10 @@ def checked(rights: Rights, *, merges: bool) -> list[tuple[Level, str]]:
         (Rights(allows_auto_merge=False), True, "auto-merge"),
         (Rights(allows_auto_merge=False), False, "forge-rights"),
         (Rights(allows_auto_merge=None), True, "forge-rights"),
+        (Rights(only_ours=False), True, "unprotected-branches"),
+        (Rights(only_ours=False), False, "forge-rights"),
+        (Rights(only_ours=True), True, "forge-rights"),
+        (Rights(is_strict=True), False, "strict-branches"),
     ],
 )
 def test_what_keeps_from_merging_is_told_where_something_is_to_merge(
