@@ -6,8 +6,17 @@ from itertools import chain
 from typing import Any
 
 from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, Query, Sample, no_prometheus
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding, Observed, Trace
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.observed import (
+    ArrivalSource,
+    ClusterNode,
+    DevicesSeen,
+    Holding,
+    Load,
+    Observed,
+    Trace,
+    UpstreamQueue,
+)
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
@@ -23,8 +32,8 @@ from reconciler.metrics.history import (
     trace,
     usual_of,
 )
-from reconciler.metrics.loads import loads_of, models_of, queues_of, requests_of, with_arrivals, with_lengths
-from reconciler.metrics.quantities import PAST, USUAL, Name, Quantity
+from reconciler.metrics.loads import Model, loads_of, models_of, queues_of, requests_of, with_arrivals, with_lengths
+from reconciler.metrics.quantities import PAST, USUAL, WINDOW_S, Name, Quantity
 from reconciler.metrics.queries import (
     LabelNames,
     exported_label,
@@ -313,7 +322,7 @@ def _look(
     models = tuple(models_of(variants, sightings, observations))
     usually = usual_of(models, usual)
     loads = loads_of(models, readings, lambda model: lengths_in(model, past))
-    loads = with_lengths(models, loads, usually)
+    loads = with_lengths(models, _queued(models, loads, queues_of(variants, readings)), usually)
     return Observed(
         loads=loads,
         observations=dict(with_arrivals(variants, readings, sightings, observations, loads)),
@@ -325,6 +334,29 @@ def _look(
         requests=requests_of(models, readings),
         stored_kv_tokens=stored_capacities(readings, attribution),
     )
+
+
+def _queued(
+    models: Sequence[Model], loads: Mapping[ModelKey, Load | NoAnswer], queues: Mapping[ModelKey, UpstreamQueue]
+) -> dict[ModelKey, Load | NoAnswer]:
+    """The loads; where no replica runs and nothing counts arrivals, what waits before them has arrived at least."""
+    known = dict(loads)
+    for model in models:
+        load, queue = loads[model.key], queues.get(model.key)
+        is_uncounted = isinstance(load, NoAnswer) and load.absence is Absence.MISSING
+        if is_uncounted and queue is not None and queue.num_waiting and not _runs(model):
+            known[model.key] = Load(
+                arrival_rate_per_s=queue.num_waiting / WINDOW_S,
+                output_tokens=0.0,
+                input_tokens=None,
+                window_s=WINDOW_S,
+                arrivals_from=ArrivalSource.ENDPOINT_PICKER,
+            )
+    return known
+
+
+def _runs(model: Model) -> bool:
+    return any(member.current.replicas for member in model.members)
 
 
 def _first(name: str, reasons: Sequence[str]) -> tuple[str, ...]:

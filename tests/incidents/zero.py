@@ -21,6 +21,17 @@ def arriving(rate_per_s: float, minutes: float = 6, queued: float = 0.0, served_
     return play
 
 
+def waiting_alone(queued: float, served_hours_ago: float | None = None) -> Play:
+    """As `arriving` with a queue, at a picker that counts no arrivals."""
+    arrive = arriving(0.0, queued=queued, served_hours_ago=served_hours_ago)
+
+    def play(stage: Stage) -> None:
+        arrive(stage)
+        stage.has_gateway = False
+
+    return play
+
+
 ZERO = tuple(
     Incident(
         name=f"zero: {engine}, {rate} req/s, {about}",
@@ -37,4 +48,16 @@ ZERO = tuple(
         (100, "served until this morning", 0.0, 13.0, (4, 5)),
         (100, "served until this morning, 50 wait", 50.0, 13.0, (4, 5)),
     )
+)
+ZERO += tuple(
+    Incident(
+        name=f"zero: {engine}, only a queue at the gateway, {about}",
+        happened="50 requests wait at the gateway for six minutes, nothing counts arrivals, and no replica runs",
+        play=waiting_alone(50.0, served_hours_ago=hours),
+        engine=engine,
+        replicas=0,
+        after=(1,),
+    )
+    for engine in ("queueing", "saturation")
+    for about, hours in (("never served", None), ("served until this morning", 13.0))
 )
