@@ -11,7 +11,7 @@ from reconciler.domain.observed import Trace
 from reconciler.sizing.learning import Fit, fit_profile
 from reconciler.sizing.learning_lines import EngineLimits, margin_of, measured, samples_of, tokens_per_step_of
 from reconciler.sizing.profile_checks import correct
-from tests.bench.learned_engines import Played, cases, sized
+from tests.bench.learned_engines import Case, Played, capacity_of, cases, sized
 from tests.histories import arrays
 from tests.servers.roofline_engine import RooflineEngine, Series, Work
 
@@ -85,6 +85,36 @@ def test_a_day_of_more_load_makes_larger_batches_sure() -> None:
     before, after = learned(engine, week), learned(engine, {name: (*week[name], *busy[name]) for name in week})
 
     assert 2 * before.reach < after.reach
+
+
+def test_three_days_of_rising_load_are_followed_within_a_day() -> None:
+    """The peaks of three days are 0.2, 0.45 and 0.8 of what a replica carries; the profile is learned each evening.
+
+    What it is sure of covers a load that rises by half: saturation need not answer for longer than a day.
+    """
+    engine = RooflineEngine(
+        overhead_s=0.005, weights_s=0.05, context_s=2e-7, token_s=3e-4, is_sum=True, token_budget=2048, max_batch=64
+    )
+    case = Case(name="rising", engine=engine, work=CHAT, itl_s=0.12, ttft_s=2.0, least=0.1, most=0.8)
+    limits = EngineLimits(max_batch_size=64, token_budget=2048)
+    true_per_s = engine.largest_rate(CHAT, itl_s=0.12, ttft_s=2.0, about_per_s=1.0, requests=6_000)
+    peaks, day_s, carried = (0.2, 0.45, 0.8), 86_400.0, []
+
+    def rate_per_s(time_s: float) -> float:
+        swing = (1 - math.cos(2 * math.pi * time_s / day_s)) / 2
+        return true_per_s * peaks[min(int(time_s / day_s), 2)] * (0.15 + 0.85 * swing)
+
+    history = engine.play(CHAT, rate_per_s, hours=72, window_s=WINDOW_S)
+    for days in (1, 2, 3):
+        seen = trace_of({name: values[: round(days * day_s / WINDOW_S)] for name, values in history.items()})
+        fit = fit_profile(samples_of([seen]), limits)
+        assert isinstance(fit, Fit), fit.reason
+        capacity = capacity_of(fit.profile("H100", "2026-11-24", margin_of([seen], WINDOW_S)), case)
+        carried.append(capacity.rate_per_s / true_per_s)
+        assert capacity.rate_per_s > 1.5 * true_per_s * peaks[days - 1] or not capacity.is_bound_by_reach
+
+    assert carried[0] < 0.85, "the first day shows too little"
+    assert all(0.85 <= each <= 1.05 for each in carried[1:]), carried
 
 
 def test_a_replica_as_fast_as_its_profile_corrects_nothing() -> None:
