@@ -15,13 +15,13 @@ from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarg
 from reconciler.domain.recording import Recording
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.reports import AllocationRemark, HeadView, Objection, Review, SettingRemark
-from reconciler.domain.rules import AutoMergeRule
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import SETTING_DEFINITIONS
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import join_words
 from reconciler.optimizer.device_use import DeviceUse
+from reconciler.policy.comparing import Shift, compare_rules
 from reconciler.policy.port import Spoken
 from reconciler.snapshot.declarations import FileReading
 
@@ -341,22 +341,13 @@ def _devices(devices: int | None) -> str:
 
 
 def _rules(base: Settings, head: Settings) -> Iterator[SettingRemark]:
-    """A rule that is gone or asks for something else needs a person: it may be what would have stopped the change."""
-    now = {rule.name: rule for rule in head.rules}
-    for rule in base.rules:
-        new = now.get(rule.name)
-        if new is None or (new.asks, new.scope) != (rule.asks, rule.scope):
-            words = GONE if new is None else "asks for something else"
-            place = _file_of(rule.place) if new is None or not new.place.path else new.place
-            words = f"{words}; this change is judged by the base's rules all the same"
-            yield _note(f"rule {rule.name}", words, place, Objection.HOLD)
-    known = {rule.name for rule in base.rules}
-    for rule in head.rules:
-        if rule.name not in known:
-            merges = isinstance(rule.asks, AutoMergeRule)
-            words = "lets changes merge by themselves" if merges else "holds"
-            objection = Objection.HOLD if merges else Objection.NONE
-            yield _note(f"rule {rule.name}", f"is new: it {words} once this is merged", rule.place, objection)
+    """A rule that is relaxed, or may be, needs a person: it may be what would have stopped the change."""
+    for each in compare_rules(base.rules, head.rules):
+        is_weaker = each.shift in (Shift.RELAXED, Shift.UNCLEAR)
+        then = "this change is judged by the base's rules all the same" if is_weaker else "in force once this is merged"
+        place = _file_of(each.rule.place) if each.is_gone else each.rule.place
+        objection = Objection.HOLD if is_weaker else Objection.NONE
+        yield _note(f"rule {each.rule.name}", f"{each.words}; {then}", place, objection)
     if head.pull_requests.auto_merge and not base.pull_requests.auto_merge:
         words = "lets everything that rules allow merge by itself, once this is merged"
         yield _note("pullRequests.autoMerge", words, Place(path=CONFIGURATION_FILE, line=1), Objection.HOLD)

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.records import dataclass
 from reconciler.domain.rules import Direction, ExpressionRule, Rule
-from reconciler.policy.port import Change, KindSection, RuleKind, Spoken
+from reconciler.policy.port import Change, Effect, KindSection, RuleKind, Spoken, Term
 from reconciler.policy.values import PullRequestLabels
 
 if TYPE_CHECKING:
@@ -278,8 +278,18 @@ def _judge(asks: ExpressionRule, rule: Rule, change: Change) -> Spoken | None:
     return Spoken(rule=rule, kind=VerdictKind.CLAMP, words=f"{words}: {admitted}", replicas=admitted)
 
 
-DENY = RuleKind(name="deny", asks=ExpressionRule, section=DenySection, judge=_judge)
-HOLD = RuleKind(name="hold", asks=ExpressionRule, section=HoldSection, judge=_judge)
-CLAMP = RuleKind(name="clamp", asks=ExpressionRule, section=ClampSection, judge=_judge)
-REQUIRE_APPROVAL = RuleKind(name="requireApproval", asks=ExpressionRule, section=RequireApprovalSection, judge=_judge)
-LABEL = RuleKind(name="label", asks=ExpressionRule, section=LabelSection, judge=_judge)
+TERMS = {
+    "when": Term(name="when"),
+    "reason": Term(name="reason"),
+    "to": Term(name="to"),
+    "labels": Term(name="add"),
+}
+DENY = RuleKind(name="deny", asks=ExpressionRule, section=DenySection, judge=_judge, terms=TERMS)
+HOLD = RuleKind(name="hold", asks=ExpressionRule, section=HoldSection, judge=_judge, terms=TERMS)
+CLAMP = RuleKind(name="clamp", asks=ExpressionRule, section=ClampSection, judge=_judge, terms=TERMS)
+REQUIRE_APPROVAL = RuleKind(
+    name="requireApproval", asks=ExpressionRule, section=RequireApprovalSection, judge=_judge, terms=TERMS
+)
+LABEL = RuleKind(
+    name="label", asks=ExpressionRule, section=LabelSection, judge=_judge, terms=TERMS, effect=Effect.MARKS
+)

@@ -22,6 +22,8 @@ from reconciler.policy.port import (
     SpotCount,
     Subject,
     Subjects,
+    Term,
+    as_share,
     buckets_of,
     period_of,
     replica_hours,
@@ -67,7 +69,12 @@ def _judge(asks: AcceleratorsRule, rule: Rule, change: Change) -> Spoken | None:
 
 
 ACCELERATORS = RuleKind(
-    name="accelerators", asks=AcceleratorsRule, section=AcceleratorsSection, judge=_judge, refuses=_refuses
+    name="accelerators",
+    asks=AcceleratorsRule,
+    section=AcceleratorsSection,
+    judge=_judge,
+    refuses=_refuses,
+    terms={"allowed": Term(name="allowed", stricter=-1), "denied": Term(name="denied", stricter=1)},
 )
 
 
@@ -148,7 +155,17 @@ def _since(asks: BudgetRule, now_s: float) -> float | None:
 
 
 BUDGET = RuleKind(
-    name="budget", asks=BudgetRule, section=BudgetSection, judge=_judge_budget, since=_since, shares=_share_budget
+    name="budget",
+    asks=BudgetRule,
+    section=BudgetSection,
+    judge=_judge_budget,
+    since=_since,
+    shares=_share_budget,
+    terms={
+        "amount": Term(name="amount", stricter=-1, show="{:g}".format),
+        "per": Term(name="per"),
+        "each": Term(name="each"),
+    },
 )
 
 
@@ -193,6 +210,7 @@ CHANGE_LIMIT = RuleKind(
     section=ChangeLimitSection,
     judge=_judge_change_limit,
     shares=_share_changes,
+    terms={"changes": Term(name="changes", stricter=-1), "by_group": Term(name="per group")},
 )
 
 
@@ -255,4 +273,12 @@ def _words(asks: SpotRule) -> str:
     return f"at most {asks.share * 100:g} % of {whole} on spot accelerators"
 
 
-SPOT = RuleKind(name="spot", asks=SpotRule, section=SpotSection, limit=_limit, judge=_judge_spot, refuses=_refuses_spot)
+SPOT = RuleKind(
+    name="spot",
+    asks=SpotRule,
+    section=SpotSection,
+    limit=_limit,
+    judge=_judge_spot,
+    refuses=_refuses_spot,
+    terms={"share": Term(name="maxShare", stricter=-1, show=as_share), "of_fleet": Term(name="of fleet")},
+)

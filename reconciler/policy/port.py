@@ -7,7 +7,7 @@ from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from reconciler.domain.identity import ResourceKey, path_matches
 from reconciler.domain.inventory import Allocation
@@ -472,6 +472,37 @@ def takes_any(asks: object, accelerator: str, subject: Subject) -> str:
     return ""
 
 
+class Effect(Enum):
+    """What a rule that is in force does: it guards against changes, permits them, or marks their pull requests."""
+
+    GUARDS = auto()
+    PERMITS = auto()
+    MARKS = auto()
+
+
+def as_share(value: Any) -> str:
+    """`50 %` of 0.5."""
+    return f"{value * 100:g} %"
+
+
+def as_time(value: Any) -> str:
+    """`90m` of 5400 seconds, in the largest unit that fits."""
+    units = ((86400, "d"), (3600, "h"), (60, "m"))
+    return next((f"{value / size:g}{unit}" for size, unit in units if value % size == 0), f"{value:g}s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A field of what a rule asks: its name in a file, and whether more of it (1) or less (-1) is stricter.
+
+    0: it cannot be said. `show` prints a value as people write it.
+    """
+
+    name: str
+    stricter: int = 0
+    show: Callable[[Any], str] = str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleKind(Generic[Own]):
     """A kind of rule by the key that names it in a file, and the type that holds what it asks.
@@ -480,7 +511,8 @@ class RuleKind(Generic[Own]):
     thinks of a change, None for nothing: of all changes of a finished plan that are in the rule's scope. `refuses` says
     before the optimizer why nothing may be added on an accelerator, empty where it may. `since` says how far back it
     wants to know what Git said (Unix seconds), None for not at all. `shares` are the limits that variants share: the
-    optimizer keeps to them, and `judge` finds what the plan makes of them in the change.
+    optimizer keeps to them, and `judge` finds what the plan makes of them in the change. `terms` say of every field of
+    `asks` how strict it is, `effect` what the rule does at all.
     """
 
     name: str
@@ -491,3 +523,5 @@ class RuleKind(Generic[Own]):
     refuses: Callable[[Own, str, Subject], str] = takes_any
     since: Callable[[Own, float], float | None] = needs_no_past
     shares: Callable[[Own, Rule, Subjects], Iterable[SharedLimit]] = shares_nothing
+    terms: Mapping[str, Term] = field(default_factory=dict)
+    effect: Effect = Effect.GUARDS

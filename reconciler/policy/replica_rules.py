@@ -20,7 +20,18 @@ from reconciler.domain.rules import (
     ScheduleRule,
     StepRule,
 )
-from reconciler.policy.port import Change, KindSection, Range, RuleKind, Spoken, Subject, as_now
+from reconciler.policy.port import (
+    Change,
+    KindSection,
+    Range,
+    RuleKind,
+    Spoken,
+    Subject,
+    Term,
+    as_now,
+    as_share,
+    as_time,
+)
 from reconciler.policy.values import Count, Duration, Percentage, ReplicasOrShare, WindowSection, told_until
 
 # `availability`: how many replicas stay ready, and how many variants of a model change at once.
@@ -61,7 +72,12 @@ def _judge(asks: AvailabilityRule, rule: Rule, change: Change) -> Spoken | None:
 
 
 AVAILABILITY = RuleKind(
-    name="availability", asks=AvailabilityRule, section=AvailabilitySection, limit=_limit, judge=_judge
+    name="availability",
+    asks=AvailabilityRule,
+    section=AvailabilitySection,
+    limit=_limit,
+    judge=_judge,
+    terms={"ready": Term(name="minReady", stricter=1), "at_once": Term(name="variantsAtOnce", stricter=-1)},
 )
 
 
@@ -114,7 +130,18 @@ def _replicas(number: int) -> str:
     return f"{number} replica" if number == 1 else f"{number} replicas"
 
 
-BOUNDS = RuleKind(name="bounds", asks=BoundsRule, section=BoundsSection, limit=_limit_bounds)
+BOUNDS = RuleKind(
+    name="bounds",
+    asks=BoundsRule,
+    section=BoundsSection,
+    limit=_limit_bounds,
+    terms={
+        "least": Term(name="minReplicas", stricter=1),
+        "most": Term(name="maxReplicas", stricter=-1),
+        "devices": Term(name="maxDevices", stricter=-1),
+        "pool_share": Term(name="maxPoolShare", stricter=-1, show=as_share),
+    },
+)
 
 
 # `cooldown`: how long a variant stays as it is after it was changed.
@@ -143,7 +170,14 @@ def _since(asks: CooldownRule, now_s: float) -> float:
     return now_s - asks.after_s
 
 
-COOLDOWN = RuleKind(name="cooldown", asks=CooldownRule, section=CooldownSection, limit=_limit_cooldown, since=_since)
+COOLDOWN = RuleKind(
+    name="cooldown",
+    asks=CooldownRule,
+    section=CooldownSection,
+    limit=_limit_cooldown,
+    since=_since,
+    terms={"after_s": Term(name="after", stricter=1, show=as_time)},
+)
 
 
 # `deadband`: changes that are too small to be worth a pull request.
@@ -167,7 +201,13 @@ def _judge_deadband(asks: DeadbandRule, rule: Rule, change: Change) -> Spoken | 
     return Spoken(rule=rule, kind=VerdictKind.HOLD, words=f"not worth a change within {width}")
 
 
-DEADBAND = RuleKind(name="deadband", asks=DeadbandRule, section=DeadbandSection, judge=_judge_deadband)
+DEADBAND = RuleKind(
+    name="deadband",
+    asks=DeadbandRule,
+    section=DeadbandSection,
+    judge=_judge_deadband,
+    terms={"width": Term(name="within", stricter=1)},
+)
 
 
 # `freeze`: times at which nothing changes.
@@ -201,7 +241,14 @@ def _judge_freeze(asks: FreezeRule, rule: Rule, change: Change) -> Spoken | None
     return Spoken(rule=rule, kind=VerdictKind.NEEDS_APPROVAL, words=words)
 
 
-FREEZE = RuleKind(name="freeze", asks=FreezeRule, section=FreezeSection, limit=_limit_freeze, judge=_judge_freeze)
+FREEZE = RuleKind(
+    name="freeze",
+    asks=FreezeRule,
+    section=FreezeSection,
+    limit=_limit_freeze,
+    judge=_judge_freeze,
+    terms={"window": Term(name="window"), "repairs": Term(name="repairs", stricter=1)},
+)
 
 
 # `schedule`: how many replicas a variant may have at some times.
@@ -236,7 +283,17 @@ def _limit_schedule(asks: ScheduleRule, subject: Subject) -> Range | None:
     return Range(least=asks.least or 0, most=asks.most, words=cap, floor_words=floor)
 
 
-SCHEDULE = RuleKind(name="schedule", asks=ScheduleRule, section=ScheduleSection, limit=_limit_schedule)
+SCHEDULE = RuleKind(
+    name="schedule",
+    asks=ScheduleRule,
+    section=ScheduleSection,
+    limit=_limit_schedule,
+    terms={
+        "window": Term(name="window"),
+        "least": Term(name="minReplicas", stricter=1),
+        "most": Term(name="maxReplicas", stricter=-1),
+    },
+)
 
 
 # `step`: how many replicas may come or go at once, or within an hour or a day.
@@ -284,4 +341,15 @@ def _words(direction: str, amount: Amount | None, within: str) -> str:
     return "" if amount is None else f"at most {amount} {direction} {within}"
 
 
-STEP = RuleKind(name="step", asks=StepRule, section=StepSection, limit=_limit_step, since=_since_step)
+STEP = RuleKind(
+    name="step",
+    asks=StepRule,
+    section=StepSection,
+    limit=_limit_step,
+    since=_since_step,
+    terms={
+        "up": Term(name="up", stricter=-1),
+        "down": Term(name="down", stricter=-1),
+        "per_s": Term(name="per", stricter=1, show=as_time),
+    },
+)

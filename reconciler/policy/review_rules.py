@@ -10,7 +10,20 @@ from pydantic import model_validator
 from reconciler.domain.plan import VerdictKind
 from reconciler.domain.rules import ApprovalRule, AutoMergeRule, Direction, LabelsRule, MetricsRule, ReviewersRule, Rule
 from reconciler.manifests.wording import join_words
-from reconciler.policy.port import Change, Forecast, KindSection, Range, RuleKind, Spoken, Subject, as_now
+from reconciler.policy.port import (
+    Change,
+    Effect,
+    Forecast,
+    KindSection,
+    Range,
+    RuleKind,
+    Spoken,
+    Subject,
+    Term,
+    as_now,
+    as_share,
+    as_time,
+)
 from reconciler.policy.values import (
     Accounts,
     Count,
@@ -111,7 +124,23 @@ def _is_young(change: Change, within_s: float) -> bool:
     return change.subject.now_s < learned.timestamp() + DAY_S + within_s
 
 
-APPROVAL = RuleKind(name="approval", asks=ApprovalRule, section=ApprovalSection, judge=_judge)
+APPROVAL = RuleKind(
+    name="approval",
+    asks=ApprovalRule,
+    section=ApprovalSection,
+    judge=_judge,
+    terms={
+        "up": Term(name="upMoreThan", stricter=-1),
+        "down": Term(name="downMoreThan", stricter=-1),
+        "cost_per_hour": Term(name="costMoreThan", stricter=-1, show="{:g}".format),
+        "cost_fraction": Term(name="costUpMoreThan", stricter=-1, show=as_share),
+        "accelerator_change": Term(name="acceleratorChange", stricter=1),
+        "to_zero": Term(name="toZero", stricter=1),
+        "first_change": Term(name="firstChange", stricter=1),
+        "learned_within_s": Term(name="learnedWithin", stricter=1, show=as_time),
+        "reviewers": Term(name="reviewers"),
+    },
+)
 
 
 # `autoMerge`: changes that need no person to merge them, as far as no rule objects.
@@ -134,7 +163,14 @@ def _judge_auto_merge(asks: AutoMergeRule, rule: Rule, change: Change) -> Spoken
     return Spoken(rule=rule, kind=VerdictKind.ALLOW, words=words, merges_per_hour=per_hour)
 
 
-AUTO_MERGE = RuleKind(name="autoMerge", asks=AutoMergeRule, section=AutoMergeSection, judge=_judge_auto_merge)
+AUTO_MERGE = RuleKind(
+    name="autoMerge",
+    asks=AutoMergeRule,
+    section=AutoMergeSection,
+    judge=_judge_auto_merge,
+    terms={"per_hour": Term(name="mergesPerHour", stricter=-1)},
+    effect=Effect.PERMITS,
+)
 
 
 # `metrics`: how much must be seen of a variant before it changes.
@@ -228,7 +264,19 @@ LACKS: tuple[Callable[[MetricsRule, Subject], Iterator[str]], ...] = (
 )
 
 
-METRICS = RuleKind(name="metrics", asks=MetricsRule, section=MetricsSection, limit=_limit)
+METRICS = RuleKind(
+    name="metrics",
+    asks=MetricsRule,
+    section=MetricsSection,
+    limit=_limit,
+    terms={
+        "reporting": Term(name="minReporting", stricter=1, show=as_share),
+        "age_s": Term(name="maxAge", stricter=-1, show=as_time),
+        "requests": Term(name="minSamples", stricter=1),
+        "coverage": Term(name="minCoverage", stricter=1, show=as_share),
+        "disagreement": Term(name="maxDisagreement", stricter=-1, show=as_share),
+    },
+)
 
 
 # `labels` and `reviewers`: what a pull request carries that holds a change, and who is asked about it.
@@ -266,5 +314,19 @@ def _ask(asks: ReviewersRule, rule: Rule, change: Change) -> Spoken:
     return Spoken(rule=rule, kind=VerdictKind.ALLOW, words=words, reviewers=asks.reviewers)
 
 
-LABELS = RuleKind(name="labels", asks=LabelsRule, section=LabelsSection, judge=_label)
-REVIEWERS = RuleKind(name="reviewers", asks=ReviewersRule, section=ReviewersSection, judge=_ask)
+LABELS = RuleKind(
+    name="labels",
+    asks=LabelsRule,
+    section=LabelsSection,
+    judge=_label,
+    terms={"labels": Term(name="add")},
+    effect=Effect.MARKS,
+)
+REVIEWERS = RuleKind(
+    name="reviewers",
+    asks=ReviewersRule,
+    section=ReviewersSection,
+    judge=_ask,
+    terms={"reviewers": Term(name="request")},
+    effect=Effect.MARKS,
+)

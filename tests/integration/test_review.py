@@ -374,7 +374,7 @@ HEADS: Mapping[str, Head] = {
             "  - {name: slow, deny: {when: \"variant.name.matches('(a+)+$') && [1].all(x, [1].all(y, x > 0))\"}}\n",
             DEPLOYMENT: sized(4),
         },
-        line=r"(?s)sets chat/llama to 4 replicas; .*; \+\$13.76/h .*rule slow: is new: it holds once",
+        line=r"(?s)sets chat/llama to 4 replicas; .*; \+\$13.76/h .*note: rule slow: is new; in force once",
     ),
     "another name for the same": Head(
         files={
@@ -482,7 +482,8 @@ def test_the_rules_of_the_base_judge_and_a_rule_that_is_relaxed_is_told(fleet: F
     outcome = review(fleet)
     assert "breaks `small-steps" in outcome.out, outcome
     assert (
-        "warning: rule small-steps: asks for something else; this change is judged by the base's rules" in outcome.out
+        "warning: rule small-steps: is relaxed: up 9 instead of 2; this change is judged by the base's rules all the "
+        "same" in outcome.out
     )
     assert outcome.code == 3
 
@@ -539,13 +540,26 @@ def test_a_pool_that_is_too_small_objects(fleet: Fleet) -> None:
     assert outcome.code == 3
 
 
+def test_a_rule_that_is_tightened_needs_nobody(fleet: Fleet) -> None:
+    header = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\n"
+    rules = "rules:\n  - {name: small-steps, step: {up: 2}}\n"
+    fleet.write(".reconciler/policies/rules.yaml", header + rules)
+    fleet.write("reconciler.yaml", SETTINGS + "policies: [.reconciler/policies/]\n")
+    propose(fleet, Head(line="", files={".reconciler/policies/rules.yaml": header + rules.replace("up: 2", "up: 1")}))
+    outcome = review(fleet, *ALL)
+    assert "note: rule small-steps: is tightened: up 1 instead of 2; in force once this is merged" in outcome.out
+    assert outcome.code == 0
+
+
 def test_a_person_looks_at_what_would_merge_by_itself(fleet: Fleet) -> None:
     rules = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n  - {name: all, autoMerge: {}}\n"
     settings = SETTINGS.replace("{labels: [reconciler]}", "{labels: [reconciler], autoMerge: true}")
     configuration = f"{settings}policies: [default, .reconciler/policies/]\n"
     propose(fleet, Head(line="", files={"reconciler.yaml": configuration, ".reconciler/policies/r.yaml": rules}))
     outcome = review(fleet, "--fail-on", "hold")
-    assert "warning: rule all: is new: it lets changes merge by themselves once this is merged" in outcome.out, outcome
+    assert "warning: rule all: is new: it lets changes merge by themselves; this change is judged" in outcome.out, (
+        outcome
+    )
     assert "pullRequests.autoMerge: lets everything that rules allow merge by itself" in outcome.out
     assert outcome.code == 3
 

@@ -88,18 +88,28 @@ def begin(prometheus: str, tmp_path: Path) -> Iterator[OpenTeam]:
 
 
 WEEKEND = 'freeze: {cron: "0 18 * * 5", for: 62h, timeZone: Europe/Berlin}'
+SHUT = WEEKEND.replace("}", ", repairs: hold}")
 RULE = f"({TEAM_FILE}:4)"
 """Where the first rule stands."""
 
 
 def test_a_freeze_holds_a_spike_and_says_until_when_and_what_for(begin: OpenTeam) -> None:
     """Friday evening, chat is frozen over the weekend: it is left alone, and everybody sees what it would need."""
-    team = begin(FRIDAY, f"{{name: weekend, scope: {{name: chat}}, {WEEKEND}}}")
+    team = begin(FRIDAY, f"{{name: weekend, scope: {{name: chat}}, {SHUT}}}")
     assert team.run().code == 0
     assert (team.proposes("chat"), team.proposes("notes")) == (2, 4)
     words = team.words()
     assert "- `chat`: rule weekend: frozen until 2026-09-21 08:00 (Europe/Berlin), 7 would be needed (`" in words
     assert "**chat gets 71.1 of the 240.0 req/s it needs, 168.9 req/s stay unserved.**" in words
+
+
+def test_a_freeze_leaves_a_repair_to_a_person(begin: OpenTeam) -> None:
+    team = begin(FRIDAY, f"{{name: weekend, {WEEKEND}}}", "{name: alone, autoMerge: {}}")
+    assert team.run().code == 0
+    assert (team.proposes("chat"), team.proposes("notes")) == (7, 6)
+    words = team.words()
+    assert "frozen until 2026-09-21 08:00 (Europe/Berlin): a person decides about repairs" in words
+    assert "needs approval: rule weekend" in words
 
 
 def test_a_freeze_of_what_shrinks_lets_a_spike_be_repaired(begin: OpenTeam) -> None:
@@ -114,7 +124,7 @@ def test_a_freeze_takes_back_what_was_proposed_before_it(begin: OpenTeam) -> Non
     team = begin(FRIDAY, "{name: told, labels: {add: [scaling]}}")
     assert team.run().code == 0
     assert team.proposes("chat") == 7
-    team.set_rules(f"{{name: weekend, scope: {{name: chat}}, {WEEKEND}}}")
+    team.set_rules(f"{{name: weekend, scope: {{name: chat}}, {SHUT}}}")
     outcome = team.run()
     assert "closed: prod/chat urgent #1" in outcome.out
     assert team.proposes("chat") == 2
