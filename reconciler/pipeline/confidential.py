@@ -4,7 +4,8 @@ Only texts that no reader asks for are replaced, so a replay decides the same. W
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 
 from reconciler.domain.recording import ManifestFile
@@ -27,7 +28,8 @@ from reconciler.placement.repository import directory_of, is_kustomization, reso
 from reconciler.resources.reading import names_kind
 
 _NAME = (
-    r"(?:(?:pass(?:word|wd|phrase)?|pwd|secret|credential|key[_-]data"
+    r"(?:(?:pass(?:word|wd|phrase)?|pwd|[_.-]pw|(?-i:Pw)|secret|credential|key[_-]data|salt|basic[_-]?auth|[_.-]auth"
+    r"|webhook(?:[_-]?ur[il])?|docker[_-]?config(?:[_-]?json)?"
     r"|(?:api|access|account|private|secret|encryption|signing|license)[_-]?key)s?(?:[_-]?(?:base|pem|data|hash))?"
     r"|[._-]key(?:[_-](?:base|pem|data))?|token|authorization)"
 )
@@ -39,9 +41,16 @@ ASSIGNED = re.compile(
     r"(?P<value>(?![{\[(|>!]|\*(?!\*)|\$[({])(?:[^\s\"',;&{}\[\]()\\]|\\(?![\"'n]))+)",
     re.IGNORECASE,
 )
-SECRET = re.compile(r"\bkind\\?[\"']?[ \t]*:[ \t]*\\?[\"']?Secret\b")
+SECRET = re.compile(r"\bkind\\?[\"']?[ \t]*:[ \t]*\\?[\"']?Secret(?:List)?\b")
+SECRET_KINDS = ("Secret", "SecretList")
+SPOKEN = re.compile(
+    rf"(?:<(?:[\w:.-]*?{_NAME})>|[ \t](?:-u|--user)[ \t]+[\w.-]+:|\blogin[ \t]+\S+[ \t]+password[ \t]+"
+    r"|[?&](?:sig|signature|code|x-(?:amz|goog)-signature)=)(?P<value>(?!\*)[^\s\"'<&]+)",
+    re.IGNORECASE,
+)
+"""A secret in XML, in an argument of curl, in a netrc, in the query of a signed address."""
 _TAIL = r"s?(?:[_-]?(?:base|pem|data|hash))?"
-_END = r"(?:[\\\"'\s:=,}\]]|\Z)"
+_END = r"(?:[\\\"'\s:=,}\]>]|\Z)"
 _BEFORE_KEY = ("[._-]", "api", "access", "account", "private", "secret", "encryption", "signing", "license")
 # One regular expression of all of them takes twenty times as long: each of these begins with its word, which is looked
 # for first. Where they are less strict than the names above, only more is looked at.
@@ -50,7 +59,7 @@ _HINTS = tuple(
     for word, pattern in {
         "pass": rf"pass(?:word|wd|phrase)?{_TAIL}{_END}",
         "pwd": rf"pwd{_TAIL}{_END}",
-        "secret": rf"secret{_TAIL}{_END}|secretgenerator",
+        "secret": rf"secret{_TAIL}{_END}|secretgenerator|secretlist",
         "credential": rf"credential{_TAIL}{_END}",
         "key": rf"key(?:[_-]data|{'|'.join(f'(?<={each}key)' for each in _BEFORE_KEY)}){_TAIL}{_END}",
         "token": rf"token{_END}",
@@ -63,9 +72,22 @@ _HINTS = tuple(
         "eyj": "eyj",
         "bearer ": "bearer ",
         "basic ": "basic ",
+        "pw": rf"pw{_TAIL}{_END}",
+        "salt": rf"salt{_TAIL}{_END}",
+        "auth": rf"(?:basic[_-]?|[._-])auth{_TAIL}{_END}",
+        "webhook": rf"webhook(?:[_-]?ur[il])?{_TAIL}{_END}",
+        "docker": rf"docker[_-]?config(?:[_-]?json)?{_TAIL}{_END}",
+        "binarydata": "binarydata",
+        "stringdata": "stringdata",
+        " -u ": " -u ",
+        "--user ": "--user ",
+        "sig": "sig(?:nature)?=",
+        "code=": "[?&]code=",
     }.items()
 )
 """What every file with something to replace has, in lower case: a word, and more exactly what."""
+_ALIAS = re.compile(r"\*([^\s,\[\]{}]+)")
+GENERATOR = "SecretGenerator"
 _PREFIX = re.compile(r"(?:[&!]\S*[ \t\r\n]+)*")
 _LITERAL = re.compile(r"([\"']?[^=\"']*=)(.*?)([\"']?)", re.DOTALL)
 _LITERAL_LINE = re.compile(r"([\w.-]+=)?\S[^\r\n]*")
@@ -129,23 +151,57 @@ def _redact_section(source: SourceText, section: Section, *, is_whole: bool) -> 
             re.sub(r"[A-Za-z0-9]", "x", text) if is_whole else _hide(text).replace(f" {REDACTED}", " xxx")
         )  # it would be an alias
     splices = _Splices(text=text)
-    for root in build_tree(text).roots:
+    roots = build_tree(text).roots
+    splices.find_generated(roots)
+    for root in roots:
         splices.walk(root, is_secret=is_whole)
+    if splices.generates:  # people write down what a literal was
+        spans = sorted(splices.spans)
+        for match in _COMMENT.finditer(text):
+            before = bisect_right(spans, (match.start(), len(text)))
+            is_comment = not before or spans[before - 1][1] <= match.start()
+            if is_comment and "reconciler.io/" not in match[0] and match[0].strip("# \t\r"):
+                splices.found.append((match.start(), match.end(), f"# {REDACTED}"))
     for start, end, redacted in sorted(splices.found, reverse=True):
         text = text[:start] + redacted + text[end:]
     return _COMMENT.sub(lambda match: _hide(match[0]), text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Splices:
     """What to replace in a text."""
 
     text: str
     found: list[tuple[int, int, str]] = field(default_factory=list)
+    generates: bool = False
+    """Whether it has literals of a Secret."""
+    shared: set[str] = field(default_factory=set)
+    """Anchors that those literals use."""
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    """Where scalars are, which hold no comments."""
+
+    def find_generated(self, nodes: Iterable[YamlNode]) -> None:
+        """Look for generators of Secrets, and the anchors that they use."""
+        for node in nodes:
+            if isinstance(node, SequenceNode):
+                self.find_generated(node.items)
+            elif isinstance(node, MappingNode):
+                members = {key: member.value for key, member in node.members.items()}
+                if "secretGenerator" in members:
+                    self.generates = True
+                    value = members["secretGenerator"]
+                    self.shared |= set(_ALIAS.findall(self.text[value.start : value.end]))
+                elif _text(members.get("kind")) == GENERATOR:
+                    self.generates = True
+                self.find_generated(each.value for each in (*node.members.values(), *node.others))
 
     def walk(self, node: YamlNode, *, is_secret: bool = False, name: str = "") -> None:
         """Look at a node and what is in it; `is_secret`: all of it, `name` is what holds it if that sounds like one."""
+        if node.anchor in self.shared:
+            self._walk_literals(node)
+            return
         if isinstance(node, ScalarNode):
+            self.spans.append((node.start, node.end))
             start = _start_of(self.text, node)
             is_hidden = is_secret or (bool(name) and not _is_harmless(name, node.text))
             found = self.text[start : node.end]
@@ -162,7 +218,10 @@ class _Splices:
 
     def _walk_members(self, node: MappingNode, *, is_secret: bool, name: str) -> None:
         members = {key: member.value for key, member in node.members.items()}
-        is_object = _text(members.get("kind")) == "Secret"
+        kind, target = _text(members.get("kind")), members.get("target")
+        is_object = kind in SECRET_KINDS
+        of_secret = isinstance(target, MappingNode) and _text(_member(target, "kind")) == "Secret"
+        is_secret = is_secret or _text(members.get("path")).startswith("/stringData")
         variable = _text(members.get("name")) or _text(members.get("path"))
         others = ((_text(each.key), each.value) for each in node.others)
         for key, value in (*members.items(), *others):
@@ -170,18 +229,38 @@ class _Splices:
                 for entry in value.items:
                     self._walk_generator(entry)
                 continue
+            if key == "literals" and kind == GENERATOR:
+                self._walk_literals(value)
+                continue
             own = variable if key == "value" and NAMED.search(variable) else key if NAMED.search(key) else ""
             inherited = "" if REFERENCE.search(key) else name
-            whole = is_secret or (is_object and key in ("data", "stringData"))
+            whole = is_secret or (is_object and key in ("data", "stringData", "items")) or key == "binaryData"
+            whole = whole or (of_secret and key == "patch")
+            if is_secret and key in ("op", "path", "kind", "apiVersion", "name"):
+                whole = False
             self.walk(value, is_secret=whole, name=own or inherited)
 
     def _walk_generator(self, entry: YamlNode) -> None:
         for key, member in entry.members.items() if isinstance(entry, MappingNode) else ():
-            if key == "literals" and isinstance(member.value, SequenceNode):
-                for item in member.value.items:
-                    if isinstance(item, ScalarNode):
-                        start = _start_of(self.text, item)
-                        self.found.append((start, item.end, _mask_literal(self.text[start : item.end], item)))
+            if key == "literals":
+                self._walk_literals(member.value)
+
+    def _walk_literals(self, node: YamlNode) -> None:
+        """The texts `key=value` of a generator, wherever an anchor has put them."""
+        if isinstance(node, ScalarNode):
+            self.spans.append((node.start, node.end))
+            start = _start_of(self.text, node)
+            self.found.append((start, node.end, _mask_literal(self.text[start : node.end], node)))
+        elif isinstance(node, SequenceNode):
+            for item in node.items:
+                self._walk_literals(item)
+        elif isinstance(node, MappingNode):
+            for member in node.members.values():
+                self._walk_literals(member.value)
+
+
+def _member(node: MappingNode, key: str) -> YamlNode | None:
+    return node.members[key].value if key in node.members else None
 
 
 def _start_of(text: str, node: YamlNode) -> int:
@@ -245,6 +324,7 @@ def _inside(source: str, node: ScalarNode) -> str:
 def _hide(text: str) -> str:
     """A text without what is assigned to a secret's name and what has the shape of a secret."""
     text = _PRIVATE_KEY.sub(lambda match: REDACTED + "\n" * match[0].count("\n"), text)
+    text = SPOKEN.sub(lambda match: match[0][: match.start("value") - match.start()] + REDACTED, text)
     return Redactor().hide(ASSIGNED.sub(_assigned, text))
 
 

@@ -38,7 +38,7 @@ _DEPLOYING_GROUPS = ("argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit
 _SOURCE_GROUPS = (SOURCE_GROUP, GENERATOR_GROUP)
 # Patterns come from a repository: slow ones match nothing.
 _LONGEST_GLOB, _MOST_STARS = 256, 3
-_NAMES_SECRET = re.compile(rb"\bkind[\"']?[ \t]*:[ \t]*[\"']?Secret\b")
+_NAMES_SECRET = re.compile(rb"\bkind[\"']?[ \t]*:[ \t]*[\"']?Secret(?:List)?\b")
 _WORDS = KIND_WORDS | {
     *(group.encode() for group in (*_DEPLOYING_GROUPS, *_SOURCE_GROUPS)),
     *(b"Secret", b"scaleTargetRef", BUDGET.encode()),
@@ -92,7 +92,7 @@ class FileReading:
         values = [document.value for document in self.documents]
         lists = (value_at(value, ("items",)) for value in values)
         items = (item for each in lists if isinstance(each, list) for item in each)
-        return any(text_at(each, "kind") == "Secret" for each in (*values, *items))
+        return any(text_at(each, "kind") in ("Secret", "SecretList") for each in (*values, *items))
 
 
 def _matters(document: Document) -> bool:

@@ -55,6 +55,22 @@ SUSPICIOUS = {
     "escapes": 'config: "{\\"password\\": \\"canary\\", \\"port\\": 1}"\n',
     "a file that is no YAML": "a: [\npassword: canary\n",
     "JSON": '{"auth": {"password": "canary"}, "port": 80}\n',
+    "literals of an anchor": "x: &l [a=canary]\nsecretGenerator: [{name: x, literals: *l}]\nother: *l\n",
+    "literals of a merge": "x: &b {literals: [a=canary]}\nsecretGenerator:\n- <<: *b\n  name: x\n",
+    "a generator": "apiVersion: builtin\nkind: SecretGenerator\nliterals: [a=canary]\n",
+    "a generator in a text": "generators:\n- |\n  kind: SecretGenerator\n  literals: [a=canary]\n",
+    "a remark on a literal": KUSTOMIZATION
+    + "    literals:\n      - a=canary # canary, '# of old'\n      - 'b=#canary'\n",
+    "a list of objects": CONFIG_MAP + "    kind: SecretList\n    items:\n    - data: {x: canary}\n",
+    "bytes of a map": "kind: ConfigMap\nbinaryData: {a: canary}\n",
+    "a patch of an object": "patches:\n- target: {kind: Secret}\n  patch: |\n    - op: add\n      value: canary\n",
+    "a patch of its data": "patch: |\n  - {op: replace, path: /stringData/x, value: canary}\n",
+    "XML": CONFIG_MAP + '    <db><password>canary</password><x apiKey="canary"/></db>\n',
+    "netrc": CONFIG_MAP + "    machine x login ann password canary\n",
+    "curl": "command: [sh, -c, 'curl -u ann:canary --user ann:canary http://x']\n",
+    "a signed address": "a: https://x/?a=1&sig=canary\nb: https://x/?X-Amz-Signature=canary\n",
+    "names of charts": "rootPw: canary\ndb_pw: canary\nbasicAuth: canary\ndockerconfigjson: canary\nsalt: canary\n"
+    "REDISCLI_AUTH: canary\nslackWebhook: canary\nwebhookUrl: canary\n",
     "CRLF": "auth:\r\n  password: canary\r\n  key_data: |\r\n    canary\r\n  port: 80\r\n",
 }
 HARMLESS = {
