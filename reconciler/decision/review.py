@@ -1,11 +1,13 @@
 """Somebody else's change compared with a plan, decided on the base with the same answers."""
 
+import math
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import fields
 
 from reconciler.decision.decide import DIGITS, Solved, solve
 from reconciler.decision.staged_plan import StagedPlan
-from reconciler.decision.variant_states import Allocations, bounds_of
+from reconciler.decision.variant_states import TOLERANCE, Allocations, bounds_of
 from reconciler.decision.verdicts import give_verdicts, judge_changes
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
@@ -14,7 +16,7 @@ from reconciler.domain.plan import Decision, Outcome, Plan, TotalCost, VerdictKi
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarget
 from reconciler.domain.recording import Recording
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.reports import AllocationRemark, HeadView, Objection, Review, SettingRemark
+from reconciler.domain.reports import AllocationRemark, HeadView, Objection, ReleaseChange, Review, SettingRemark
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import SETTING_DEFINITIONS
@@ -23,7 +25,7 @@ from reconciler.manifests.wording import join_words
 from reconciler.optimizer.device_use import DeviceUse
 from reconciler.policy.comparing import Shift, compare_rules
 from reconciler.policy.port import Spoken
-from reconciler.snapshot.declarations import FileReading
+from reconciler.snapshot.declarations import Commit
 
 KEPT = "its replicas stay as they are, and nobody sizes them"
 UNREADABLE = "cannot be read any more"
@@ -147,13 +149,18 @@ CONFIGURATION_FILE = "reconciler.yaml"
 NOT_TRIED = "a review does not try it: the base's stands"
 
 
-def remark_on_variants(pairs: Iterable[tuple[Variant, Variant]]) -> Iterator[SettingRemark]:
-    """Of variants before and after: holds that come and go, what a replica is, and every setting that changes."""
+def remark_on_variants(
+    pairs: Iterable[tuple[Variant, Variant]], changed_at: Mapping[ResourceKey, Place]
+) -> Iterator[SettingRemark]:
+    """Of variants before and after: holds that come and go, what a replica is, and every setting that changes.
+
+    `changed_at` is where scale targets change.
+    """
     for before, after in sorted(pairs, key=lambda each: each[0].key):
         key = after.key
         yield from _holds(before, after)
         yield from _class(before, after)
-        yield from _replica(before, after)
+        yield from _replica(before, after, changed_at.get(key))
         for setting in SETTING_DEFINITIONS:
             was, now = before.settings[setting].value, after.settings[setting].value
             if was != now:
@@ -186,29 +193,33 @@ def devices_of_replica(variant: Variant) -> Mapping[str, int]:
     return counted or (variant.workload.devices if variant.workload is not None else {})
 
 
-def _replica(before: Variant, after: Variant) -> Iterator[SettingRemark]:
+def _replica(before: Variant, after: Variant, changed_at: Place | None) -> Iterator[SettingRemark]:
     """What becomes of what a replica is: its model, its devices, its engine and how that is started."""
     old, new = before.workload, after.workload
     if before.model.model_id != after.model.model_id:
         words = f"serves {after.model.model_id} instead of {before.model.model_id}, whose load is not known"
         yield _note(after.key, words, after.place, Objection.HOLD)
-    if before.priority is not None or after.priority is not None:
+    if old is not None and new is not None and before.priority != after.priority:
         was, now = (each.priority.value if each.priority is not None else None for each in (before, after))
         if was != now:
-            yield _note(after.key, f"its priority is {_shown(now)} instead of {_shown(was)}", after.place)
+            place = after.priority.source.place if after.priority is not None else None
+            yield _note(after.key, f"its priority is {_shown(now)} instead of {_shown(was)}", place or after.place)
+    yield from _own_profiles(before, after)
     if old is None or new is None:
         return
+    yield from _autoscaler(before, after)
+    place = changed_at or new.place
     if old.key != new.key:
         yield _note(
             after.key, f"scales {new.key.kind} {new.key.label} instead of {old.key.kind} {old.key.label}", new.place
         )
     if set(before.served_names) != set(after.served_names):
         words = f"is served as {join_words(after.served_names)} instead of {join_words(before.served_names)}"
-        yield _note(after.key, words, new.place)
+        yield _note(after.key, words, place)
     if old.template_labels != new.template_labels:
         changed = sorted({key for key, _ in old.template_labels.items() ^ new.template_labels.items()})
         words = f"the labels of its pods change ({join_words(changed)}): what selects them may lose them"
-        yield _note(after.key, words, new.place)
+        yield _note(after.key, words, place)
     changes = [
         f"{new.devices.get(resource, 0)} {resource} a replica instead of {old.devices.get(resource, 0)}"
         for resource in sorted(old.devices.keys() | new.devices.keys())
@@ -223,14 +234,91 @@ def _replica(before: Variant, after: Variant) -> Iterator[SettingRemark]:
                 changes.append(f"{name} {_shown(now)} instead of {_shown(was)}")
     measured = "; its profile was measured before" if after.options else ""
     for words in changes:
-        yield _note(after.key, f"{words}{measured}", new.place, Objection.HOLD if measured else Objection.NONE)
+        yield _note(after.key, f"{words}{measured}", place, Objection.HOLD if measured else Objection.NONE)
     gone, come = (
         [image for image in one if image not in other]
         for one, other in ((old.images, new.images), (new.images, old.images))
     )
     if come:
         words = f"image {join_words(come)}" + (f" instead of {join_words(gone)}" if gone else "")
-        yield _note(after.key, f"{words}; how fast that is, is not known", new.place)
+        yield _note(after.key, f"{words}; how fast that is, is not known", place)
+
+
+def _own_profiles(before: Variant, after: Variant) -> Iterator[SettingRemark]:
+    """Profiles that its own resource states."""
+    was = {each.accelerator: each.profile for each in before.options}
+    for option in after.options:
+        old, new = was.get(option.accelerator), option.profile
+        is_own = new.place is not None and new.place.path == after.place.path
+        if old is not None and is_own and replace(old, place=new.place, learning=new.learning) != new:
+            changes = "; ".join(_profile_changes(old, new))
+            yield _note(after.key, f"its profile on {option.accelerator} changes: {changes}", new.place)
+
+
+def _profile_changes(old: PerformanceProfile, new: PerformanceProfile) -> Iterator[str]:
+    """`alpha 5 ms instead of 6.958 ms`."""
+    for field in fields(PerformanceProfile):
+        was, now = getattr(old, field.name), getattr(new, field.name)
+        if was != now and field.name not in ("place", "learning"):
+            name, is_time = field.name.removesuffix("_s").replace("_", " "), field.name.endswith("_s")
+            then, before = (f"{1000 * each:.6g} ms" if is_time and each else _shown(each) for each in (now, was))
+            yield f"{name} {then} instead of {before}"
+
+
+MOST_TOLD = 5
+"""Values of one release that are told one by one."""
+
+
+def remark_on_releases(changes: Iterable[ReleaseChange], variants: Iterable[Variant]) -> Iterator[SettingRemark]:
+    """What becomes of the charts behind variants; of other releases in their namespaces, which pods they select."""
+    by_target: dict[ResourceKey, list[Variant]] = {}
+    for variant in variants:
+        if variant.workload is not None:
+            by_target.setdefault(replace(variant.workload.key, part=""), []).append(variant)
+    told: Counter[tuple[ResourceKey, str]] = Counter()
+    namespaces = {(key.cluster, key.namespace) for key in by_target}
+    for change in changes:
+        served = [each for target in change.targets for each in by_target.get(target, ())]
+        for variant in served:
+            told[variant.key, change.release] += 1
+            if told[variant.key, change.release] <= MOST_TOLD:
+                measured = "; its profile and price were measured before" if variant.options else ""
+                words = f"{change.words} ({change.release}): what its chart makes of that is not known{measured}"
+                yield _note(variant.key, words, change.place, Objection.HOLD)
+        if not served and change.selects and (change.cluster, change.namespace) in namespaces:
+            words = f"{change.words}: what it selects may be others"
+            yield SettingRemark(
+                subject=change.release,
+                words=words,
+                cluster=change.cluster,
+                objection=Objection.HOLD,
+                path=change.place.path,
+                line=change.place.line,
+            )
+    for (key, release), count in told.items():
+        if count > MOST_TOLD:
+            yield _note(key, f"{count - MOST_TOLD} more values of {release} change", None, Objection.HOLD)
+
+
+def scaled_by(variant: Variant) -> str:
+    """`HorizontalPodAutoscaler qwen between 1 and 3 replicas`; empty where its replicas are a count of their own."""
+    workload = variant.workload
+    if workload is None or not workload.bounds_of or workload.replicas is None:
+        return ""
+    most = max((each.written for each in workload.replica_fields if each.is_ceiling and each.written), default=None)
+    upper = f"between {workload.replicas} and {most} replicas" if most else f"from {workload.replicas} replicas on"
+    return f"{workload.bounds_of} {upper}"
+
+
+def _autoscaler(before: Variant, after: Variant) -> Iterator[SettingRemark]:
+    """Bounds that become others, also where only the larger one does; a number that changes says it itself."""
+    was, now = scaled_by(before), scaled_by(after)
+    if now and not was and before.current == after.current:
+        yield _note(after.key, f"is scaled by {now} from then on", after.place)
+    if was and now and was != now and after.workload is not None:
+        yield _note(after.key, f"is scaled by {now} instead of {was}", after.workload.place)
+    elif was and not now:
+        yield _note(after.key, f"is not scaled any more by {was}", after.place)
 
 
 def _holds(before: Variant, after: Variant) -> Iterator[SettingRemark]:
@@ -301,6 +389,20 @@ def _prices(base: Settings, head: Settings) -> Iterator[SettingRemark]:
             yield _note(new.name, f"is new in the catalog: it costs {_price(new.cost_per_hour, head)}", new.place)
 
 
+def listed_prices(base: Snapshot, head: Snapshot) -> Iterator[SettingRemark]:
+    """Prices that count and that the configuration does not state: those of ConfigMaps."""
+    stated = {each.name: each.cost_per_hour for each in base.settings.accelerators}
+    told = {each.name for each in head.settings.accelerators if stated.get(each.name) != each.cost_per_hour}
+    for cluster, catalog in base.catalogs.items():
+        now = head.catalogs[cluster].accelerators if cluster in head.catalogs else {}
+        for name, old in catalog.accelerators.items():
+            new = now.get(name)
+            if new is not None and new.cost_per_hour != old.cost_per_hour and name not in told:
+                prices = (_price(new.cost_per_hour, head.settings), _price(old.cost_per_hour, base.settings))
+                remark = _note(name, f"costs {prices[0]} instead of {prices[1]}", new.cost_place or new.place)
+                yield replace(remark, cluster=cluster)
+
+
 def _price(cost_per_hour: float | None, settings: Settings) -> str:
     return "an unknown price" if cost_per_hour is None else f"{cost_per_hour:g} {settings.currency}/h"
 
@@ -312,7 +414,8 @@ def _profiles(base: Settings, head: Settings) -> Iterator[SettingRemark]:
         if new is None:
             yield _note(model, f"its profile on {accelerator} {GONE}", _file_of(old.place))
         elif replace(old, place=new.place, learning=new.learning) != new:
-            yield _note(model, f"its profile on {accelerator} changes", new.place)
+            changes = "; ".join(_profile_changes(old, new))
+            yield _note(model, f"its profile on {accelerator} changes: {changes}", new.place)
     for (model, accelerator), new in after.items():
         if (model, accelerator) not in before:
             yield _note(model, f"has a profile on {accelerator}, where it had none", new.place)
@@ -331,9 +434,22 @@ def _pools(old: ClusterSettings, new: ClusterSettings) -> Iterator[SettingRemark
         elif was is None:
             yield _note(f"pool {name}", f"is new: {_devices(now.devices)}", now.place)
         elif replace(was, place=now.place) != now:
-            devices = (_devices(now.devices), _devices(was.devices))
-            changed = f"has {devices[0]} instead of {devices[1]}" if devices[0] != devices[1] else "changes"
-            yield _note(f"pool {name}", changed, now.place)
+            changes = [
+                f"{word} {_shown(one)} instead of {_shown(other)}"
+                for word, one, other in (
+                    ("devices", _measured(now.devices), _measured(was.devices)),
+                    ("device", now.device, was.device),
+                    ("reserve", now.reserve, was.reserve),
+                    ("tier", now.tier, was.tier),
+                    ("costPerHour", now.cost_per_hour, was.cost_per_hour),
+                )
+                if one != other
+            ]
+            yield _note(f"pool {name}", f"changes: {'; '.join(changes)}", now.place)
+
+
+def _measured(devices: int | None) -> int | str:
+    return "as measured" if devices is None else devices
 
 
 def _devices(devices: int | None) -> str:
@@ -396,19 +512,19 @@ class ReviewedBase:
 
     recording: Recording
     snapshot: Snapshot
-    readings: Mapping[str, FileReading]
+    commit: Commit
     """Its files as they were read: a head has most of them too."""
     solved: Solved
     recommended: Mapping[ResourceKey, Decision]
 
     @classmethod
-    def of(cls, recording: Recording, snapshot: Snapshot, readings: Mapping[str, FileReading]) -> "ReviewedBase":
+    def of(cls, recording: Recording, snapshot: Snapshot, commit: Commit) -> "ReviewedBase":
         """Decide on the base as a plan does."""
         solved = solve(snapshot, {})
         return cls(
             recording=recording,
             snapshot=snapshot,
-            readings=readings,
+            commit=commit,
             solved=solved,
             recommended=_decisions(solved.plan_of(solved.staged)),
         )
@@ -455,8 +571,10 @@ def review(base: ReviewedBase, head: HeadView, *, head_commit: str) -> Review:
         others=(
             *filter(None, absences),
             *filter(None, (unreadable_target(known[key], head) for key in sorted(known))),
-            *remark_on_variants((known[key], after) for key, after in kept.items()),
+            *remark_on_variants(((known[key], after) for key, after in kept.items()), head.changed_at),
+            *remark_on_releases(head.releases, kept.values()),
             *remark_on_settings(snapshot.settings, head.settings),
+            *(listed_prices(snapshot, head.snapshot) if head.snapshot is not None else ()),
             *connections_changed(head.untried),
         ),
         failures=snapshot.observed.failures,
@@ -511,11 +629,24 @@ class _Judged:
         solved: Solved,
         recommended: Mapping[ResourceKey, Decision],
         wanted: Allocations,
-        paid: Mapping[ResourceKey, float | None],
+        standing: Mapping[ResourceKey, Variant],
     ) -> "_Judged":
-        """No pass changes what the head gives, and every rule has its say."""
-        solved = replace(solved, situation=replace(solved.situation, paid=paid))
-        situation = solved.situation
+        """No pass changes what the head gives, and every rule has its say.
+
+        `standing` are variants of the base of which a replica becomes another one: what they cost now is what these do,
+        for approvals, and for budgets, which what runs may exceed.
+        """
+        guard = solved.situation.formulated.guard
+        if standing and guard.shared:
+            known = {key: each for key, each in standing.items() if key in guard.subjects}
+            subjects = {key: replace(guard.subjects[key], variant=each) for key, each in known.items()}
+            guard = replace(guard, shared=guard.rules.shared({**guard.subjects, **subjects}))
+        situation = replace(
+            solved.situation,
+            paid={key: each.cost_of(each.current) for key, each in standing.items()},
+            formulated=replace(solved.situation.formulated, guard=guard),
+        )
+        solved = replace(solved, situation=situation)
         wanted = {key: wanted.get(key, now) for key, now in situation.current.items()}
         holds = StagedPlan.aimed_at(situation, solved.solution).holds
         said = judge_changes(situation, StagedPlan(allocations=wanted, holds={}))
@@ -582,18 +713,18 @@ class _Comparison:
         declared = {key: each.current for key, each in head.variants.items() if tells_replicas(each)}
         given = {key: each for key, each in declared.items() if key not in known and key not in heirs}
         solved = solve(head.snapshot, {})
-        paid = {
-            each.key: known[each.key].cost_of(known[each.key].current)
+        standing = {
+            each.key: known[each.key]
             for each in head.snapshot.variants
             if each.key in known and devices_of_replica(each) != devices_of_replica(known[each.key])
         }
         recommended = _decisions(solved.plan_of(solved.staged))
-        after = _Judged.of(solved, recommended, {**wanted, **given}, paid)
+        after = _Judged.of(solved, recommended, {**wanted, **given}, standing)
         return cls(base=base, head=head, gone=gone, renamed=renamed, before=before, after=after)
 
     def judged(self, key: ResourceKey) -> _Judged:
         """The problem by which a variant is judged."""
-        is_in_head = key in self.after.decisions and key not in self.gone and key not in self.renamed
+        is_in_head = key in self.after.wanted and key not in self.gone and key not in self.renamed
         return self.after if is_in_head else self.before
 
     def remark(self, variant: Variant) -> AllocationRemark | None:
@@ -602,6 +733,7 @@ class _Comparison:
         now, then = self.base.recommended[key], judged.recommended[key]
         decision = _with_past(judged.decisions[key], now)
         after = None if key in self.gone else self.renamed.get(key) or self.head.variants.get(key, variant)
+        given = None if after is None else after.current if tells_replicas(after) else variant.current
         is_same = decision.desired == variant.current and key not in judged.solved.situation.paid
         is_told = after is not None and after.hold is not None  # by a remark of its own
         is_replanned = not is_told and _needed(then, variant.current) != _needed(now, variant.current)
@@ -614,8 +746,8 @@ class _Comparison:
             variant=key,
             renamed=self.renamed[key].key if key in self.renamed else None,
             before=variant.current,
-            after=None if after is None else after.current,
-            objection=_objection(decision, needed),
+            after=given,
+            objection=_objection(decision, now, needed),
             path=place.path,
             line=place.line,
             judged=decision,
@@ -624,7 +756,11 @@ class _Comparison:
             needed_before=_needed(now, variant.current) if is_replanned else None,
             added_cost_per_hour=self._added(decision, after, is_unknown(decision)),
             facts=unknown,
+            carried=_carried(decision),
+            carried_before=_carried(now, before=True),
+            scaled_by=scaled_by(after) if after is not None and not scaled_by(variant) else "",
         )
+        remark = _bounded(remark, variant, after, _needed(now, variant.current))
         spoken = () if is_same and key not in self.gone else judged.spoken(key)
         return self._with_objections(remark, judged, spoken, after)
 
@@ -677,13 +813,27 @@ def _needed(recommended: Decision, desired: Allocation) -> int | None:
 def _with_past(decision: Decision, base: Decision) -> Decision:
     """A decision on the head with what the base says of the time before."""
     was = {(each.name, each.statistic): each.before_s for each in base.slos}
+    full = decision.fullness
     return replace(
         decision,
+        fullness=None if full is None else replace(full, before=base.fullness.before if base.fullness else None),
         cost_before_per_hour=base.cost_before_per_hour,
         slos=tuple(
             replace(each, before_s=was.get((each.name, each.statistic), each.before_s)) for each in decision.slos
         ),
     )
+
+
+def _bounded(remark: AllocationRemark, before: Variant, after: Variant | None, needed: int | None) -> AllocationRemark:
+    """The remark with a maximum of its own that a head sets below what the load needs."""
+    if after is None or needed is None or not tells_replicas(after):
+        return remark
+    was, now = (bounds_of(each, keeps_current=False).maximum for each in (before, after))
+    if now is None or now == was or now >= needed:
+        return remark
+    words = f"its maxReplicas of {now} is below the {needed} that its load needs"
+    objection = Objection.SLO if remark.objection in (Objection.NONE, Objection.APPROVAL) else remark.objection
+    return replace(remark, facts=(*remark.facts, words), objection=objection)
 
 
 def _outside_of_bounds(after: Variant | None) -> Iterator[str]:
@@ -736,13 +886,30 @@ def _place_of(variant: Variant) -> Place:
     return (workload.replicas_place if workload is not None else None) or variant.place
 
 
-def _objection(decision: Decision, needed: int | None) -> Objection:
-    """What is missed afterwards, unless it was missed by more before; without a change unless it was missed before."""
+def _carried(decision: Decision, *, before: bool = False) -> float | None:
+    """How much of its demand a variant carries, as a fraction; None where that is not known, or nothing is asked."""
+    carries = decision.capacity_before if before else decision.capacity_after
+    return None if not decision.demand or carries is None else carries / decision.demand
+
+
+def _objection(decision: Decision, base: Decision, needed: int | None) -> Objection:
+    """What is missed afterwards, unless it was missed by more before; without a change unless it was missed before.
+
+    Of two overloads the one that carries less is worse.
+    """
     if decision.outcome is Outcome.HELD or is_unknown(decision):
         return Objection.HOLD
     is_changed = decision.desired != decision.current
+    share, share_before = _carried(decision), _carried(base, before=True)
+    is_known = share is not None and share_before is not None
+    is_more, is_less = (
+        is_known and (one or 0.0) > (other or 0.0) * (1 + TOLERANCE)
+        for one, other in ((share, share_before), (share_before, share))
+    )
 
     def worse(after: float, before: float | None, limit: float) -> bool:
+        if before is not None and math.isinf(before) and math.isinf(after):
+            return is_less or (is_changed and not is_more)
         return after > limit and (before is None or before <= limit or (is_changed and after >= before))
 
     full = decision.fullness

@@ -157,6 +157,20 @@ class FailOn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseChange:
+    """What a head changes of a release of a chart; `words` hold no secret, `targets` are what the release makes."""
+
+    cluster: str
+    namespace: str
+    release: str
+    targets: tuple[ResourceKey, ...]
+    words: str
+    place: Place
+    selects: bool = False
+    """Whether it says which pods are selected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeadView:
     """What a head declares: data, of which nothing is run, rendered or connected to.
 
@@ -172,6 +186,9 @@ class HeadView:
     unread: frozenset[str] = frozenset()
     snapshot: Snapshot | None = None
     """What a plan of it is decided from, with what runs by the base; None where that is the base's."""
+    releases: tuple[ReleaseChange, ...] = ()
+    changed_at: Mapping[ResourceKey, Place] = field(default_factory=dict)
+    """Where it changes the scale target of a variant."""
     untried: tuple[str, ...] = ()
     """What it changes that is never taken from a head, such as connections."""
     notes: tuple[str, ...] = ()
@@ -185,7 +202,7 @@ class AllocationRemark:
     change as a decision, None where the base does not know the variant; `needed` are the replicas that a plan of the
     head would give it for its `demand`, `needed_before` one of the base where that is another number. `breaks` names
     the rules that would not let it happen, `approvals` those that ask for a person. `added_cost_per_hour` None is not
-    known. `facts` are what else is known of it.
+    known. `facts` are what else is known of it, `scaled_by` the autoscaler with its bounds that it gets.
     """
 
     variant: ResourceKey
@@ -203,6 +220,10 @@ class AllocationRemark:
     approvals: tuple[str, ...] = ()
     added_cost_per_hour: float | None = None
     facts: tuple[str, ...] = ()
+    scaled_by: str = ""
+    carried: float | None = None
+    carried_before: float | None = None
+    """How much of its demand its replicas carry inside its targets, as fractions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,10 @@
 """Review: heads of other people read as data, judged against the base, reported on their pull requests."""
 
+import json
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -11,11 +12,12 @@ from reconciler.config.environment import FORGE_TOKEN, SECRETS_DIRECTORY, TRUSTE
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import LoadedSettings, Sources, load
 from reconciler.decision.review import ReviewedBase, review, unreviewed
-from reconciler.domain.identity import Finding, Place, Severity
-from reconciler.domain.recording import Recording
+from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
+from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.reports import FailOn, HeadView, Objection, Review, Reviewed
+from reconciler.domain.reports import FailOn, HeadView, Objection, ReleaseChange, Review, Reviewed
 from reconciler.domain.settings import ClusterSettings, Settings
+from reconciler.domain.snapshot import Variant
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.events import Event
 from reconciler.forge.marker import MAX_NAMES, ReviewMarker, is_marked, read_review_marker, write_review_marker
@@ -25,15 +27,18 @@ from reconciler.git.clone import Clone
 from reconciler.git.history import Merged, merge_into
 from reconciler.git.repository import EntryKind, Repository, TreeEntry, is_object_id, open_directory
 from reconciler.http.messages import Clock
+from reconciler.http.redaction import Redactor
 from reconciler.manifests.wording import join_words
+from reconciler.pipeline.confidential import NAMED, without_secrets
 from reconciler.pipeline.observe import MAX_READ_BYTES, is_manifest, observe, read_files, runs_on
 from reconciler.pipeline.process import paused_collector
 from reconciler.pipeline.recording import fingerprint
 from reconciler.pipeline.session import Doors, Session
+from reconciler.placement.changes import changed_place, changed_values
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.review import comment_view, is_silent, reductions, review_summary, told_fingerprint
 from reconciler.snapshot.build import ChangeOf, read_snapshot
-from reconciler.snapshot.declarations import fold, read_recorded
+from reconciler.snapshot.declarations import Commit, fold, read_recorded
 from reconciler.snapshot.variants import declared_variants
 
 # One comment kept up to date under a pull request, and a status on its head. The comment is found again by its marker
@@ -170,9 +175,9 @@ class HeadReader:
         repository = merged.repository
         stated = self._settings_of(repository)
         unchanged = {
-            (each.path, each.oid): base.readings[each.path]
+            (each.path, each.oid): base.commit.parsed[each.path]
             for each in self.base.list_files()
-            if each.path in base.readings
+            if each.path in base.commit.parsed
         }
         files = read_files(repository, stated.settings, self.name, known=unchanged)
         declaration = fold(files.commit, stated.settings)
@@ -201,6 +206,8 @@ class HeadReader:
             paths=frozenset(entry.path for entry in repository.list_files()),
             unread=frozenset(entry.path for entry in repository.list_files() if _is_unread(entry)),
             untried=stated.untried,
+            releases=tuple(_releases(base, files.commit, variants)),
+            changed_at=dict(_changed_at(base, files.commit, variants)),
             notes=_notes(merged),
         )
 
@@ -232,6 +239,46 @@ class HeadReader:
         )
         loaded, findings = load(sources, Flags(repo=self.name), Environment(variables=variables))
         return findings if loaded is None else loaded
+
+
+def _releases(base: ReviewedBase, head: Commit, variants: Sequence[Variant]) -> Iterator[ReleaseChange]:
+    """What becomes of charts besides numbers of replicas; values by names of secrets are hidden."""
+    everybody = [each.workload for each in (*base.snapshot.variants, *variants) if each.workload is not None]
+    targets = {replace(each.key, part="") for each in everybody}
+    counted = {(field.place.path, field.place.line) for each in everybody for field in each.written_at}
+    for cluster in base.snapshot.settings.clusters:
+        for each in changed_values(base.commit.fleet, head.fleet, cluster.name, targets):
+            is_secret = any(NAMED.search(str(part)) for part in each.field)
+            if is_secret or (each.place.path, each.place.line) in counted:
+                continue
+            words = f"{each.name} is {_shown(each.after)} instead of {_shown(each.before)}"
+            yield ReleaseChange(
+                cluster=cluster.name,
+                namespace=each.namespace,
+                release=each.release,
+                targets=each.targets,
+                words=words,
+                place=each.place,
+                selects=each.selects,
+            )
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "none"
+    (hidden,) = without_secrets([ManifestFile(path="", body=json.dumps({"value": value}).encode())])
+    found = json.loads(hidden.body)["value"]
+    return Redactor().show(found if isinstance(found, str) else json.dumps(found))
+
+
+def _changed_at(base: ReviewedBase, head: Commit, variants: Sequence[Variant]) -> Iterator[tuple[ResourceKey, Place]]:
+    """Where the head changes the scale targets of variants: what an overlay patches is declared elsewhere."""
+    known = {each.key for each in base.snapshot.variants}
+    for each in variants:
+        if each.key in known and each.workload is not None:
+            place = changed_place(base.commit.fleet, head.fleet, replace(each.workload.key, part=""))
+            if place is not None:
+                yield each.key, place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,7 +390,7 @@ def decide_base(doors: Doors, settings: Settings, now_s: float, name: str) -> Re
     recording = observed.recording
     snapshot = read_snapshot(recording, observed.declaration, fingerprint(recording))
     logger.info("decided the base %s", recording.commit[:7])
-    return ReviewedBase.of(recording, snapshot, observed.files.commit.parsed)
+    return ReviewedBase.of(recording, snapshot, observed.files.commit)
 
 
 @paused_collector()
@@ -358,7 +405,7 @@ def _recorded_base(recording: Recording, commit: str) -> ReviewedBase:
     )
     declaration = fold(commit_read, recording.settings)
     snapshot = read_snapshot(recording, declaration, fingerprint(recording))
-    return ReviewedBase.of(recording, snapshot, commit_read.parsed)
+    return ReviewedBase.of(recording, snapshot, commit_read)
 
 
 def find_head(session: Session, flags: Flags, head: str) -> Repository:

@@ -77,7 +77,7 @@ def helm_place(fleet: Fleet, key: ResourceKey, setting: str, *, word: str = "rep
     marked = marked_place(fleet, key, word)
     if marked is not None:
         return marked
-    found = [release for release in releases_in(fleet, key.cluster) if _makes(release, key)]
+    found = [release for release in releases_in(fleet, key.cluster) if makes(release, key)]
     if len(found) != 1:
         hint = f"mark the number with `# reconciler.io/{word}: {key.kind}/{key.name}`"
         if not found:
@@ -95,7 +95,7 @@ def is_switched_off(fleet: Fleet, key: ResourceKey, setting: str) -> bool:
 
     Charts have values for the bounds of an autoscaler even if it is disabled.
     """
-    found = [release for release in releases_in(fleet, key.cluster) if _makes(release, key)]
+    found = [release for release in releases_in(fleet, key.cluster) if makes(release, key)]
     if len(found) != 1:
         return False
     try:
@@ -166,7 +166,7 @@ def chart_of(fleet: Fleet, release: Release) -> ChartReference:
     return ChartReference(name=name_of(path), path=path)
 
 
-def _makes(release: Release, key: ResourceKey) -> bool:
+def makes(release: Release, key: ResourceKey) -> bool:
     """Targets have the name of their release, alone or before a dash."""
     return release.namespace == key.namespace and f"{key.name}-".startswith(f"{release.name}-")
 

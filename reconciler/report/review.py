@@ -188,6 +188,8 @@ def _done(remark: AllocationRemark, label: str) -> str:
     before, after = remark.before, remark.after
     if after is None:
         return f"removes {label}"
+    if remark.scaled_by and before is not None:
+        return f"has {label} scaled by {remark.scaled_by}"
     replicas = count(after.replicas, "replica")
     on = f" on {after.accelerator}" if after.accelerator else ""
     if before is None:
@@ -248,8 +250,12 @@ def _against_demand(remark: AllocationRemark, decision: Decision) -> Iterator[st
         yield f"its demand of {demand} needs {remark.needed}{instead}" + (f" ({expected})" if expected else "")
     elif expected:
         yield f"expected {expected}"
-    if remark.demand and decision.capacity_after is not None and decision.capacity_after > remark.demand:
-        yield f"room for {decision.capacity_after / remark.demand - 1:.0%} more"
+    now, was = remark.carried, remark.carried_before
+    if now is not None and now > 1:
+        yield f"room for {now - 1:.0%} more"
+    elif now is not None and after:
+        instead = "" if was is None or f"{was:.0%}" == f"{now:.0%}" else f" instead of {was:.0%}"
+        yield f"carries {now:.0%} of it{instead}"
 
 
 def _allocation_json(allocation: Allocation | None) -> Mapping[str, object] | None:

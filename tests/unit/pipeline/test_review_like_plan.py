@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from reconciler.pipeline.review import HeadReader, Reviewer, decide_base
 from reconciler.pipeline.run import plan
 from reconciler.pipeline.session import Doors
 from reconciler.rendering.renderer import Renderer
-from tests.bench.fleet import NOW_S, Fleet
+from tests.bench.fleet import CLUSTER, NOW_S, Fleet
 from tests.bench.manifests import repository_files
 from tests.bench.observing import AUTHOR, FleetPrometheus, fleet_settings
 
@@ -62,7 +63,29 @@ FACTS: tuple[Change, ...] = (
     in_configuration(r"itl: 60ms", "itl: 35ms", "itl: 25ms", "itl: 200ms"),
     in_configuration(r"ttft: 1s", "ttft: 200ms", "ttft: 9s"),
     in_configuration(r"headroom: 15%", "headroom: 90%", "headroom: 1%"),
+    in_configuration(r"policies: \[default\]", "policies: [aggressive]", "policies: [conservative]"),
+    in_manifests(r"version: 0.1.5", "version: 0.1.6", "version: 1.0.0"),
+    in_manifests(r"  values: {gpus: 1", "  values: {gpus: 8"),
 )
+RELEASE = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: NAME, namespace: NAMESPACE}
+spec:
+  chart: {spec: {chart: vllm, version: 0.1.5, sourceRef: {kind: HelmRepository, name: x}}}
+  values: {gpus: 1, auth: {password: x}}
+---
+"""
+CHARTS = f"clusters/{CLUSTER}/flux-system/charts.yaml"
+
+
+def fleet_files(fleet: Fleet) -> dict[str, bytes]:
+    """The fleet with its rules named, and a chart behind every fourth variant."""
+    files = repository_files(fleet)
+    files[CONFIGURATION] += b"policies: [default]\n"
+    charted = fleet.members[::4]
+    named = (RELEASE.replace("NAMESPACE", each.namespace).replace("NAME", each.name) for each in charted)
+    return files | {CHARTS: "".join(named).encode()}
 
 
 class Stage:
@@ -70,7 +93,7 @@ class Stage:
 
     def __init__(self, folder: Path, number: int) -> None:
         fleet = Fleet(size=12 + number)
-        self.files = repository_files(fleet)
+        self.files = fleet_files(fleet)
         self._directory, self._prometheus = folder / "fleet.git", FleetPrometheus(fleet)
         create_bare(
             self._directory, branch="main", files=self.files, message="Add", author=AUTHOR, date_s=int(NOW_S) - 90_000
@@ -103,8 +126,9 @@ class Stage:
         return self.reviewer.review(open_directory(self._directory, base=branch))
 
     def plan(self, branch: str, settings: Settings) -> dict[ResourceKey, Decision]:
-        """What a plan of it decides."""
-        prepared = plan(self._doors(branch), settings, NOW_S, repository="fleet")
+        """What a plan of it decides by the rules of the base."""
+        judged = replace(settings, rules=self.settings.rules)
+        prepared = plan(self._doors(branch), judged, NOW_S, repository="fleet")
         return {each.variant: each for each in prepared.plan.decisions}
 
     def _doors(self, branch: str) -> Doors:
@@ -149,8 +173,14 @@ def test_a_review_says_what_a_plan_of_the_head_decides(tmp_path: Path, number: i
             files[path] = changed[path] = body
         branch = stage.commit(change, changed)
         planned = stage.plan(branch, fleet_settings(files[CONFIGURATION]))
-        found = list(differences(stage.review(branch), planned, base))
+        review = stage.review(branch)
+        found = list(differences(review, planned, base))
         assert not found, (found, sorted(changed))
+        said = {words for each in review.others for words in (each.words, each.subject)}
+        if CHARTS in changed:
+            assert any("what its chart makes of that is not known" in words for words in said)
+        if b"policies: [default]" not in files[CONFIGURATION]:
+            assert any(each.startswith("rule ") for each in said)
         moved += any(key in base and each.desired != base[key].desired for key, each in planned.items())
     assert moved > CHANGES / 5
 

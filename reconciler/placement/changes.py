@@ -1,0 +1,194 @@
+"""What another commit changes of objects as built and of the releases of charts, and where.
+
+What a chart makes of its values is not known here: it is in another repository, or needs Helm.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final
+
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.records import dataclass, replace
+from reconciler.errors import InputError
+from reconciler.manifests.documents import Value, text_at, value_at
+from reconciler.manifests.wording import Field, name_field
+from reconciler.placement.fleet import Fleet, source_as_built
+from reconciler.placement.helm import Release, layers_of, makes, releases_in, split_setting
+from reconciler.placement.objects import SourceField
+from reconciler.placement.repository import CHART_NAME, join, resolve
+
+_CHART: Final = ("spec", "chart", "spec")
+_FLUX_VERSIONS: Final = ("tag", "semver", "digest")
+CHART, VERSION = "chart", "chart version"
+_SELECTING: Final = ("selector", "matchLabels", "matchExpressions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedValue:
+    """A value of a release, or the name or version of its chart (`field` is empty then), that another commit changes.
+
+    `targets` are the scale targets that the release makes; None stands for a value that is not set.
+    """
+
+    release: str
+    namespace: str
+    targets: tuple[ResourceKey, ...]
+    name: str
+    field: Field
+    before: Value
+    after: Value
+    place: Place
+
+    @property
+    def selects(self) -> bool:
+        """Whether it says which pods are selected."""
+        return any(str(part) in _SELECTING for part in self.field)
+
+
+def changed_place(before: Fleet, after: Fleet, key: ResourceKey) -> Place | None:
+    """Where an object gets the first field that is another one than before; None where nothing of its spec is."""
+    old, new = before.find(key), after.find(key)
+    if old is None or new is None:
+        return None
+    fields = _changed(value_at(old.fields, ("spec",)), value_at(new.fields, ("spec",)), ("spec",))
+    return next((new.place_of(each) for each in fields if each[1:] != ("replicas",)), None)
+
+
+def changed_values(
+    before: Fleet, after: Fleet, cluster: str, targets: Collection[ResourceKey]
+) -> Iterator[ChangedValue]:
+    """What becomes of the releases of a cluster that both commits declare; those that cannot be read are left out."""
+    known = {_identity(release): release for release in releases_in(before, cluster)}
+    for release in releases_in(after, cluster):
+        old = known.get(_identity(release))
+        if old is None:
+            continue
+        try:
+            found = list(_differences(_Said.of(before, old), _Said.of(after, release)))
+        except InputError:
+            continue
+        made = tuple(sorted(key for key in targets if makes(release, key)))
+        for name, field, was, now, place in found:
+            yield ChangedValue(
+                release=str(release),
+                namespace=release.namespace,
+                targets=made,
+                name=name,
+                field=field,
+                before=was,
+                after=now,
+                place=place,
+            )
+
+
+def _identity(release: Release) -> tuple[ResourceKey, Field]:
+    return release.built.key, release.prefix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    """All that a release says: its chart, and its values as they are merged."""
+
+    chart: Mapping[str, tuple[str, Place]]
+    values: Value
+    place_of: Callable[[Field], Place]
+
+    @classmethod
+    def of(cls, fleet: Fleet, release: Release) -> "_Said":
+        layers = [each for each in layers_of(fleet, release, ()) if isinstance(each, SourceField)]
+        parameters = {} if release.is_flux else dict(_parameters(release))
+        values: Value = {}
+        for layer in reversed(layers):
+            values = _merged(values, layer.value)
+        for path, source in parameters.items():
+            values = _merged(values, _nested(path, source.value))
+
+        def place_of(path: Field) -> Place:
+            if path in parameters:
+                return parameters[path].place
+            inline = (*release.values_prefix, *path)
+            if release.built.value_at(*inline) is not None:
+                return release.built.place_of(inline)
+            found = next((each.below(*path) for each in layers if each.below(*path).exists), None)
+            return release.built.place if found is None else found.place
+
+        return cls(chart=dict(_chart_of(fleet, release)), values=values, place_of=place_of)
+
+
+def _parameters(release: Release) -> Iterator[tuple[Field, SourceField]]:
+    helm = source_as_built(release.built).below(*release.prefix).get("helm")
+    for entry in helm.items("parameters") if helm is not None else ():
+        yield split_setting(entry.text("name")), entry.below("value")
+
+
+def _chart_of(fleet: Fleet, release: Release) -> Iterator[tuple[str, tuple[str, Place]]]:
+    """Its name and version, as far as Git says them."""
+    built = release.built
+
+    def said(*path: str | int) -> tuple[str, Place]:
+        return text_at(built.fields, *path), built.place_of(path)
+
+    if not release.is_flux:
+        yield CHART, said(*release.prefix, "chart")
+        yield VERSION, said(*release.prefix, "targetRevision")
+        directory = resolve("", text_at(built.fields, *release.prefix, "path") or ".")
+    elif text_at(built.fields, "spec", "chartRef", "name"):
+        reference = {key: text_at(built.fields, "spec", "chartRef", key) for key in ("kind", "namespace", "name")}
+        yield CHART, said("spec", "chartRef", "name")
+        key = replace(built.key, **{**reference, "namespace": reference["namespace"] or built.key.namespace})
+        source = fleet.find(key)
+        for field in _FLUX_VERSIONS if source is not None else ():
+            if source is not None and (version := text_at(source.fields, "spec", "ref", field)):
+                yield VERSION, (version, source.place_of(("spec", "ref", field)))
+                return
+        return
+    else:
+        yield CHART, said(*_CHART, "chart")
+        yield VERSION, said(*_CHART, "version")
+        directory = resolve("", text_at(built.fields, *_CHART, "chart"))
+    path = None if directory is None else join(directory, CHART_NAME)
+    if path is not None and fleet.repository.has_file(path):
+        for document in fleet.repository.read(path)[:1]:
+            source_file = SourceField(document)
+            if version := text_at(document.value, "version"):
+                yield "version of the chart in this repository", (version, source_file.below("version").place)
+
+
+def _merged(value: Value, over: Value) -> Value:
+    """As Helm merges values: mappings by key, anything else is replaced."""
+    if isinstance(value, dict) and isinstance(over, dict):
+        return {**value, **{key: _merged(value.get(key), each) for key, each in over.items()}}
+    return over
+
+
+def _nested(path: Field, value: Value) -> Value:
+    for part in reversed(path):
+        value = {str(part): value}
+    return value
+
+
+Difference = tuple[str, Field, Value, Value, Place]
+
+
+def _differences(old: _Said, new: _Said) -> Iterator[Difference]:
+    for name in dict.fromkeys((*old.chart, *new.chart)):
+        was, now = old.chart.get(name), new.chart.get(name)
+        if (was and was[0]) != (now and now[0]):
+            place = (now or was or ("", Place(path="")))[1]
+            yield name, (), was[0] if was else None, now[0] if now else None, place
+    if old.values != new.values:
+        for path in _changed(old.values, new.values, ()):
+            yield name_field(path), path, value_at(old.values, path), value_at(new.values, path), new.place_of(path)
+
+
+def _changed(was: Value, now: Value, path: Field) -> Iterator[Field]:
+    """The deepest fields that differ; lists of another length as a whole."""
+    if was == now:
+        return
+    if isinstance(was, dict) and isinstance(now, dict):
+        for key in dict.fromkeys((*was, *now)):
+            yield from _changed(was.get(key), now.get(key), (*path, key))
+    elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        for index, (one, other) in enumerate(zip(was, now, strict=True)):
+            yield from _changed(one, other, (*path, index))
+    else:
+        yield path
