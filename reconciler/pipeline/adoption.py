@@ -90,7 +90,9 @@ def _served(workload: Workload) -> tuple[str, str, str]:
 def _reason(workload: Workload, catalog: Catalog) -> str:
     accelerator, _ = recognise(catalog, workload, "", ())
     devices = sum(workload.devices.values())
-    where = f"{devices or 'unknown'} x {accelerator.name}" if accelerator is not None else count(devices, "device")
+    where = count(devices, "device") if devices else "no device"
+    if accelerator is not None:
+        where = f"{devices or 'unknown'} x {accelerator.name}"
     number = "" if workload.replicas is None else f", {count(workload.replicas, 'replica')}"
     return f"{workload.engine} serves {workload.model_id or 'a model'} on {where}{number} ({workload.place})"
 
@@ -118,6 +120,8 @@ def _obstacle(unmanaged: UnmanagedWorkload) -> str:
         return workload.unwritable.words
     if workload.templated:
         return f"{workload.templated} is filled in by a template"
+    if workload.replicas == 0:
+        return "it is switched off: 0 replicas in Git, and managing it would start one"
     return "spec.replicas is not in Git: write the live number there first" if workload.replicas is None else ""
 
 

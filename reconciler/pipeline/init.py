@@ -34,14 +34,21 @@ from reconciler.pipeline.run import plan
 from reconciler.pipeline.session import Progress, no_progress, open_session
 from reconciler.pipeline.work_tree import find_work_tree, read_content, refuse_links, write_content
 from reconciler.placement.deployers import APPLICATION_SET, ARGO_GROUP, FLUX_GROUP, Deployer, try_read
-from reconciler.placement.fleet import Fleet
 from reconciler.placement.kustomize_build import objects_in
 from reconciler.placement.objects import ObjectIdentity, SourceField, identify
-from reconciler.placement.repository import GENERATOR_GROUP, GROUP, ManifestRepository, directory_of, is_kustomization
+from reconciler.placement.repository import (
+    GENERATOR_GROUP,
+    GROUP,
+    ManifestRepository,
+    directory_of,
+    is_kustomization,
+    is_yaml,
+    name_of,
+)
 from reconciler.rendering.renderer import Renderer, shipped_manifests
 from reconciler.report.formatting import count
 from reconciler.report.status import FieldsView, lines_of
-from reconciler.snapshot.declarations import Commit
+from reconciler.snapshot.declarations import Commit, fold
 
 _WORDS = frozenset(group.encode() for group in (ARGO_GROUP, FLUX_GROUP, GROUP, GENERATOR_GROUP))
 
@@ -133,6 +140,8 @@ def _text(source: SourceField, *keys: str) -> str:
 
 
 FOLDER = "clusters"
+MOST_OVERLAYS = 8
+"""More overlays that build the same workloads are a collection of examples, not clusters."""
 IN_CLUSTER = "https://kubernetes.default.svc"
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -178,47 +187,39 @@ def infer_clusters(found: FoundFiles, wanted: str = "") -> tuple[InferredCluster
     return (InferredCluster(name=DEFAULT_CLUSTER, reason="nothing here names a cluster: call it what you call it"),)
 
 
-def split_overlays(fleet: Fleet, inferred: tuple[InferredCluster, ...], wanted: str) -> tuple[InferredCluster, ...]:
-    """The clusters, one for each overlay where overlays that nothing in Git deploys build the same objects.
+def split_overlays(
+    alternatives: Iterable[tuple[str, ...]], inferred: tuple[InferredCluster, ...], wanted: str
+) -> tuple[InferredCluster, ...]:
+    """The clusters, one for each overlay where sibling overlays build the same serving workloads.
 
-    `wanted` names the only one.
+    `alternatives` are the directories that build one workload, for each that several do; `wanted` names the only
+    cluster.
     """
-    roots = {
-        root.path
-        for builds in fleet.objects.values()
-        for root in [each.root for each in builds]
-        if len({each.root for each in builds}) > 1 and not root.deployer and root.path not in _plain_files(fleet)
-    }
-    if len(inferred) > 1 or inferred[0].include or len(roots) < 2:
+    roots = sorted({root for each in alternatives for root in each})
+    are_siblings = len({directory_of(root) for root in roots}) == 1
+    if len(inferred) > 1 or inferred[0].include or not are_siblings or not 1 < len(roots) <= MOST_OVERLAYS:
         return inferred
-    names = _shortest_names(sorted(roots))
     clusters = tuple(
         InferredCluster(
-            name=name,
+            name=_name(name_of(root)),
             reason=f"{root} builds what other overlays build too, and nothing in Git deploys them together",
             exclude=tuple(
-                IncludedPath(glob=f"{other}/**", reason=f"cluster {names[other]}")
-                for other in sorted(roots - {root})
-                if not root.startswith(f"{other}/")
+                IncludedPath(glob=f"{other}/**", reason=f"cluster {_name(name_of(other))}")
+                for other in roots
+                if other != root
             ),
         )
-        for root, name in names.items()
+        for root in roots
     )
     return tuple(each for each in clusters if each.name == wanted) or clusters
 
 
-def _plain_files(fleet: Fleet) -> frozenset[str]:
-    return frozenset(path for build in fleet.clusters.values() for path in build.plain)
-
-
-def _shortest_names(paths: Iterable[str]) -> dict[str, str]:
-    """Names by paths: the last parts, as many as make them different."""
-    listed = list(paths)
-    for parts in range(1, max((path.count("/") for path in listed), default=0) + 2):
-        names = {path: _name("-".join(path.split("/")[-parts:])) for path in listed}
-        if len(set(names.values())) == len(listed):
-            break
-    return names
+def find_alternatives(commit: Commit, settings: Settings) -> Iterator[tuple[str, ...]]:
+    """The directories that build each serving workload which several build and nothing deploys together."""
+    for workload in fold(commit, settings).alternatives:
+        if workload.is_serving:
+            builds = commit.fleet.objects.get(replace(workload.key, part=""), ())
+            yield tuple(directory_of(path) if is_yaml(path) else path for path in (each.root.path for each in builds))
 
 
 def _by_folder(found: FoundFiles, folder: str) -> InferredCluster:
@@ -588,11 +589,14 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     root = find_work_tree(request.flags.repo, "init")
     remote = origin_url(root) or ""
     repository = open_directory(root, base=request.flags.base or None)
-    listed = read_files(repository, Settings(clusters=(ClusterSettings(name=DEFAULT_CLUSTER),)), remote)
+    everything = Settings(clusters=(ClusterSettings(name=DEFAULT_CLUSTER),))
+    listed = read_files(repository, everything, remote)
     found = look({each.path: each.body for each in listed.commit.manifests}, remote)
     found = replace(found, paths=listed.paths)
     clusters = (
-        () if (read_content(root, REPOSITORY_FILE) is not None) else _infer(found, listed.commit.fleet, request.flags)
+        ()
+        if (read_content(root, REPOSITORY_FILE) is not None)
+        else _infer(found, tuple(find_alternatives(listed.commit, everything)), request.flags)
     )
     renderer = Renderer()
     draft, prepared = _plan(request, root, clusters, renderer, progress)
@@ -621,14 +625,14 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     return InitResult(found=found, prepared=prepared, files=tuple(fates), clusters=clusters, adopted=adopted)
 
 
-def _infer(found: FoundFiles, fleet: Fleet, flags: Flags) -> tuple[InferredCluster, ...]:
+def _infer(found: FoundFiles, alternatives: tuple[tuple[str, ...], ...], flags: Flags) -> tuple[InferredCluster, ...]:
     wanted = flags.clusters[0] if len(flags.clusters) == 1 else ""
-    clusters = split_overlays(fleet, infer_clusters(found, wanted), wanted)
-    alternatives = [each.name for each in clusters if each.exclude]
-    if flags.prometheus and len(alternatives) > 1:
+    clusters = split_overlays(alternatives, infer_clusters(found, wanted), wanted)
+    overlays = [each.name for each in clusters if each.exclude]
+    if flags.prometheus and len(overlays) > 1:
         raise ConfigurationError(
-            f"--prometheus: overlays build the same objects ({', '.join(alternatives)}), and this is the Prometheus of "
-            f"one of them: name it with --cluster, like --cluster {alternatives[-1]}"
+            f"--prometheus: overlays build the same objects ({', '.join(overlays)}), and this is the Prometheus of one "
+            f"of them: name it with --cluster, like --cluster {overlays[-1]}"
         )
     return clusters
 

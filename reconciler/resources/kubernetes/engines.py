@@ -85,7 +85,8 @@ _IMAGES: Mapping[str, re.Pattern[str]] = {
     # Not anywhere in the path: an organization of that name publishes other images too.
     _VLLM: re.compile(r"vllm[^/]*$|/llm-d(?:-(?:cuda|rocm|xpu|hpu|cpu|aws|gke|inference-sim))?$"),
 }
-_BESIDE_AN_ENGINE = re.compile(r"(?:router|proxy|sidecar|scheduler|gateway|exporter)[^/]*$")
+_BESIDE_AN_ENGINE = re.compile(r"(?:router|proxy|sidecar|scheduler|gateway|exporter|diffus(?:ers|ion))[^/]*$")
+_CLIENT = re.compile(r"tritonserver:[^@]*-sdk")
 # An image of one's own that needs no command: these flags are vLLM's alone.
 _VLLM_FLAGS = ("--gpu-memory-utilization", "--max-num-batched-tokens", "--max-num-seqs", "--num-gpu-blocks-override")
 _FIRST_VLLM = "VLLM_USE_V1"
@@ -133,7 +134,7 @@ def find_engine(image: str, words: Sequence[str]) -> str:
         if pattern.search(command):
             return engine
     repository = _repository_of(image)
-    if _BESIDE_AN_ENGINE.search(repository):
+    if _BESIDE_AN_ENGINE.search(repository) or _CLIENT.search(image):
         return ""
     for engine, pattern in _IMAGES.items():
         if pattern.search(repository):
@@ -159,6 +160,8 @@ _MODEL_VARIABLES: Mapping[str, Sequence[str]] = {
     _TGI: ("MODEL_ID",),
     _NIM: ("NIM_MODEL_NAME", "NIM_MODEL_PATH"),
 }
+_ANY_MODEL = "/llm-nim"
+"""The end of the image that serves whatever model it is told to."""
 _NAME_VARIABLES: Mapping[str, str] = {_NIM: "NIM_SERVED_MODEL_NAME"}
 # What stands before a model that is no value of a flag.
 _BEFORE_MODEL: Mapping[str, re.Pattern[str]] = {
@@ -175,17 +178,24 @@ def read_names(engine: str, variables: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (_as_model(name, variables) for name in names))))
 
 
-def read_model(engine: str, image: str, words: Sequence[str], variables: Mapping[str, str]) -> str:
-    """The model that an engine loads, as written: an id or a path; empty where it is filled in elsewhere."""
+def read_model(
+    engine: str, image: str, words: Sequence[str], variables: Mapping[str, str], *, has_command: bool = False
+) -> str:
+    """The model that an engine loads, as written: an id or a path; empty where it is filled in elsewhere.
+
+    With `has_command` the words are more than arguments of the image's own command.
+    """
     split = split_command(words)
     flags = read_flags(split)
-    found = _first(flags, _MODEL_FLAGS.get(engine, ())) or _positional(engine, split)
+    found = _first(flags, _MODEL_FLAGS.get(engine, ())) or _positional(engine, split, has_command=has_command)
     found = found or next((variables[name] for name in _MODEL_VARIABLES.get(engine, ()) if variables.get(name)), "")
     image_model = _NIM_IMAGE.search(_repository_of(image)) if engine == _NIM and not found else None
-    return _as_model(found, variables) if image_model is None else image_model["model"]
+    if image_model is None or image_model["model"].endswith(_ANY_MODEL):
+        return _as_model(found, variables)
+    return image_model["model"]
 
 
-def _positional(engine: str, words: Sequence[str]) -> str:
+def _positional(engine: str, words: Sequence[str], *, has_command: bool) -> str:
     """The word behind the engine's command; the first of all where the image brings the command."""
     pattern = _BEFORE_MODEL.get(engine)
     if pattern is None:
@@ -196,8 +206,8 @@ def _positional(engine: str, words: Sequence[str]) -> str:
         if any(pattern.fullmatch(" ".join(words[begin:end])) for begin in range(max(end - 2, 0), end))
     ]
     start = starts[-1] if starts else 0
-    is_command = bool(starts) or (engine == _VLLM and not any("vllm" in word or " " in word for word in words[:1]))
-    first = words[start] if is_command and start < len(words) else ""
+    is_known = bool(starts) or (engine == _VLLM and not has_command)
+    first = words[start] if is_known and start < len(words) else ""
     return "" if first.startswith(("-", "/bin/")) or first in _SHELL_OPERATORS or first in _INTERPRETERS else first
 
 
@@ -216,10 +226,13 @@ def _as_model(text: str, variables: Mapping[str, str]) -> str:
 _ROLES = frozenset({"prefill", "decode"})
 _ROLE_LABEL = "llm-d.ai/role"
 _TASKS = frozenset({"embed", "embedding", "classify", "score", "reward", "pooling", "transcription"})
+_NO_LANGUAGE_MODEL = re.compile(
+    r"riva|parakeet|canary|magpie|fastpitch|embed|rerank|nv-clip|vista3d|maisi|diffusion|flux|cosmos-|ocdr|nemoretriever"
+)
 _KV_ROLE = re.compile(r"kv_role[\"'\\]*\s*:\s*[\"'\\]*kv_(producer|consumer)")
 
 
-def why_unsized(engine: str, words: Sequence[str], labels: Mapping[str, str]) -> str:
+def why_unsized(engine: str, words: Sequence[str], labels: Mapping[str, str], model: str = "") -> str:
     """Why the saturation of a replica does not say how many are needed; empty where it does."""
     split = split_command(words)
     flags = read_flags(split)
@@ -232,6 +245,8 @@ def why_unsized(engine: str, words: Sequence[str], labels: Mapping[str, str]) ->
             "not known"
         )
     task = flags.get("task", flags.get("runner", ""))
+    if engine == _NIM and _NO_LANGUAGE_MODEL.search(model.lower()):
+        return "it serves no language model: its replicas are not sized"
     if task in _TASKS or "is-embedding" in flags or (engine == _TRTLLM and {"embeddings", "rerank"} & {*split}):
         return "it computes embeddings or scores, not tokens: its replicas are not sized"
     return ""

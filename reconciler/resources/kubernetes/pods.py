@@ -236,12 +236,13 @@ def read_engine(pod: PodSpec, device_container: int | None, labels: Mapping[str,
         image = container.image if isinstance(container.image, str) else ""
         engine = find_engine(image, words)
         if engine:
+            model = read_model(engine, image, words, variables, has_command=bool(container.command))
             return RunningEngine(
                 engine=engine,
                 launch=read_launch(engine, words, variables),
-                model=read_model(engine, image, words, variables),
+                model=model,
                 names=read_names(engine, variables),
-                unsized=why_unsized(engine, words, labels),
+                unsized=why_unsized(engine, words, labels, model),
             )
     return RunningEngine()
 

@@ -142,16 +142,18 @@ def _serving(source: KubernetesObject, part: ServedPart, workload: Workload) -> 
     engine = part.engine or workload.engine
     words = part.words
     names = find_served_names(words) or workload.served_names or part.served_names
+    model = part.model_id or workload.model_id or next(iter(names), "")
+    labels = {**source.labels, **part.labels}
     return replace(
         workload,
         key=key,
         engine=engine,
         launch=read_launch(engine, words, part.variables) if words and engine else workload.launch,
-        model_id=part.model_id or workload.model_id or next(iter(names), ""),
+        model_id=model,
         served_names=names,
         devices=workload.devices if part.devices is None else part.devices,
         template_labels={**workload.template_labels, **part.labels},
-        unsized=part.unsized or why_unsized(engine, words, {**source.labels, **part.labels}) or workload.unsized,
+        unsized=part.unsized or why_unsized(engine, words, labels, model) or workload.unsized,
         becomes=None if part.made is None else replace(key, kind=part.made[0], name=part.made[1], part=""),
     )
 

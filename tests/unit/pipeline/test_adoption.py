@@ -101,6 +101,7 @@ def test_without_the_wish_nothing_is_managed(workshop: Workshop) -> None:
         (deployment("chat", "--model, a, --task, embed"), "embeddings"),
         (deployment("chat", scaler=FOREIGN), "Scaler chat sets its replicas (a.yaml:"),
         (deployment("chat").replace("  replicas: 2\n", ""), "spec.replicas is not in Git"),
+        (deployment("chat").replace("replicas: 2", "replicas: 0"), "it is switched off: 0 replicas in Git"),
         (deployment("chat").replace("replicas: 2", 'replicas: "${N}"'), 'filled in by a template: "${N}" (a.yaml:5)'),
     ],
 )
@@ -211,6 +212,21 @@ def test_overlays_of_the_same_objects_are_clusters(workshop: Workshop) -> None:
         ("dev", ["apps/overlays/prod/**", "apps/overlays/staging/**"]),
         ("prod", ["apps/overlays/dev/**", "apps/overlays/staging/**"]),
         ("staging", ["apps/overlays/dev/**", "apps/overlays/prod/**"]),
+    ]
+
+
+def test_examples_in_many_directories_are_no_clusters(workshop: Workshop) -> None:
+    overlaid(workshop, deployment("chat"), tuple(f"example-{number}" for number in range(9)))
+    workshop.write("docs/a/web.yaml", deployment("web").encode())
+    workshop.write("guides/b/web.yaml", deployment("web").encode())
+    workshop.commit()
+    result = adopted(workshop, checks=True)
+    assert [(each.name, each.exclude) for each in result.clusters] == [("default", ())]
+    assert [
+        (each.workload.name, "declared" in each.obstacle or "built by" in each.obstacle) for each in result.adopted.left
+    ] == [
+        ("chat", True),
+        ("web", True),
     ]
 
 

@@ -88,6 +88,9 @@ def workload_of(declaration: Declaration) -> Workload:
         ("image: x, command: [trtllm-serve, a/b, --served_model_name, c]", "trtllm", "c"),
         ("image: nvcr.io/nim/meta/llama-3.1-8b-instruct:1.8.4", "nim", "meta/llama-3.1-8b-instruct"),
         ("image: nvcr.io/nim/meta/l:1, env: [{name: NIM_SERVED_MODEL_NAME, value: 'a,b'}]", "nim", "a"),
+        ("image: vllm/vllm-openai:v1, command: [/usr/local/bin/run.sh, '2']", "vllm", ""),
+        ("image: nvcr.io/nim/nvidia/llm-nim:1, env: [{name: NIM_MODEL_NAME, value: a/b}]", "nim", "a/b"),
+        ("image: nvcr.io/nim/nvidia/llm-nim:1", "nim", ""),
         ("image: nvcr.io/nvidia/tritonserver:24.05, command: [tritonserver, --model-repository=/m]", "triton", ""),
     ],
 )
@@ -99,7 +102,13 @@ def test_engine_and_model_are_read_off_the_container(declare: Declare, container
 
 @pytest.mark.parametrize(
     "container",
-    ["image: nginx", "image: lmcache/lmstack-router, args: [--static-models, a/b]", "image: acme/vllm-router:v1"],
+    [
+        "image: nginx",
+        "image: nvcr.io/nvidia/tritonserver:24.05-py3-sdk",
+        "image: acme/sglang-diffusers:1",
+        "image: lmcache/lmstack-router, args: [--static-models, a/b]",
+        "image: acme/vllm-router:v1",
+    ],
 )
 def test_what_runs_no_engine_is_not_listed(declare: Declare, container: str) -> None:
     assert unmanaged(declare(deployment(container))) == []
@@ -193,6 +202,7 @@ def test_an_ignored_workload_is_not_listed(declare: Declare) -> None:
     [
         ("image: nvcr.io/nvidia/tritonserver:24.05", "annotate it with reconciler.io/model"),
         ("image: x, command: [vllm, serve, a/b, --task, embed]", "embeddings"),
+        ("image: nvcr.io/nim/nvidia/riva-tts:1", "no language model"),
         ("image: x, command: [sglang, serve, --model-path, a, --disaggregation-mode, prefill]", "the prefill half"),
         (
             'image: x, command: [vllm, serve, a/b, --kv-transfer-config, \'{"kv_role":"kv_consumer"}\']',
