@@ -46,8 +46,8 @@ api-server-test: $(VENV)/installed-dev  ## Deliver statuses to a real API server
 image-test: $(VENV)/installed-dev  ## Run the image's build commands and measure it; as root or with sudo, with a network
 	$(PYTHON) -m tests.tools.try_image
 
-bench: $(VENV)/installed-dev  ## Measure speed on this machine
-	$(PYTHON) -m tests.bench
+bench: $(VENV)/installed-dev  ## Measure speed: PART=plan, ALL=1, BASE=COMMIT, WRITE=1 are options
+	$(PYTHON) -m tests.bench $(if $(PART),--part $(PART)) $(if $(ALL),--all) $(if $(BASE),--base $(BASE)) $(if $(WRITE),--write)
 
 demo-recording: $(VENV)/installed-dev  ## Record the demo's metrics again, from a real Prometheus
 	$(PYTHON) -m tests.tools.make_demo_recording

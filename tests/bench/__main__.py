@@ -1,12 +1,20 @@
-"""Measures everything, prints it as tables and keeps it as JSON: `python -m tests.bench [--sizes 100,1000]`."""
+"""Measures speed part by part, prints each figure when it is known, and keeps all as JSON: `python -m tests.bench`.
+
+`--part` chooses parts, `--all` measures large fleets and all instances of the optimizer too, `--base COMMIT` measures
+whole commands of another commit in turn with this one's, `--write` puts the figures into the documentation.
+"""
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import betainc
 
 from tests.bench import (
     candidates,
@@ -14,151 +22,159 @@ from tests.bench import (
     judging,
     learning,
     optimizer,
+    pages,
     replay,
     repository,
     reviewing,
     saturation,
     sizing,
+    start,
     tracking,
     validating,
 )
-from tests.bench.processes import Spent, run_python
-from tests.bench.replay import Replayed
-from tests.bench.table import Cell, table
+from tests.bench.figures import Bench, Figure, Part, seconds_of
+from tests.bench.processes import name_of, tree_of
 
 KEPT = Path("bench-results") / "bench.json"
-HELP_RUNS = 7
+BETAS = 40_000
+BETA = f"betainc of {BETAS:,}"
+DIRECT = "HiGHS asked directly"
 
 
 def main() -> None:
-    """Run all measurements; the fleets take some minutes."""
+    """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument(
-        "--sizes", default=",".join(map(str, replay.SIZES)), help="variants of each fleet, and models at most"
-    )
+    parser.add_argument("--part", action="append", choices=list(PARTS), help="only this part; may be given again")
+    parser.add_argument("--all", action="store_true", help="large fleets and all problems, too")
+    parser.add_argument("--base", default="", metavar="COMMIT", help="measure this commit in turn with the work tree")
+    parser.add_argument("--write", action="store_true", help="write the figures into the documentation")
     parser.add_argument("--output", type=Path, default=KEPT, help=f"the JSON file (default: {KEPT})")
     arguments = parser.parse_args()
-    sizes = [int(size) for size in arguments.sizes.split(",")]
-    # first: the peak of a new process is never below what this one holds when it starts it
-    read = [*validating.measure(), *repository.measure()]
-    optimized = optimizer.measure([case for case in optimizer.CASES if case.instance.models <= max(sizes)])
-    fleets = replay.measure(sizes)
-    sized = [*sizing.measure(), *candidates.measure()]
-    queries = replay.queries_by_size()
-    tracked = tracking.measure()
-    learned = learning.measure()
-    remembered = history.measure()
-    saturated = saturation.measure()
-    judged = judging.measure()
-    ruled = judging.measure_plan()
+    kept = _kept_before(arguments.output)
+    with tree_of(arguments.base) as base:
+        bench = Bench(is_all=arguments.all, base=base)
+        for part in arguments.part or PARTS:
+            figures = []
+            for figure in PARTS[part](bench):
+                print(figure.line(), flush=True)
+                figures.append(figure.kept())
+            kept[part] = {
+                "commit": name_of(),
+                "base": name_of(arguments.base) if arguments.base else "",
+                "python": sys.version.split()[0],
+                "processors": os.cpu_count(),
+                "figures": figures,
+            }
+            # What was measured is kept, whatever stops the next part.
+            arguments.output.parent.mkdir(parents=True, exist_ok=True)
+            arguments.output.write_text(json.dumps(kept, indent=1) + "\n")
+    if arguments.write:
+        pages.write(kept)
+
+
+def _kept_before(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text())) if path.is_file() else {}
+
+
+def _sizing(bench: Bench) -> Iterator[Figure]:
+    numbers = np.linspace(0.1, 0.9, BETAS)
+    yardstick_s = min(seconds_of(lambda: betainc(100 * numbers, 300.0, numbers)) for _ in range(5))
+    # Of the laws by batch size only the last row, a fleet of them, without --all.
+    laws = (row for row in sizing.measure(sizing.BATCHES if bench.is_all else ()))
+    for rows in (laws, candidates.measure(), saturation.measure(), tracking.measure(), [learning.measure()]):
+        for row in rows:
+            yield _figure("sizing", row, BETA, yardstick_s)
+
+
+def _review(bench: Bench) -> Iterator[Figure]:
     reviewed = reviewing.measure()
-    help_s = Spent.median_of([run_python("reconciler", "--help") for _ in range(HELP_RUNS)])
-    print("\n\n".join(_sections(sized, fleets, queries, help_s)))
-    print(
-        "\nAn hour of metric targets, replayed\n"
-        + table(("", "targets", "ticks", "seconds"), [_of_rule(row) for row in tracked])
+    yield Figure(
+        part="review",
+        name=f"review of {reviewed['variants']:,} variants",
+        processor_s=reviewed["review, s"],
+        yardstick="a plan of the same fleet",
+        yardstick_s=reviewed["plan, s"],
     )
-    print("\nChanges judged by rules, five of them in CEL\n" + table(tuple(judged), [tuple(judged.values())]))
-    print("\nA whole plan without rules and with them\n" + table(tuple(ruled), [tuple(ruled.values())]))
-    print("\nA review beside a plan of the same fleet\n" + table(tuple(reviewed), [tuple(reviewed.values())]))
-    print("\nProfiles learned from history\n" + table(tuple(learned), [tuple(learned.values())]))
-    print("\nHistories of many models, read\n" + table(tuple(remembered), [tuple(remembered.values())]))
-    print(
-        "\nModels sized by saturation\n"
-        + table(("", "models", "variants", "seconds"), [_of_engine(row) for row in saturated])
+    judged = judging.measure()
+    yield Figure(part="review", name=f"rules judge {judged['changes']:,} changes", processor_s=judged["together, s"])
+    ruled = judging.measure_plan(judging.CHANGES if bench.is_all else 1_000)
+    yield Figure(
+        part="review",
+        name=f"plan of {ruled['variants']:,} variants with 20 rules",
+        processor_s=ruled["with 20 rules, s"],
+        yardstick="the plan without",
+        yardstick_s=ruled["without rules, s"],
     )
-    print(
-        "\nA large repository, read and edited\n"
-        + table(("", "documents or files", "seconds"), [_of_reading(row) for row in read])
-    )
-    print("\n" + "\n\n".join(optimizer.sections(optimized)))
-    kept = {
-        "repository": read,
-        "optimizer": [asdict(each) for each in optimized],
-        "sizing": sized,
-        "saturation": saturated,
-        "tracking": tracked,
-        "learning": learned,
-        "history": remembered,
-        "judging": judged,
-        "ruled_plan": ruled,
-        "reviewing": reviewed,
-        "replay": [asdict(fleet) for fleet in fleets],
-        "queries_by_variants": queries,
-        "help": asdict(help_s),
-        "python": sys.version.split()[0],
-    }
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(kept, indent=1) + "\n")
+    for row in validating.measure():
+        yield _figure("review", row)
+    read = repository.measure()
+    bare_s = next(float(row["duration_s"]) for row in read if "libyaml reads all" in str(row["name"]))
+    edited_s = next(float(row["duration_s"]) for row in read if "libyaml reads a file" in str(row["name"]))
+    for row in read:
+        if "yardstick" not in str(row["name"]):
+            is_edit = "edit" in str(row["name"])
+            yield _figure("review", row, "libyaml reading the same", edited_s if is_edit else bare_s)
 
 
-def _sections(
-    sized: Sequence[sizing.Row], fleets: Sequence[Replayed], queries: dict[int, int], help_s: Spent
-) -> Iterator[str]:
-    yield "Sizing\n" + table(
-        ("", "candidates", "seconds", "candidates/s"),
-        [(str(row["name"]), row["candidates"], row["duration_s"], row["candidates_per_s"]) for row in sized],
-    )
-    yield "plan --replay: seconds by act, and of the whole process (medians)\n" + _by_size(fleets)
-    restless = fleets[:-1]  # the last is the calm one
-    if len(restless) > 1:
-        yield "Growth of the whole process, both in one sitting: 1 is proportional\n" + table(
-            ("", "more variants", "more seconds", "per variant"),
-            [_growth(small, large) for small, large in pairwise(restless)],
+def _optimizer(bench: Bench) -> Iterator[Figure]:
+    cases = optimizer.CASES if bench.is_all else optimizer.FEW_CASES
+    direct = {replace(each.instance, seed=0): each for each in cases if each.solver == optimizer.DIRECT}
+    direct_s: dict[object, float] = {}
+    for case in sorted(cases, key=lambda each: each.solver != optimizer.DIRECT):
+        measured = optimizer.measure_case(case)
+        middle = sorted(measured.solved, key=lambda each: each.solve_processor_s)[len(measured.solved) // 2]
+        instance = replace(case.instance, seed=0)
+        if case.solver == optimizer.DIRECT:
+            direct_s[instance] = middle.solve_processor_s
+        is_compared = case.solver != optimizer.DIRECT and instance in direct
+        yield Figure(
+            part="optimizer",
+            name=measured.name,
+            processor_s=middle.solve_processor_s,
+            peak_mib=max(each.peak_mib for each in measured.solved),
+            yardstick=DIRECT if is_compared else "",
+            yardstick_s=direct_s[instance] if is_compared else None,
+            more=optimizer.summary_of(measured),
         )
-    yield "Requests to Prometheus\n" + table(
-        ("variants", "requests"), [(f"{size:,}", n) for size, n in queries.items()]
-    )
-    yield f"reconciler --help: {help_s.wall_s:.3f} s, {help_s.user_s:.3f} s of the processor"
 
 
-def _by_size(fleets: Sequence[Replayed]) -> str:
-    """A column for each fleet."""
-
-    def row(name: str, number: Callable[[Replayed], Cell]) -> tuple[Cell, ...]:
-        return name, *map(number, fleets)
-
-    rows = [
-        row("of which the plan changes", lambda fleet: fleet.changes),
-        row("files in Git", lambda fleet: fleet.files),
-        row("pods", lambda fleet: fleet.pods),
-        row("series", lambda fleet: fleet.series),
-        row("requests to Prometheus", lambda fleet: fleet.queries),
-        *(row(act, _of_act(act)) for act in fleets[0].acts_s),
-        row("whole process", lambda fleet: fleet.whole.wall_s),
-        row("of the processor", lambda fleet: fleet.whole.user_s),
-        row("of the processor, in yardsticks", lambda fleet: round(fleet.yardsticks, 1)),
-        row("peak memory, MiB", lambda fleet: round(fleet.whole.peak_mib)),
-    ]
-    return table(("variants", *(f"{fleet.variants:,}" for fleet in fleets)), rows)
-
-
-def _of_act(act: str) -> Callable[[Replayed], Cell]:
-    return lambda fleet: fleet.acts_s[act]
-
-
-def _of_rule(row: dict[str, str | int | float]) -> tuple[Cell, ...]:
-    return row["name"], row["targets"], row["ticks"], row["duration_s"]
-
-
-def _of_reading(row: dict[str, str | int | float]) -> tuple[Cell, ...]:
-    memory = f", {row['peak_mib']:.0f} MiB" if "peak_mib" in row else ""
+def _history(bench: Bench) -> Iterator[Figure]:
+    row = history.measure(history.MODELS if bench.is_all else 1_000)
     seconds = float(row["duration_s"])
-    return f"{row['name']}{memory}", row["number"], f"{seconds:.5f}" if seconds < 0.01 else seconds
-
-
-def _of_engine(row: dict[str, str | int | float]) -> tuple[Cell, ...]:
-    return row["name"], row["models"], row["variants"], row["duration_s"]
-
-
-def _growth(small: Replayed, large: Replayed) -> tuple[Cell, ...]:
-    variants, seconds = large.variants / small.variants, large.whole.wall_s / small.whole.wall_s
-    return (
-        f"{small.variants:,} to {large.variants:,}",
-        f"{variants:g} x",
-        f"{seconds:.1f} x",
-        f"{seconds / variants:.2f}",
+    yield Figure(
+        part="history",
+        name=f"14 days and a day of {row['models']:,} models",
+        processor_s=seconds,
+        peak_mib=float(row["peak_mib"]),
+        yardstick="numpy reading the numbers",
+        yardstick_s=seconds / float(row["yardsticks"]),
+        more={"points": float(row["points"])},
     )
+
+
+def _figure(part: str, row: Mapping[str, Any], yardstick: str = "", yardstick_s: float | None = None) -> Figure:
+    """The figure of a row with a name, a number of things, and seconds."""
+    number = next((row[key] for key in ("candidates", "models", "targets", "number", "pairs") if key in row), None)
+    peak_mib = row.get("peak_mib", row.get("peak_memory_mib"))
+    return Figure(
+        part=part,
+        name=str(row.get("name", "profiles learned")),
+        processor_s=float(row["duration_s"]),
+        peak_mib=None if peak_mib is None else float(peak_mib),
+        yardstick=yardstick,
+        yardstick_s=yardstick_s,
+        more={} if number is None else {"of": float(number)},
+    )
+
+
+PARTS: Mapping[str, Part] = {
+    "start": start.measure,
+    "plan": replay.measure,
+    "sizing": _sizing,
+    "optimizer": _optimizer,
+    "review": _review,
+    "history": _history,
+}
 
 
 if __name__ == "__main__":

@@ -5,11 +5,9 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 import yaml
 
@@ -22,80 +20,71 @@ from reconciler.report.text import plan_text
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import read_declaration
 from tests.bench.answers import series_in
-from tests.bench.fleet import CALM, Fleet
+from tests.bench.figures import Bench, Figure
+from tests.bench.fleet import Fleet
 from tests.bench.observing import observe_fleet
-from tests.bench.processes import Spent, run_python
+from tests.bench.processes import run_python
 
-SIZES = (100, 1_000, 10_000)
+SIZES = (1_000,)
+LARGE_SIZES = (10_000, 30_000)
 REPEATS = 3
-YARDSTICK = "yardstick: libyaml reads the manifests"
-"""A machine's speed of the moment: what the C library alone needs for the same files. Not a part of the plan."""
+MANIFESTS = "libyaml reading the manifests"
+ANSWERS = "json reading the answers"
+YARDSTICK = f"{MANIFESTS}, {ANSWERS}"
+"""What the C libraries alone need for the same files: not a part of the plan."""
 BODY_LIMIT = 65_000
 """Of a pull request's body, about what forges allow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
-    """One fleet's plan: what it was made from, seconds by act, and what the whole process took (medians)."""
-
-    variants: int
-    changes: int
-    files: int
-    pods: int
-    series: int
-    queries: int
-    acts_s: dict[str, float]
-    whole: Spent
-
-    @property
-    def yardsticks(self) -> float:
-        """The whole process in units of the yardstick: this hardly depends on how fast the machine is just now."""
-        return self.whole.user_s / self.acts_s[YARDSTICK]
+def measure(bench: Bench) -> Iterator[Figure]:
+    """Whole plans of restless fleets; of the largest one run only, and its acts are not measured."""
+    for size in (*SIZES, *(LARGE_SIZES if bench.is_all else ())):
+        yield from _measure_one(size, bench)
 
 
-def measure(sizes: Sequence[int] = SIZES) -> list[Replayed]:
-    """Record a restless fleet of each size, the largest a calm one too, and replay them."""
-    fleets = [*(Fleet(size) for size in sizes), Fleet(max(sizes), CALM)]
-    return [_measure_one(fleet) for fleet in fleets]
-
-
-def queries_by_size(sizes: Sequence[int] = (10, 1_000)) -> dict[int, int]:
-    """How many requests Prometheus gets for fleets of each size."""
+def _measure_one(size: int, bench: Bench) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as directory:
-        return {size: observe_fleet(Fleet(size), Path(directory) / str(size)).queries for size in sizes}
-
-
-def _measure_one(fleet: Fleet) -> Replayed:
-    with tempfile.TemporaryDirectory() as directory:
-        observation = observe_fleet(fleet, Path(directory) / "fleet.git")
+        observation = observe_fleet(Fleet(size), Path(directory) / "fleet.git")
         recording = observation.observed.recording
         path = Path(directory) / "fleet.zip"
         write_recording(recording, path)
-        stages = [json.loads(run_python("tests.bench.replay", str(path)).output) for _ in range(REPEATS)]
-        plan = [run_python("reconciler", "plan", "--replay", str(path), "-o", "text") for _ in range(REPEATS)]
-    return Replayed(
-        variants=fleet.size,
-        changes=stages[0]["changes"],
-        files=observation.files,
-        pods=fleet.size,
-        series=series_in(recording.answers),
-        queries=observation.queries,
-        acts_s={act: median(each["acts_s"][act] for each in stages) for act in stages[0]["acts_s"]},
-        whole=Spent.median_of(plan),
-    )
+        facts = {"files": observation.files, "series": series_in(recording.answers), "requests": observation.queries}
+        del observation, recording
+        repeats = REPEATS if size in SIZES else 1
+        ours, base = bench.paired(
+            lambda tree: run_python("reconciler", "plan", "--replay", str(path), tree=tree), repeats
+        )
+        told = json.loads(run_python("tests.bench.replay", str(path)).output)
+        acts_s: dict[str, float] = told["acts_s"]
+        yield Figure(
+            part="plan",
+            name=f"plan --replay of {size:,} variants",
+            processor_s=ours.processor_s,
+            peak_mib=ours.peak_mib,
+            yardstick=YARDSTICK,
+            yardstick_s=acts_s[MANIFESTS] + acts_s[ANSWERS],
+            base_s=None if base is None else base.processor_s,
+            more={"variants": size, "changes": told["changes"], **facts},
+        )
+        for act, seconds in acts_s.items():
+            if act not in {MANIFESTS, ANSWERS}:
+                yield Figure(part="plan", name=f"  {size:,}: {act}", processor_s=seconds)
 
 
 def time_acts(path: Path) -> dict[str, object]:
-    """Seconds of every act of one plan, and how many variants it changes; the collector is off, as in a run."""
+    """Processor seconds of each act of one plan, and how many variants it changes; no collector, as in a run."""
     gc.disable()
     watch = _Stopwatch()
     renderer = Renderer()
     with watch("read recording"):
         recording = read_recording(path)
-    with watch(YARDSTICK):
+    with watch(MANIFESTS):
         for manifest in recording.manifests:
             for _ in yaml.parse(manifest.body, Loader=yaml.CLoader):
                 pass
+    with watch(ANSWERS):
+        for answer in recording.answers:
+            json.loads(answer.body.read())
     with watch("parse"):
         declaration = read_declaration(recording.manifests, recording.withheld, recording.settings)
     with watch("snapshot"):
@@ -122,9 +111,9 @@ class _Stopwatch:
 
     @contextmanager
     def __call__(self, act: str) -> Iterator[None]:
-        started = time.perf_counter()
+        started = time.process_time()
         yield
-        self.acts_s[act] = time.perf_counter() - started
+        self.acts_s[act] = time.process_time() - started
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What must not grow with the fleet, or not faster than it: counted, never timed."""
 
+import cProfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable
@@ -9,16 +10,19 @@ from typing import TypeVar
 
 import pytest
 
+from reconciler.decision.decide import decide
 from reconciler.domain.answers import Body
 from reconciler.domain.plan import Outcome
 from reconciler.domain.recording import Recording
 from reconciler.manifests.documents import compose_documents
+from reconciler.pipeline.draft import draft_plan
 from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
 from reconciler.rendering.renderer import Renderer
 from reconciler.report import formatting as plain
 from reconciler.report.text import plan_text
-from reconciler.snapshot.declarations import read_declaration
+from reconciler.snapshot.build import read_snapshot
+from reconciler.snapshot.declarations import fold, read_declaration, read_recorded
 from tests.bench.answers import FORGOTTEN
 from tests.bench.fleet import Fleet
 from tests.bench.observing import Observation, observe_fleet
@@ -140,3 +144,40 @@ def test_a_replay_has_the_fingerprint_of_its_recording(tmp_path: Path) -> None:
     write_recording(recording, path)
 
     assert fingerprint(read_recording(path)) == fingerprint(recording)
+
+
+def calls_of(act: Callable[[], object]) -> int:
+    """How many functions are called, ours, the libraries' and the built-in ones: hardly any work is without a call."""
+    profile = cProfile.Profile()
+    profile.runcall(act)
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def calls_by_act(recording: Recording) -> dict[str, int]:
+    """The calls of each act of a plan, without what is compiled and imported once."""
+    prepare(recording, Renderer())
+    declaration = read_declaration(recording.manifests, recording.withheld, recording.settings)
+    snapshot = read_snapshot(recording, declaration, "")
+    commit = read_recorded(recording.manifests, recording.withheld, recording.settings, ())
+    return {
+        "parse": calls_of(lambda: read_recorded(recording.manifests, recording.withheld, recording.settings, ())),
+        "fold": calls_of(lambda: fold(commit, recording.settings)),
+        "snapshot": calls_of(lambda: read_snapshot(recording, declaration, "")),
+        "decide": calls_of(lambda: decide(snapshot)),
+        "draft": calls_of(lambda: draft_plan(snapshot, recording, Renderer())),
+    }
+
+
+def test_no_act_of_a_plan_does_more_for_a_variant_of_many_than_for_one_of_few(tmp_path: Path) -> None:
+    few, some, many = (calls_by_act(record(size, tmp_path)) for size in (10, 100, 1_000))
+
+    growth = {act: (many[act] / 1_000) / (some[act] / 100) for act in many}
+    assert {act: each for act, each in growth.items() if each > 1.1} == {}
+    assert {act: each for act, each in some.items() if each > 10 * few[act] * 1.1} == {}
+
+
+def test_an_act_that_grows_too_fast_is_found() -> None:
+    def act(size: int) -> object:
+        return [min(range(size), key=lambda other: abs(each - other)) for each in range(size)]
+
+    assert calls_of(lambda: act(100)) > 50 * calls_of(lambda: act(10))

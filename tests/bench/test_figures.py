@@ -1,0 +1,88 @@
+"""What the benchmark prints, keeps and writes into the documentation."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.bench import pages
+from tests.bench.__main__ import PARTS
+from tests.bench.figures import Bench, Figure
+from tests.bench.processes import ROOT, Spent, run_python
+
+
+def figure(**more: object) -> Figure:
+    return Figure(part="plan", name="a plan", processor_s=2.0, yardstick="libyaml", yardstick_s=0.5, **more)  # type: ignore[arg-type]
+
+
+def planned(variants: int, processor_s: float) -> dict[str, object]:
+    more = {"variants": variants, "changes": 1, "files": 2, "series": 3_000, "requests": 4}
+    return {**figure(peak_mib=100.4, more=more).kept(), "processor_s": processor_s}
+
+
+def test_a_line_tells_the_ratio_to_its_yardstick_and_to_the_other_commit() -> None:
+    line = figure(base_s=4.0, peak_mib=100.4).line()
+
+    assert line.split("  ")[0] == "plan"
+    assert "2.00 s  100 MiB  4.0 x libyaml (0.500 s)  base 4.00 s: 0.50 of it" in line
+
+
+def test_two_commits_are_measured_in_turn_and_the_first_turn_does_not_count(tmp_path: Path) -> None:
+    seen: list[Path] = []
+
+    def run(tree: Path) -> Spent:
+        seen.append(tree)
+        return Spent(wall_s=0.0, processor_s=float(len(seen)), peak_mib=1.0)
+
+    ours, base = Bench(base=tmp_path).paired(run, repeats=3)
+
+    assert seen == [ROOT, tmp_path] * 4
+    assert (ours.processor_s, base and base.processor_s) == (5.0, 6.0)
+
+
+def test_a_process_is_measured_with_its_children_and_not_with_what_started_it() -> None:
+    held = bytearray(200 * 2**20)
+
+    spent = run_python("timeit", "-n1", "-r1", "import subprocess; subprocess.run(['sh', '-c', 'exit 0'])")
+
+    assert held
+    assert spent.peak_mib < 100
+    assert 0 < spent.processor_s < spent.wall_s + 1
+
+
+def test_a_failing_command_says_its_last_words() -> None:
+    with pytest.raises(RuntimeError, match="no_such_module"):
+        run_python("no_such_module")
+
+
+def test_pages_get_the_figures_between_their_comments() -> None:
+    page = (
+        "before\n<!-- measured: planning -->\nold\n<!-- end -->\nafter\n<!-- measured: start -->\nkept\n<!-- end -->\n"
+    )
+
+    written = pages.written(page, {"plan": {"figures": [planned(1_000, 1.234), figure().kept()]}})
+
+    assert "| 1,000 | 1 | 2 | 3,000 | 4 | 1.2 s | 100 MiB | 4.0 |\n<!-- end -->\nafter" in written
+    assert "old" not in written
+    assert "kept" in written
+    assert pages.written(written, {}) == written
+
+
+def test_every_region_of_the_pages_has_something_that_writes_it() -> None:
+    texts = [(ROOT / page).read_text() for page in pages.PAGES]
+    named = [name for text in texts for name in re.findall(r"<!-- measured: ([a-z-]+) -->", text)]
+
+    assert sorted(named) == sorted(pages.REGIONS)
+    assert sum(text.count("<!-- end -->") for text in texts) == len(named)
+
+
+def test_the_makefile_passes_each_option() -> None:
+    recipe = (ROOT / "Makefile").read_text().split("\nbench:")[1].split("\n\n")[0]
+
+    assert {"--part $(PART)", "--all", "--base $(BASE)", "--write"} <= set(re.findall(r"--\w+(?: \$\(\w+\))?", recipe))
+    assert set(PARTS) == {"plan", "sizing", "optimizer", "review", "start", "history"}
+
+
+def test_a_kept_figure_is_json() -> None:
+    assert json.loads(json.dumps(figure().kept()))["ratio"] == 4.0
