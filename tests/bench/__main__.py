@@ -29,6 +29,7 @@ from tests.bench import (
     saturation,
     sizing,
     start,
+    steady,
     tracking,
     validating,
 )
@@ -74,6 +75,11 @@ def main() -> None:
 
 def _kept_before(path: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text())) if path.is_file() else {}
+
+
+def _plan(bench: Bench) -> Iterator[Figure]:
+    yield from replay.measure(bench)
+    yield from steady.measure(bench)
 
 
 def _sizing(bench: Bench) -> Iterator[Figure]:
@@ -169,7 +175,7 @@ def _figure(part: str, row: Mapping[str, Any], yardstick: str = "", yardstick_s:
 
 PARTS: Mapping[str, Part] = {
     "start": start.measure,
-    "plan": replay.measure,
+    "plan": _plan,
     "sizing": _sizing,
     "optimizer": _optimizer,
     "review": _review,

@@ -54,6 +54,15 @@ def _start(kept: Kept) -> str:
     )
 
 
+def _run(kept: Kept) -> str:
+    rows = [
+        (each["name"], *_costs(each), f"{each['more']['requests']}", f"{each['ratio']:.1f} times a replay")
+        for each in _figures(kept, "plan")
+        if "pull requests" in each["more"]
+    ]
+    return _table(("", "time", "peak memory", "requests", ""), rows)
+
+
 def _optimizer(kept: Kept) -> str:
     rows = []
     for each in _figures(kept, "optimizer"):
@@ -89,6 +98,7 @@ def _in_one_line(kept: Kept) -> str:
 REGIONS: Mapping[str, Callable[[Kept], str]] = {
     "planning": _planning,
     "start": _start,
+    "run": _run,
     "optimizer": _optimizer,
     "in-one-line": _in_one_line,
 }
