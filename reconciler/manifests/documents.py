@@ -627,6 +627,15 @@ class OpenFile:
             self._documents[position] = tuple(_parse_section(self.source, self.sections[position], ComposingBudget()))
         return self._documents[position]
 
+    def may_name(self, document: int, key: str) -> bool:
+        """Whether a key can stand in the section that holds the document of that number, as a look at its text says."""
+        position = self.position_of(document)
+        if position < 0:
+            return False
+        start, end = self.sections[position].start, self.sections[position].end
+        # A backslash may spell a letter of it, or break it.
+        return any(self.source.text.find(each, start, end) >= 0 for each in (key, "\\"))
+
     def documents_near(self, document: int) -> tuple[Document, ...]:
         """The documents of the section that holds the document of that number."""
         position = self.position_of(document)

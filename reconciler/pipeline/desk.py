@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 
 import yaml
 
@@ -279,8 +280,11 @@ class Desk:
             return ()
         if variant.is_shared:
             return self._omit(variant, f"{variant.document.path} is built into several objects")
+        open_resource = partial(self._sheet, variant.document)
         try:
-            edit = self.editor.status_edit(decision, variant, self._sheet(variant.document), self.snapshot.now_s)
+            is_written = self._open(variant.document.path).may_name(variant.document.document, "status")
+            written = open_resource().find("status") if is_written else None
+            edit = self.editor.status_edit(decision, variant, written, open_resource, self.snapshot.now_s)
         except InputError as error:
             return self._omit(variant, str(error))
         if isinstance(edit, str):

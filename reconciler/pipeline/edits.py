@@ -438,16 +438,20 @@ class Editor:
             )
             yield from change.edits(decision, accelerator)
 
-    def status_edit(self, decision: Decision, variant: Variant, resource: Sheet, now_s: float) -> FileEdit | str | None:
-        """The edit of the resource's status block, or why there is none; None where there is nothing new to say."""
-        written = resource.find("status")
+    def status_edit(
+        self, decision: Decision, variant: Variant, written: object, open_resource: Callable[[], Sheet], now_s: float
+    ) -> FileEdit | str | None:
+        """The edit of the resource's status block, or why there is none; None where there is nothing new to say.
+
+        `written` is the block as it is; most resources have none and nothing new, so they are not opened.
+        """
         view = status_view(decision, now_s=now_s, previous=variant.conditions, written=written)
         if isinstance(view, StatusOmission):
             return view.reason
         is_change = decision.outcome is Outcome.CHANGE
         if not is_change and not is_news(view, decision, previous=variant.conditions, written=written):
             return None
-        text = self.renderer.render(view.template, view)
+        text, resource = self.renderer.render(view.template, view), open_resource()
         if written is None:
             return resource.insert(text, "status")
         return resource.replace(text, "status")
