@@ -31,6 +31,7 @@ _PARTIAL_KEY = "isPartial"
 """VictoriaMetrics sets it when some of its storages did not answer."""
 _QUOTED_CHARACTERS = 200
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|NaN|[+-]Inf")
+_TEXT = frozenset({str})
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -42,15 +43,22 @@ class UnexpectedError(Exception):
 
 def decode(answer: Answer, *, max_samples: int = MAX_SAMPLES) -> tuple[Sample, ...] | NoAnswer:
     """The samples of an instant query; NaN and infinities stay what they are. FAILED with a reason otherwise."""
+    return decode_with_warnings(answer, {}, max_samples=max_samples)[0]
+
+
+def decode_with_warnings(
+    answer: Answer, shared: dict[str, str], *, max_samples: int = MAX_SAMPLES
+) -> tuple[tuple[Sample, ...] | NoAnswer, tuple[str, ...]]:
+    """The same with what Prometheus warned of; texts that several answers have in common are kept once, in `shared`."""
     if answer.status is not AnswerStatus.OK:
-        return _failed(answer)
+        return _failed(answer), ()
+    document: dict[str, Json] = {}
     try:
-        entries = result_of(document_of(answer.body.read()), "vector")
-        if len(entries) > max_samples:
-            return _failed(answer, f"{len(entries)} series, more than the {max_samples} that are read")
-        return _samples(entries)
+        document = document_of(answer.body.read())
+        entries = result_of(document, "vector")
+        return _samples(entries, shared, max_samples), _warnings_in(document)
     except UnexpectedError as unexpected:
-        return _failed(answer, str(unexpected))
+        return _failed(answer, str(unexpected)), _warnings_in(document)
 
 
 def clusters_seen(answers: Sequence[Answer]) -> tuple[str, ...]:
@@ -60,20 +68,8 @@ def clusters_seen(answers: Sequence[Answer]) -> tuple[str, ...]:
     return tuple(sorted({sample.labels.get(CLUSTER, "") for sample in samples}))
 
 
-def warnings_of(answer: Answer) -> tuple[str, ...]:
-    """Prometheus' own warnings and notes, empty without any and without an answer."""
-    if answer.status is not AnswerStatus.OK:
-        return ()
-    body = answer.body.read()
-    if not any(key in body for key in (b'"warnings"', b'"infos"', b'"isPartial"')):
-        return ()
-    try:
-        return _warnings_in(document_of(body))
-    except UnexpectedError:
-        return ()
-
-
 def _warnings_in(document: Mapping[str, Json]) -> tuple[str, ...]:
+    """Prometheus' own warnings and notes, empty without any."""
     listed = [document.get(key) for key in ("warnings", "infos")]
     texts = [text for texts in listed if isinstance(texts, list) for text in texts if isinstance(text, str)]
     if document.get(_PARTIAL_KEY) is True:
@@ -136,8 +132,9 @@ def _failed(answer: Answer, why: str = "") -> NoAnswer:
     return NoAnswer(Absence.FAILED, why or answer.reason or f"no answer to {asked}")
 
 
-def _samples(entries: list[Json]) -> tuple[Sample, ...]:
-    shared: dict[str, str] = {}
+def _samples(entries: list[Json], shared: dict[str, str], most: int) -> tuple[Sample, ...]:
+    if len(entries) > most:
+        raise UnexpectedError(f"{len(entries)} series, more than the {most} that are read")
     samples: dict[frozenset[tuple[str, str]], Sample] = {}
     for entry in entries:
         if not isinstance(entry, dict):
@@ -162,12 +159,11 @@ def _labels(found: Json, shared: dict[str, str]) -> dict[str, str]:
     """The labels of a series; equal values are `shared` as one text."""
     if not isinstance(found, dict):
         raise UnexpectedError("expected an object under metric")
-    labels: dict[str, str] = {}
-    for name, value in found.items():
-        if not isinstance(value, str):
-            raise UnexpectedError(f"expected text in label {printable(name)}")
-        labels[name] = shared.setdefault(value, value)
-    return labels
+    if not _TEXT.issuperset(map(type, found.values())):
+        name = next(name for name, value in found.items() if not isinstance(value, str))
+        raise UnexpectedError(f"expected text in label {printable(name)}")
+    texts = cast(dict[str, str], found)
+    return {name: shared.setdefault(value, value) for name, value in texts.items()}
 
 
 # ---- answers to range queries: points are cut out of the bytes and read in bulk; the rest is decoded as strictly as

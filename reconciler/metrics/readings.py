@@ -18,7 +18,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.observed import ResourceQuota, kv_cache_tokens
 from reconciler.domain.records import dataclass
 from reconciler.domain.snapshot import Variant
-from reconciler.metrics.answers import decode, is_usable, warnings_of
+from reconciler.metrics.answers import decode_with_warnings, is_usable
 from reconciler.metrics.engines import ENGINES, offered
 from reconciler.metrics.engines.serving_engine import BlockLabels
 from reconciler.metrics.quantities import (
@@ -150,13 +150,13 @@ class MetricReadings:
 
 def read(answers: Sequence[Answer], names: LabelNames) -> MetricReadings:
     """Every answer about the present of one cluster; answers to parts of one quantity are combined."""
-    readings = MetricReadings()
+    readings, shared = MetricReadings(), dict[str, str]()
     for answer in answers:
         is_devices = answer.query.quantity in (Name.NODES, Name.DEVICE_REQUESTS)
         if answer.query.step_s is not None or not (is_devices or answer.query.quantity in _FOLDS):
             continue
         name = Name(answer.query.quantity)
-        samples = decode(answer)
+        samples, warnings = decode_with_warnings(answer, shared)
         if isinstance(samples, NoAnswer):
             readings.failed.setdefault(name, samples)
         elif is_devices:
@@ -167,7 +167,7 @@ def read(answers: Sequence[Answer], names: LabelNames) -> MetricReadings:
             if failed:
                 readings.failed.setdefault(name, failed)
         readings.answered.add(name)
-        readings.warnings.update(dict.fromkeys(warnings_of(answer)))
+        readings.warnings.update(dict.fromkeys(warnings))
     _gather_by_model(readings)
     return readings
 

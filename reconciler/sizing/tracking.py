@@ -10,8 +10,8 @@ from reconciler.sizing.arrays import Floats
 from reconciler.sizing.tracking_loads import (
     MOST_REPLICAS,
     Best,
-    History,
     Target,
+    TargetHistory,
     TrackingRule,
     distribute,
     is_share,
@@ -90,7 +90,7 @@ def _faults_of_backend(backend: Backend) -> Iterator[str]:
         yield f"{backend.name}: min replicas {backend.min_replicas} is above max replicas {backend.max_replicas}"
 
 
-def _faults_of_history(history: History, ticks: int, backends: int) -> Iterator[str]:
+def _faults_of_history(history: TargetHistory, ticks: int, backends: int) -> Iterator[str]:
     series: dict[str, Floats] = {"replicas": history.replicas, "unready": history.unready}
     for name, pods in history.pods.items():
         series |= {name: pods.total, f"{name} (reporting)": pods.reporting, f"{name} (missing)": pods.missing}

@@ -24,7 +24,7 @@ class PodHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class TargetHistory:
     """Arrays of shape (ticks, backends), NaN where unknown: a tick without an answer stays in its place.
 
     `replicas` are those set at the time, `unready` those not ready. `pods` and `external` hold metrics by the name of
@@ -46,7 +46,7 @@ class Target:
     name: str
     policy: Policy
     backends: tuple[Backend, ...]
-    history: History
+    history: TargetHistory
     cost_expansion_percent: int = 200
 
     @property
@@ -528,7 +528,7 @@ def _fill(loads: Loads, column: int, target: Target, rule: TrackingRule) -> None
     loads.busy[:, column] = _busy(loads, column, target)
 
 
-def _fill_external(loads: Loads, place: tuple[int, int], name: str, values: Floats, history: History) -> None:
+def _fill_external(loads: Loads, place: tuple[int, int], name: str, values: Floats, history: TargetHistory) -> None:
     row, column = place
     known = _known(values)
     loads.unusable[column] += np.count_nonzero(~known & ~np.isnan(values))
@@ -538,7 +538,9 @@ def _fill_external(loads: Loads, place: tuple[int, int], name: str, values: Floa
     loads.partial[:, row, column] = answered & (_silent(known, history) > 0)
 
 
-def _fill_pods(loads: Loads, place: tuple[int, int], pods: PodHistory, history: History, rule: TrackingRule) -> None:
+def _fill_pods(
+    loads: Loads, place: tuple[int, int], pods: PodHistory, history: TargetHistory, rule: TrackingRule
+) -> None:
     row, column = place
     sound = _known(pods.total)
     known = sound & (_usable(pods.reporting) > 0)
@@ -565,7 +567,7 @@ def _busy(loads: Loads, column: int, target: Target) -> Bools:
     return np.asarray(~quiet.all(axis=1), dtype=np.bool_)
 
 
-def _silent(known: Bools, history: History) -> Floats:
+def _silent(known: Bools, history: TargetHistory) -> Floats:
     """Return how many backends should have answered and did not; one without replicas has nothing to say."""
     return np.asarray((~known & (history.replicas != 0)).sum(axis=1), dtype=np.float64)
 

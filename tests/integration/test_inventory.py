@@ -7,7 +7,7 @@ import pytest
 from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer
 from reconciler.domain.inventory import DevicePool, Inventory
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
-from reconciler.metrics.answers import warnings_of
+from reconciler.metrics.answers import decode_with_warnings
 from reconciler.metrics.observed import device_queries, read_observed
 from reconciler.prometheus.client import PrometheusClient
 from reconciler.snapshot.accelerators import build_catalog
@@ -141,7 +141,7 @@ def ask(url: str, name: str) -> tuple[Settings, tuple[Answer, ...]]:
     assert client.requests_sent == 2
     for answer in answers:
         assert answer.status is AnswerStatus.OK, answer.reason
-        assert warnings_of(answer) == ()
+        assert decode_with_warnings(answer, {})[1] == ()
     return settings, tuple(answers)
 
 

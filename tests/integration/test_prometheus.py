@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.domain.answers import AnswerStatus, NoAnswer
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.metrics.answers import clusters_seen, decode, warnings_of
+from reconciler.metrics.answers import clusters_seen, decode, decode_with_warnings
 from reconciler.metrics.loads import mean_length
 from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES, QUANTITIES, Name
 from reconciler.metrics.queries import LabelNames, queries_for
@@ -83,7 +83,7 @@ def ask(cluster: ClusterSettings, namespaces: Mapping[str, int]) -> tuple[Metric
     for answer in answers:
         assert answer.status is AnswerStatus.OK, answer.reason
         assert not isinstance(decode(answer), NoAnswer), answer.query
-        assert warnings_of(answer) == ()
+        assert decode_with_warnings(answer, {})[1] == ()
     assert clusters_seen(answers) == ("us",)
     return read(answers, LabelNames()), client.requests_sent
 

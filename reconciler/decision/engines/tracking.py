@@ -43,7 +43,7 @@ from reconciler.sizing.tracking_loads import KTHENA_V0 as V0
 from reconciler.sizing.tracking_loads import KTHENA_V0_CORRECTED as V0_CORRECTED
 from reconciler.sizing.tracking_loads import KTHENA_V1 as V1
 from reconciler.sizing.tracking_loads import TRACKING as OUR_RULE
-from reconciler.sizing.tracking_loads import History, PodHistory, Target, TrackingRule
+from reconciler.sizing.tracking_loads import PodHistory, Target, TargetHistory, TrackingRule
 from reconciler.sizing.tracking_replay import RolePair
 
 
@@ -88,7 +88,7 @@ def _target(target: TrackedTarget, history: TrackedHistory | None, ticks: int, r
 
 def _history(
     backends: Sequence[BackendHistory], activity: Series | None, target: TrackedTarget, ticks: int, rule: TrackingRule
-) -> History:
+) -> TargetHistory:
     unready = _columns([each.unready for each in backends], ticks)
     pods: dict[str, PodHistory] = {}
     external: dict[str, Floats] = {}
@@ -98,7 +98,7 @@ def _history(
             pods[metric.name] = _pods(totals, unready, ticks, rule)
         if any(metric.name in each.external for each in backends):
             external[metric.name] = _columns([each.external.get(metric.name, ()) for each in backends], ticks)
-    return History(
+    return TargetHistory(
         replicas=_columns([each.replicas for each in backends], ticks),
         unready=np.fmin(unready, 1.0) if rule.needs_all_pods_ready else unready,
         pods=pods,

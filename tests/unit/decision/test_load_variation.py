@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from reconciler.decision.load_variation import DEAD_BAND, MARGIN, LoadVariation, load_variation, load_variations, steady
@@ -167,6 +168,7 @@ def test_a_gap_never_makes_a_peak_larger(rates: list[float], data: Any) -> None:
 
 
 @given(st.lists(st.lists(RATES | st.just(math.nan), min_size=40, max_size=40), max_size=12), st.data())
+@hypothesis_settings(deadline=None)
 def test_many_histories_at_once_are_what_they_are_one_by_one(rates: list[list[float]], data: Any) -> None:
     times_s = past(*[0.0] * 40).times_s
     histories = [replace(past(*each), times_s=times_s) for each in rates]

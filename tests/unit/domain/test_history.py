@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from reconciler.domain.history import CONTRADICTED, Floats, Grid, History, added, agreed, grid_of, moments_of, ratio
@@ -101,12 +102,14 @@ def test_a_group_without_any_series_has_none() -> None:
 
 
 @given(st.lists(st.lists(st.floats(0, 1e11), min_size=4, max_size=4), min_size=1, max_size=6))
+@hypothesis_settings(deadline=None)
 def test_a_sum_is_the_exact_one_rounded(values: list[list[float]]) -> None:
     exact = [math.fsum(column) for column in zip(*values, strict=True)]
     assert summed(*values) == pytest.approx(exact, rel=3e-16, abs=0)
 
 
 @given(st.lists(st.floats(0, 1e11), min_size=2, max_size=2))
+@hypothesis_settings(deadline=None)
 def test_a_sum_of_two_is_the_exact_one(values: list[float]) -> None:
     assert summed(values[:1], values[1:]) == [math.fsum(values)]
 

@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from reconciler.domain.answers import Absence, Answer, AnswerStatus, HeldBody, NoAnswer, Query, Sample
-from reconciler.metrics.answers import decode, warnings_of
+from reconciler.metrics.answers import decode, decode_with_warnings
 
 QUERY = Query(cluster="prod", quantity="running", text="up", start_s=0.0, end_s=0.0)
 
@@ -137,13 +137,15 @@ def test_a_range_is_no_answer_about_the_present() -> None:
 
 
 def test_warnings_and_infos_are_surfaced_clean_and_bounded() -> None:
-    found = warnings_of(vector(warnings=["partial\x1b[31m response", 7, "x" * 999], infos=["not a counter"]))
+    found = decode_with_warnings(
+        vector(warnings=["partial\x1b[31m response", 7, "x" * 999], infos=["not a counter"]), {}
+    )[1]
     assert found[0] == "partial [31m response"
     assert len(found[1]) <= 201
     assert found[2] == "not a counter"
-    assert len(warnings_of(vector(warnings=[str(index) for index in range(99)]))) == 10
-    assert warnings_of(vector()) == ()
-    assert warnings_of(answer(b'{"warnings"')) == ()
+    assert len(decode_with_warnings(vector(warnings=[str(index) for index in range(99)]), {})[1]) == 10
+    assert decode_with_warnings(vector(), {})[1] == ()
+    assert decode_with_warnings(answer(b'{"warnings"'), {})[1] == ()
 
 
 json_values = st.recursive(
@@ -171,7 +173,7 @@ def test_any_answer_is_samples_or_a_reason(value: object) -> None:
     ):
         found = decode(answer(json.dumps(body).encode()))
         assert isinstance(found, tuple) or found.reason
-        warnings_of(answer(json.dumps(body).encode()))
+        decode_with_warnings(answer(json.dumps(body).encode()), {})
 
 
 @given(st.binary(max_size=200))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reconciler.domain.metric_targets import Backend, Behavior, MetricTarget, Panic, Policy, Rate
-from reconciler.sizing.tracking_loads import History, PodHistory, Target
+from reconciler.sizing.tracking_loads import PodHistory, Target, TargetHistory
 
 Rows: TypeAlias = list[dict[str, str]]
 
@@ -69,7 +69,7 @@ def make_target() -> Callable[..., Target]:
                 behavior=behavior,
             ),
             backends=(Backend(name=name, min_replicas=minimum, max_replicas=maximum, scale_to_zero_grace_s=grace_s),),
-            history=History(
+            history=TargetHistory(
                 replicas=np.array(counts),
                 unready=unready * ones,
                 pods=pods,

@@ -20,11 +20,11 @@ from reconciler.sizing.tracking_loads import (
     Aims,
     Best,
     Extreme,
-    History,
     LineWindow,
     PodHistory,
     RecordWindow,
     Target,
+    TargetHistory,
     TickReadings,
     aggregate_external,
     distribute,
@@ -230,7 +230,7 @@ def target_of(policy: Row, rows: list[Row], *, group: bool) -> Target:
             for index, (cost, least, most) in enumerate(params)
         ),
         cost_expansion_percent=int(policy.get("cost_expansion_rate_percent", "200")),
-        history=History(
+        history=TargetHistory(
             replicas=numbers("current_json" if group else "current"),
             unready=numbers("unready_json" if group else "unready"),
             pods={
