@@ -39,7 +39,8 @@ class Check:
     """One thing that was looked at.
 
     `subject` is `git`, `forge`, `settings` or a cluster, `rule` names in kebab case what was looked at, `words` say
-    what was found, `cure` the exact thing to do (empty: nothing), and `place` where to do it.
+    what was found, `cure` the exact thing to do (empty: nothing), `place` where to do it, and `manifest` what to add to
+    a cluster for it.
     """
 
     level: Level
@@ -49,6 +50,7 @@ class Check:
     cure: str = ""
     place: Place | None = None
     cause: Cause = Cause.INPUT
+    manifest: str = ""
 
 
 def well(subject: str, rule: str, words: str) -> Check:

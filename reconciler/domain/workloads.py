@@ -241,6 +241,8 @@ class Workload:
     when it is none of these. `launch` says how it is started, None when that is not read of this engine; `spread` is
     then the number of devices for a replica, as it is written. `model_id` is the model that its arguments, its
     environment or a field of its kind name, and `unsized` says why its replicas are not sized although it serves.
+    `port` is the name of the port of the engine's server, or its number where it has none; empty where none is
+    declared.
     `templated` names a field whose place holds `${}` or `{{ }}` text. `replica_fields` are where its replicas are
     written when that is not its own `spec.replicas`: all get the number, and `considered` is the chain of places it was
     chosen from, in words. `unwritable` says why no number may be written, `immovable` why no other accelerator.
@@ -265,6 +267,7 @@ class Workload:
     spread: str = ""
     model_id: str = ""
     unsized: str = ""
+    port: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     template_labels: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Annotation] = field(default_factory=dict)

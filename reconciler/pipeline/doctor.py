@@ -36,6 +36,7 @@ from reconciler.pipeline.doctor_metrics import (
     oldest_s,
     reporting,
 )
+from reconciler.pipeline.doctor_workloads import check_workloads
 from reconciler.pipeline.observe import Files, ObservedRun, is_manifest, observe
 from reconciler.pipeline.prepare import prepare
 from reconciler.pipeline.references import find_compared_statuses
@@ -498,6 +499,7 @@ class _Doctor:
                 checks = tuple(check_prometheus(asked))
                 blind |= {cluster.name for check in checks if blinds(check)}
                 yield from checks
+        yield from check_workloads(prepared.snapshot, broken, doors.renderer)
         yield from check_variants(
             ExaminedPlan(
                 snapshot=prepared.snapshot,

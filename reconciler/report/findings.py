@@ -158,6 +158,7 @@ def checkup_text(checks: Sequence[Check], *, width: int = 0) -> str:
     for check in checks:
         head = GAP.join((pad(str(check.level), levels), pad(one_line(check.subject), subjects), ""))
         lines += hung(head, _words(check), width=width)
+        lines += [f"      {line}".rstrip() for line in check.manifest.splitlines()]
     return "\n".join([*lines, summary(checks)]) + "\n"
 
 
@@ -194,6 +195,7 @@ def _check_json(check: Check) -> Mapping[str, object]:
         "path": place.path if place else None,
         "line": (place.line or None) if place else None,
         "cause": str(check.cause) if check.level is Level.FAIL else None,
+        "manifest": check.manifest or None,
     }
 
 

@@ -17,7 +17,7 @@ from tests.servers.prometheus import ABSENT, History, prometheus_over, vllm_repl
 pytestmark = pytest.mark.integration
 
 MODELS = tuple(f"model-{number:02d}" for number in range(12))
-FULL, CONSTANT = MODELS[3], MODELS[4]
+FULL, CONSTANT, UNSEEN = MODELS[3], MODELS[4], MODELS[11]
 TOOLS = Path(__file__).parents[2] / ".tools" / "bin"
 KUBECTL = shutil.which("kubectl") or shutil.which("kubectl", path=str(TOOLS)) or ""
 SINCE_S = 3 * 3600.0
@@ -36,6 +36,7 @@ spec:
         - name: vllm
           image: vllm/vllm-openai:v0.9.1
           args: [--model, acme/NAME]
+          ports: [{name: http, containerPort: 8000}]
           resources: {limits: {nvidia.com/gpu: 1}}
 """
 AUTOSCALER = """---
@@ -64,7 +65,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if ABSENT or not KUBECTL:
         pytest.skip(ABSENT or "needs kubectl")
     history = History(end_s=time.time(), step_s=30.0)
-    for model in MODELS:
+    for model in MODELS[:-1]:
         for number in range(2):
             labels = {"namespace": "llm", "pod": pod(model, number), "model_name": f"acme/{model}"}
             is_full = model == FULL
@@ -113,7 +114,7 @@ def test_a_newcomer_comes_from_her_deployments_to_a_pull_request(workshop: Works
     assert "name it with --cluster, like --cluster" in asked.stderr
     begun = typed(workshop, "init", "--adopt", "--cluster", "prod", "--prometheus", prometheus)
     assert begun.returncode == 0, begun
-    assert "metrics of 12 of 12 variants" in begun.stdout
+    assert "metrics of 11 of 12 variants" in begun.stdout
     configuration = yaml.safe_load((workshop.clone / "reconciler.yaml").read_text())
     entries = {each["match"]["name"]: each.get("whenAutoscaled") for each in configuration["workloads"]}
     assert entries == {model: None if model == CONSTANT else "bounds" for model in MODELS}
@@ -127,6 +128,17 @@ def test_a_newcomer_comes_from_her_deployments_to_a_pull_request(workshop: Works
     changed = {name for name, each in decisions.items() if each["outcome"] == "change"}
     assert changed == {FULL, CONSTANT}
     assert plan["unmanaged"] == []
+    examined = yaml.safe_load(typed(workshop, "doctor", "-o", "json").stdout)
+    checks = [each for each in examined["checks"] if each["rule"] == "workload-metrics"]
+    assert [each["level"] for each in checks] == ["ok", "warn"]
+    assert checks[0]["words"].startswith(
+        "llm/model-00 and 10 more: replicas report KV cache usage, KV cache size, wait"
+    )
+    assert checks[1]["words"] == f"llm/{UNSEEN}: no series of vllm at all"
+    (endpoint,) = yaml.safe_load(checks[1]["manifest"])["spec"]["podMetricsEndpoints"]
+    assert endpoint == {"path": "/metrics", "port": "http"}
+    (rule,) = yaml.safe_load(checks[1]["manifest"])["spec"]["selector"]["matchExpressions"]
+    assert rule == {"key": "app", "operator": "In", "values": [UNSEEN]}
     done = typed(workshop, "run")
     assert done.returncode == 0, done
     branches = run_git(workshop.remote, "for-each-ref", "--format=%(refname)", "refs/heads/reconciler").split()

@@ -172,12 +172,16 @@ class ServingEngine:
     """The metrics of one serving engine for each quantity, the best first.
 
     `rank` is the label of the data-parallel ranks of a pod. The first of `running` and of `waiting` add up to the
-    requests in a replica. `names_model`: its series have the model's name.
+    requests in a replica. `names_model`: its series have the model's name. They are exported at `port` (where nothing
+    else is written) and `path`, if the engine is started with `enabled_by`.
     """
 
     name: str
     rank: str = ""
     names_model: bool = False
+    port: int = 8000
+    path: str = "/metrics"
+    enabled_by: str = ""
     running: tuple[Gauge, ...] = ()
     waiting: tuple[Gauge, ...] = ()
     finished: tuple[Counter, ...] = ()

@@ -11,6 +11,8 @@ def _gauge(metric: str) -> Gauge:
 
 ENGINE = ServingEngine(
     name="sglang",
+    port=30000,
+    enabled_by="--enable-metrics",
     rank=RANK,
     names_model=True,
     running=(_gauge("num_running_reqs"),),

@@ -6,6 +6,7 @@ KV_TOKENS = Gauge(metric="tgi_batch_max_total_tokens")
 
 ENGINE = ServingEngine(
     name="tgi",
+    port=80,
     running=(Gauge(metric="tgi_batch_current_size"),),
     waiting=(Gauge(metric="tgi_queue_size"),),
     finished=(Counter(metric="tgi_request_success", apart="method"),),

@@ -26,6 +26,7 @@ FINISHED = _of_the_engine("nv_inference_request_success")
 
 ENGINE = ServingEngine(
     name="triton",
+    port=8002,
     running=(_requests("scheduled"), _requests("active")),
     waiting=(_requests("waiting"),),
     finished=(FINISHED,),

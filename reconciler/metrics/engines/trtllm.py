@@ -6,6 +6,8 @@ FINISHED = "trtllm_request_success_total"
 
 ENGINE = ServingEngine(
     name="trtllm",
+    path="/prometheus/metrics",
+    enabled_by="return_perf_metrics in its options file",
     running=(Gauge(metric="trtllm_num_requests_running"),),
     waiting=(Gauge(metric="trtllm_num_requests_waiting"),),
     finished=(Counter(metric=FINISHED, apart="finished_reason, engine_type"),),

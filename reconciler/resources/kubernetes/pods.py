@@ -15,9 +15,11 @@ from reconciler.resources.kubernetes.engines import (
     find_engine,
     find_served_names,
     find_spread,
+    read_flags,
     read_launch,
     read_model,
     read_names,
+    split_command,
     why_unsized,
 )
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated, read_texts
@@ -41,12 +43,13 @@ class Resources(LooseShape):
 class Container(LooseShape):
     """The command line of a container and its resources.
 
-    `name`, `image` and `env` stay unvalidated: a mistake in them does not hide what they show of the engine.
+    `name`, `image`, `ports` and `env` stay unvalidated: a mistake in them does not hide what they show of the engine.
     """
 
     name: object = None
     image: object = None
     env: object = None
+    ports: object = None
     command: list[str] | None = None
     args: list[str] | None = None
     resources: Resources | None = None
@@ -225,6 +228,7 @@ class RunningEngine:
     model: str = ""
     names: tuple[str, ...] = ()
     unsized: str = ""
+    port: str = ""
 
 
 def read_engine(pod: PodSpec, device_container: int | None, labels: Mapping[str, str]) -> RunningEngine:
@@ -243,8 +247,25 @@ def read_engine(pod: PodSpec, device_container: int | None, labels: Mapping[str,
                 model=model,
                 names=read_names(engine, variables),
                 unsized=why_unsized(engine, words, labels, model),
+                port=_port_of(container, words),
             )
     return RunningEngine()
+
+
+_METRIC_PORTS = ("metrics", "http-metrics")
+
+
+def _port_of(container: Container, words: Sequence[str]) -> str:
+    """The declared port with the engine's metrics: by its name, by the flag, else the only one."""
+    declared = [each for each in container.ports if isinstance(each, dict)] if isinstance(container.ports, list) else []
+    named = {str(each.get("name") or ""): each for each in declared}
+    wanted = read_flags(split_command(words)).get("port", "")
+    chosen = (
+        next((named[name] for name in _METRIC_PORTS if name in named), None)
+        or next((each for each in declared if wanted and str(each.get("containerPort")) == wanted), None)
+        or (declared[0] if len(declared) == 1 else None)
+    )
+    return "" if chosen is None else str(chosen.get("name") or chosen.get("containerPort") or "")
 
 
 def read_spread(pod: PodSpec) -> str:
@@ -349,6 +370,7 @@ def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> tuple
         launch=running.launch,
         model_id=next(iter(names), "") or running.model,
         unsized=running.unsized,
+        port=running.port,
         spread=""
         if running.launch is not None
         else next(filter(None, (read_spread(each.pod) for each in templates)), ""),

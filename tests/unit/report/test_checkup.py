@@ -38,4 +38,5 @@ def test_json_has_null_for_what_a_check_does_not_have() -> None:
         "path": None,
         "line": None,
         "cause": "configuration",
+        "manifest": None,
     }

@@ -17,6 +17,7 @@ from reconciler.domain.plan import Decision, Outcome, Plan, Step
 from reconciler.domain.proposals import MovedFile
 from reconciler.domain.snapshot import StatusShape
 from reconciler.pipeline.adoption import WorkloadsView
+from reconciler.pipeline.doctor_workloads import PodMonitorView
 from reconciler.pipeline.init import ConfigurationView, JobView
 from reconciler.rendering.renderer import FILTERS, Renderer, shipped_templates
 from reconciler.report.pull_request import (
@@ -77,6 +78,7 @@ VIEWS: Mapping[str, type] = {
     "delivery/flux": FluxDeliveryView,
     "delivery/kustomize": ResourceEntryView,
     "init/reconciler": ConfigurationView,
+    "doctor/": PodMonitorView,
     "init/workloads": WorkloadsView,
     "init/": JobView,
     "deploy/": JobView,
