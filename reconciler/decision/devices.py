@@ -82,9 +82,14 @@ def scarcity_assumed(snapshot: Snapshot) -> Iterator[str]:
         return
     if unlimited:
         yield f"{name_first(unlimited[:MOST_NAMED], len(unlimited))} unlimited, since nobody knows how many there are"
-    blind = sorted({pool.cluster for pool in pools if pool.devices is not None and pool.measured.taken is None})
-    if blind:
-        yield f"nothing is held by others in {', '.join(blind)}, where it is not known"
+    blind = [pool for pool in pools if pool.devices is not None and pool.measured.taken is None]
+    declared = {pool.cluster for pool in blind if pool.declared}
+    for clusters, words in (
+        ({pool.cluster for pool in blind} - declared, "nothing is held by others"),
+        (declared, "only the serving workloads in Git that are not managed hold devices"),
+    ):
+        if clusters:
+            yield f"{words} in {', '.join(sorted(clusters))}, where it is not known"
 
 
 def pool_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:

@@ -172,7 +172,8 @@ class DevicePool:
     """All devices of one type in one cluster: what configured pools say, added up, else what is measured.
 
     `configured` None is left to measuring. `reserve` is never planned. `cost_per_hour` is of one device, None where no
-    pool says it. `at_s` is when it was measured (Unix seconds).
+    pool says it. `at_s` is when it was measured (Unix seconds). `declared` are those that serving workloads in Git
+    ask for which are not managed: they count where nothing says what others hold.
     """
 
     cluster: str
@@ -185,6 +186,7 @@ class DevicePool:
     places: tuple[Place, ...] = ()
     measured: Measured = NOT_MEASURED
     at_s: float = 0.0
+    declared: int = 0
 
     @property
     def name(self) -> str:
@@ -199,10 +201,12 @@ class DevicePool:
     @property
     def taken(self) -> int:
         """How many of them others hold, as far as that is known: first what lies beyond a configured number."""
+        if self.measured.taken is None:
+            return self.declared
         beyond = 0
         if self.configured is not None and self.measured.devices is not None:
             beyond = max(self.measured.devices - self.configured, 0)
-        return max((self.measured.taken or 0) - beyond, 0)
+        return max(self.measured.taken - beyond, 0)
 
     @property
     def devices(self) -> int | None:

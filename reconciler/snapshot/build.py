@@ -53,6 +53,7 @@ def read_snapshot(
         histories = base.histories
     else:
         histories = read_tracked(tracked, recording.answers, recording.now_s, settings)
+    unmanaged = find_unmanaged(settings, declaration, {each.workload.key for each in variants if each.workload})
     return Snapshot(
         now_s=recording.now_s,
         repository=recording.repository,
@@ -71,12 +72,12 @@ def read_snapshot(
         histories=histories,
         committed_s=recording.committed_s,
         catalogs=catalogs,
-        inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s),
+        inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s, unmanaged),
         proposals=recording.proposals,
         written={each.variant: each for each in recording.written},
         moved=None if recording.moved is None else frozenset(recording.moved),
         findings=tuple(sorted({*declaration.findings, *recording.unread})),
-        unmanaged=find_unmanaged(settings, declaration, {each.workload.key for each in variants if each.workload}),
+        unmanaged=unmanaged,
     )
 
 

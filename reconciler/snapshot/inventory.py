@@ -1,6 +1,7 @@
 """The inventory of a run: configured pools, else devices that nodes offer and pods hold."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
@@ -17,14 +18,14 @@ from reconciler.domain.inventory import (
     Measured,
 )
 from reconciler.domain.observed import ClusterNode, DevicesSeen, Holding
-from reconciler.domain.records import dataclass
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import PoolSettings, Settings
-from reconciler.domain.snapshot import Variant
+from reconciler.domain.snapshot import UnmanagedWorkload, Variant
 from reconciler.manifests.wording import name_first
 from reconciler.metrics.observed import EVERY_NODE_OFFERS, DeviceNames
 from reconciler.metrics.queries import exported_label, exported_resource
 from reconciler.metrics.readings import grouped
-from reconciler.snapshot.accelerators import accelerators_now, find_or_name
+from reconciler.snapshot.accelerators import accelerators_now, find_or_name, recognise
 
 _INTEL = ("intel.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi")
 WHOLE_DEVICES = ("nvidia.com/gpu", "amd.com/gpu", *_INTEL)
@@ -51,8 +52,12 @@ def take_inventory(
     variants: Iterable[Variant],
     seen: Mapping[str, DevicesSeen],
     now_s: float,
+    unmanaged: Iterable[UnmanagedWorkload] = (),
 ) -> Inventory:
-    """A pool for every device type that is configured, offered, or that a variant may take, in every cluster."""
+    """A pool for every device type that is configured, offered, or that a variant may take, in every cluster.
+
+    The devices of `unmanaged` workloads count as held by others, where it is not measured what others hold.
+    """
     variants = list(variants)
     wanted = wanted_devices(variants, catalogs)
     planned = {
@@ -60,6 +65,7 @@ def take_inventory(
         for variant in variants
         if is_counted_by_pods(variant)
     }
+    declared = _declared(unmanaged, catalogs)
     pools: dict[tuple[str, str], DevicePool] = {}
     for cluster in settings.clusters:
         if cluster.name not in seen:
@@ -68,8 +74,22 @@ def take_inventory(
         configured = grouped((find_or_name(count.catalog, pool.device).device, pool) for pool in cluster.pools)
         for device in sorted({*wanted.get(cluster.name, ()), *configured, *count.tallies}):
             members, measured = configured.get(device, ()), count.measured(device)
-            pools[cluster.name, device] = _pool(cluster.name, device, members, measured, now_s)
+            pool = _pool(cluster.name, device, members, measured, now_s)
+            pools[cluster.name, device] = replace(pool, declared=declared[cluster.name, device])
     return Inventory(pools=pools)
+
+
+def _declared(unmanaged: Iterable[UnmanagedWorkload], catalogs: Mapping[str, Catalog]) -> Counter[tuple[str, str]]:
+    """The devices that unmanaged workloads ask for by Git, by cluster and type; at least what an autoscaler keeps."""
+    found: Counter[tuple[str, str]] = Counter()
+    for each in unmanaged:
+        workload, catalog = each.workload, catalogs.get(each.key.cluster, _NO_CATALOG)
+        accelerator, _ = recognise(catalog, workload, "", ())
+        replicas = max(workload.replicas or 0, (each.owner.least or 0) if each.owner is not None else 0)
+        if accelerator is not None:
+            asked = workload.devices.get(accelerator.resource, 0)
+            found[each.key.cluster, accelerator.device] += replicas * asked
+    return found
 
 
 def _pool(

@@ -25,13 +25,14 @@ def read_namespace(source: KubernetesObject) -> Iterator[Piece]:
         yield UpstreamNamespace(cluster=source.cluster, name=source.name, place=source.place)
 
 
-def _of_pods(metrics: str) -> ServingKind:
+def _of_pods(metrics: str, *tried_on: str) -> ServingKind:
     return ServingKind(
         replicas="`spec.replicas`",
         instance="a pod",
         accelerator="node selector or required affinity of its pods",
         bounds="of the HPA or ScaledObject on it",
         metrics=metrics,
+        tried_on=tried_on,
     )
 
 
@@ -43,7 +44,13 @@ KUBERNETES = Family(
             retired=("extensions/v1beta1",),
             is_scale_target=True,
             pod_names=f"-{GENERATED}{{6,10}}-{GENERATED}{{5}}",
-            serving=_of_pods("pods NAME-HASH-ID, or by their ReplicaSet"),
+            serving=_of_pods(
+                "pods NAME-HASH-ID, or by their ReplicaSet",
+                "vllm-project/production-stack",
+                "vllm-project/aibrix",
+                "GoogleCloudPlatform/accelerated-platforms",
+                "kubernetes-sigs/inference-perf",
+            ),
         ),
         "StatefulSet": Kind(
             versions=("apps/v1",),
@@ -59,7 +66,10 @@ KUBERNETES = Family(
             is_scale_target=True,
             is_pod_group=True,
             pod_names="-[0-9]+(-[0-9]+)?",
-            serving=replace(_of_pods("pods NAME-N of leaders"), instance="a group of `size` pods"),
+            serving=replace(
+                _of_pods("pods NAME-N of leaders", "kubernetes-sigs/lws", "awslabs/ai-on-eks"),
+                instance="a group of `size` pods",
+            ),
         ),
         "HorizontalPodAutoscaler": Kind(
             versions=("autoscaling/v2", "autoscaling/v1", "autoscaling/v2beta2", "autoscaling/v2beta1"),

@@ -5,14 +5,17 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.holds import HoldKind
-from reconciler.domain.settings import ClusterSettings, Override, Setting, Settings, SettingScalar
+from reconciler.domain.observed import DevicesSeen
+from reconciler.domain.settings import ClusterSettings, Override, PoolSettings, Setting, Settings, SettingScalar
 from reconciler.domain.snapshot import Form, Variant
 from reconciler.domain.variant_settings import MIN_REPLICAS
 from reconciler.domain.workloads import Workload
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.adoption import find_unmanaged
-from reconciler.snapshot.variants import declared_variants
+from reconciler.snapshot.inventory import take_inventory
+from reconciler.snapshot.variants import build_catalogs, declared_variants
 
 Declare = Callable[..., Declaration]
 SETTINGS = Settings(clusters=(ClusterSettings(name="prod"),))
@@ -226,3 +229,34 @@ def test_annotations_of_workloads_mean_nothing_on_a_resource(declare: Declare) -
         "{name: va, namespace: llm}", "{name: va, namespace: llm, annotations: {reconciler.io/model: x}}"
     )
     assert "unknown annotation" in str(declare(text).findings[0])
+
+
+# ---- devices of what is not managed
+
+SCALED = """apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: NAME, namespace: llm}
+spec: {scaleTargetRef: {kind: Deployment, name: NAME}, minReplicas: 5, maxReplicas: 9}
+"""
+
+
+@pytest.mark.parametrize(
+    ("holdings", "taken"),
+    [(NoAnswer(Absence.MISSING, "no kube-state-metrics"), 16), ((), 0)],
+    ids=["unknown", "measured"],
+)
+def test_devices_of_unmanaged_workloads_are_taken(declare: Declare, holdings: tuple[()] | NoAnswer, taken: int) -> None:
+    declaration = declare(
+        {"a.yaml": deployment(), "b.yaml": deployment(name="b"), "c.yaml": SCALED.replace("NAME", "b")}
+    )
+    pools = (PoolSettings(name="l4", device="L4", devices=64),)
+    settings = Settings(clusters=(ClusterSettings(name="prod", pools=pools),))
+    seen = {"prod": DevicesSeen(nodes=NoAnswer(Absence.MISSING, "x"), holdings=holdings)}
+    if holdings == ():
+        seen = {"prod": DevicesSeen(nodes=(), holdings=())}
+    inventory = take_inventory(
+        settings, build_catalogs(settings, declaration), (), seen, 0.0, find_unmanaged(settings, declaration, ())
+    )
+    pool = inventory.find("prod", "L4")
+    assert pool is not None
+    assert (pool.taken, pool.devices) == (taken, 64 - taken), "3 replicas of 2 devices, and at least 5 of 2"
