@@ -219,7 +219,9 @@ def find_alternatives(commit: Commit, settings: Settings) -> Iterator[tuple[str,
     for workload in fold(commit, settings).alternatives:
         if workload.is_serving:
             builds = commit.fleet.objects.get(replace(workload.key, part=""), ())
-            yield tuple(directory_of(path) if is_yaml(path) else path for path in (each.root.path for each in builds))
+            roots = [directory_of(path) if is_yaml(path) else path for path in (each.root.path for each in builds)]
+            if len(set(roots)) == len(roots) and not any(each.root.deployer for each in builds):
+                yield tuple(roots)
 
 
 def _by_folder(found: FoundFiles, folder: str) -> InferredCluster:

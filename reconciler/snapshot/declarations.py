@@ -464,7 +464,7 @@ def _without_alternatives(declaration: Declaration, fleet: Fleet, settings: Sett
         for each in declaration.findings
         if each.severity is not Severity.WARNING or (each.place, each.message) not in said
     )
-    return replace(declaration, findings=findings, alternatives=tuple(apart.values()))
+    return replace(declaration, findings=findings)
 
 
 def _are_apart(key: ResourceKey, fleet: Fleet, settings: Settings) -> bool:

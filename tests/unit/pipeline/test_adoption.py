@@ -196,6 +196,9 @@ def test_alternatives_that_nothing_deploys_together_are_no_mistake(workshop: Wor
 def test_one_name_twice_in_one_directory_is_a_mistake(workshop: Workshop) -> None:
     committed(workshop, a=deployment("chat"), b=deployment("chat"))
     assert ["declared again" in each for each in findings(workshop)] == [True, True]
+    result = adopted(workshop, checks=True)
+    assert [(each.workload.name, "keep one" in each.obstacle) for each in result.adopted.left] == [("chat", True)]
+    assert [each.name for each in result.clusters] == ["default"]
 
 
 def test_alternatives_that_are_to_be_managed_need_clusters(workshop: Workshop) -> None:
