@@ -338,7 +338,9 @@ def _class(before: Variant, after: Variant) -> Iterator[SettingRemark]:
     if old is not None and new is not None and replace(old, place=new.place) != new:
         named = f"is {new.name} instead of {old.name}" if old.name != new.name else f"{new.name} changes"
         targets = "; ".join(_targets(old, new))
-        yield _note(after.key, f"its service class {named}" + (f": {targets}" if targets else ""), after.place)
+        chosen = after.service_class.source.place if after.service_class is not None else None
+        place = new.place if old.name == new.name else chosen
+        yield _note(after.key, f"its service class {named}" + (f": {targets}" if targets else ""), place or after.place)
     elif old is None and new is not None:
         yield _note(after.key, f"its service class is {new.name}, where it had none", after.place)
     elif old is not None and new is None:
@@ -716,7 +718,9 @@ class _Comparison:
         standing = {
             each.key: known[each.key]
             for each in head.snapshot.variants
-            if each.key in known and devices_of_replica(each) != devices_of_replica(known[each.key])
+            if each.key in known
+            and each.workload is not None
+            and devices_of_replica(each) != devices_of_replica(known[each.key])
         }
         recommended = _decisions(solved.plan_of(solved.staged))
         after = _Judged.of(solved, recommended, {**wanted, **given}, standing)

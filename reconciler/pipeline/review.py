@@ -273,9 +273,9 @@ def _shown(value: object) -> str:
 
 def _changed_at(base: ReviewedBase, head: Commit, variants: Sequence[Variant]) -> Iterator[tuple[ResourceKey, Place]]:
     """Where the head changes the scale targets of variants: what an overlay patches is declared elsewhere."""
-    known = {each.key for each in base.snapshot.variants}
+    known = {each.key: each.workload for each in base.snapshot.variants}
     for each in variants:
-        if each.key in known and each.workload is not None:
+        if each.workload is not None and each.key in known and known[each.key] != each.workload:
             place = changed_place(base.commit.fleet, head.fleet, replace(each.workload.key, part=""))
             if place is not None:
                 yield each.key, place

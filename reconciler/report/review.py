@@ -9,6 +9,7 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.reports import AllocationRemark, Objection, Review, Reviewed, SettingRemark
+from reconciler.manifests.wording import name_first
 from reconciler.report.findings import finding_json, finding_words, shown_path
 from reconciler.report.formatting import (
     count,
@@ -294,16 +295,36 @@ class CommentView:
 
 
 def comment_view(review: Review, marker: str) -> CommentView:
-    """The gravest remarks first."""
+    """The gravest remarks first; what is said of several in the same words is one row."""
     ordered = sorted(review_findings(review), key=lambda each: (tuple(_MARKS).index(each.severity), each))
     return CommentView(
         summary=review_summary(review),
-        rows=tuple(map(_row, ordered)),
+        rows=tuple(map(_row, _joined(ordered, review))),
         notes=(*review.notes, *review.failures, *review.refusals),
         left_out="",
         head=review.head[:SHORT],
         marker=marker,
     )
+
+
+MOST_JOINED = 5
+"""Subjects of one row that are named."""
+
+
+def _joined(findings: Iterable[Finding], review: Review) -> Iterator[Finding]:
+    said = {f"{_subject(each, review)}: {each.words}": each for each in review.others}
+    groups: dict[object, list[Finding]] = {}
+    for finding in findings:
+        remark = said.get(finding.message)
+        key = finding if remark is None else (finding.severity, finding.place.path, remark.words)
+        groups.setdefault(key, []).append(finding)
+    for group in groups.values():
+        remarks = [said[each.message] for each in group if each.message in said]
+        if len(group) > 1:
+            subjects = name_first([_subject(each, review) for each in remarks[:MOST_JOINED]], len(remarks))
+            yield replace(group[0], message=f"{subjects}: {remarks[0].words}")
+        else:
+            yield group[0]
 
 
 def reductions(view: CommentView) -> Iterator[CommentView]:

@@ -381,12 +381,14 @@ LINES: Mapping[str, tuple[Row, ...]] = {
             said=r"qwen.yaml:\d+: error: spec.replicas: ",
             objection=REFUSE,
             is_plan=False,
+            never="moves|keeps plans",
         ),
         kustomize(
             (PATCH, "replicas: 2", "replicas: two"),
             said=r"patch.yaml:\d+: error: .*replicas",
             objection=REFUSE,
             is_plan=False,
+            never="moves|keeps plans",
         ),
         helm(
             (VARIANT, "namespace: chat", "namespace: " + annotated("reconciler.io/max-replcas: '3'")),

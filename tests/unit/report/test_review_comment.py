@@ -2,7 +2,7 @@
 
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import TotalCost
-from reconciler.domain.reports import Review
+from reconciler.domain.reports import Objection, Review, SettingRemark
 from reconciler.forge.marker import ReviewMarker, read_review_marker, write_review_marker
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.review import comment_view, reductions
@@ -34,3 +34,18 @@ def test_a_few_remarks_are_all_there() -> None:
     body = body_of(3, "no such class")
     assert body.count("no such class") == 3
     assert "did not fit" not in body
+
+
+def test_what_is_said_of_several_in_the_same_words_is_one_row() -> None:
+    unknown = TotalCost(cost_before_per_hour=None, cost_after_per_hour=None)
+    same = tuple(
+        SettingRemark(subject=f"rule {name}", words="is gone", objection=Objection.HOLD, path="p.yaml")
+        for name in "abcdefg"
+    )
+    other = SettingRemark(subject="H100", words="costs 2", path="reconciler.yaml", line=3)
+    review = Review(base="b" * 40, head="a" * 40, currency="USD", totals=unknown, others=(*same, other))
+    rows = [(row.mark, row.words, row.place) for row in comment_view(review, "").rows]
+    assert rows == [
+        ("?", "rule a, rule b, rule c, rule d, rule e and 2 more: is gone", "p.yaml"),
+        ("", "H100: costs 2", "reconciler.yaml:3"),
+    ]
