@@ -632,8 +632,10 @@ class _Judged:
         recommended: Mapping[ResourceKey, Decision],
         wanted: Allocations,
         standing: Mapping[ResourceKey, Variant],
+        *,
+        is_decided: bool = True,
     ) -> "_Judged":
-        """No pass changes what the head gives, and every rule has its say.
+        """No pass changes what the head gives, and every rule has its say; decisions only where they are asked for.
 
         `standing` are variants of the base of which a replica becomes another one: what they cost now is what these do,
         for approvals, and for budgets, which what runs may exceed.
@@ -650,14 +652,16 @@ class _Judged:
         )
         solved = replace(solved, situation=situation)
         wanted = {key: wanted.get(key, now) for key, now in situation.current.items()}
-        holds = StagedPlan.aimed_at(situation, solved.solution).holds
-        said = judge_changes(situation, StagedPlan(allocations=wanted, holds={}))
-        staged = give_verdicts(situation, StagedPlan(allocations=wanted, holds=holds, said=said))
-        use = DeviceUse.of(situation.formulated.problem)
+        use, said, decisions = DeviceUse.of(situation.formulated.problem), {}, {}
+        if is_decided:
+            holds = StagedPlan.aimed_at(situation, solved.solution).holds
+            said = judge_changes(situation, StagedPlan(allocations=wanted, holds={}))
+            staged = give_verdicts(situation, StagedPlan(allocations=wanted, holds=holds, said=said))
+            decisions = dict(_decisions(solved.plan_of(staged)))
         return cls(
             solved=solved,
             recommended=recommended,
-            decisions=_decisions(solved.plan_of(staged)),
+            decisions=decisions,
             said=said,
             wanted=wanted,
             use=use,
@@ -708,7 +712,9 @@ class _Comparison:
         """Judge what the head gives every variant; what goes and what is renamed as a change of the base."""
         known = {variant.key: variant for variant in base.snapshot.variants}
         wanted = dict(_wanted(known, gone, renamed, head))
-        before = _Judged.of(base.solved, base.recommended, wanted, {})
+        found = () if head.snapshot is None else (each.key for each in head.snapshot.variants)
+        is_asked = bool(gone or renamed or known.keys() - set(found))
+        before = _Judged.of(base.solved, base.recommended, wanted, {}, is_decided=is_asked)
         if head.snapshot is None:
             return cls(base=base, head=head, gone=gone, renamed=renamed, before=before, after=before)
         heirs = {variant.key for variant in renamed.values()}
