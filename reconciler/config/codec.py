@@ -7,7 +7,8 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from reconciler.domain.settings import PullRequestSettings, Settings
+from reconciler.domain.profiles import ATTAINMENT
+from reconciler.domain.settings import RUN_INTERVAL_S, PullRequestSettings, Settings
 from reconciler.errors import ConfigurationError
 
 Value = TypeVar("Value")
@@ -38,8 +39,8 @@ def load(kind: type[Value], dumped: object) -> Value:
 def dump_settings(settings: Settings) -> object:
     """Effective settings as a recording holds them; secrets are references.
 
-    Rules, workloads, limits, automatic merging, signing and what learned profiles got later are left out where they are
-    the default: older recordings keep their fingerprint.
+    Rules, workloads, limits, automatic merging, signing, attainments, intervals and what learned profiles got later are
+    left out where they are the default: older recordings keep their fingerprint.
     """
     dumped = cast(dict[str, object], dump(Settings, settings))
     for model in cast(list[dict[str, list[dict[str, Any]]]], dumped["models"]):
@@ -47,6 +48,9 @@ def dump_settings(settings: Settings) -> object:
             _drop_defaults(profile, tokens_per_step=1.0)
             _drop_defaults(profile["learning"] or {}, cached=0.0, margin=1.0)
     _drop_defaults(cast(dict[str, object], dumped["git"]), signing=None)
+    _drop_defaults(dumped, run_interval_s=RUN_INTERVAL_S)
+    for service_class in cast(list[dict[str, object]], dumped["service_classes"]):
+        _drop_defaults(service_class, attainment=ATTAINMENT)
     pull_requests = cast(dict[str, object], dumped["pull_requests"])
     defaults = cast(dict[str, object], dump(PullRequestSettings, PullRequestSettings()))
     kept = {key: value for key, value in pull_requests.items() if key not in _LATER or value != defaults[key]}

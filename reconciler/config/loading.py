@@ -34,7 +34,7 @@ from reconciler.config.files import (
     read_layers,
 )
 from reconciler.config.layers import PlacedValue, merge
-from reconciler.config.schema import RUN_INTERVAL_S, ConfigurationFile, SecretSection, find_unknown_devices
+from reconciler.config.schema import ConfigurationFile, SecretSection, find_unknown_devices
 from reconciler.config.values import ConfigSection, VariantSection, stated_in
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.inventory import PRODUCTS, Accelerator
@@ -84,6 +84,7 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
     signing = git.signing and Signing(method=git.signing.method, key=_reference(git.signing.key))
     return Settings(
         currency=configuration.currency,
+        run_interval_s=configuration.run_interval,
         clusters=tuple(map(_cluster, configuration.clusters, root.at("clusters").items)),
         accelerators=tuple(map(_accelerator, configuration.accelerators, root.at("accelerators").items)),
         service_classes=tuple(map(_service_class, configuration.service_classes, root.at("serviceClasses").items)),
@@ -376,14 +377,13 @@ class LoadedSettings:
 
     `findings` are warnings, and errors of rules, which hold what they are for. Secrets may be sent to `trusted_origins`
     and nowhere else. `paused` says what stops all writing, `RECONCILER_PAUSED` or `reconciler.yaml:7`; else empty.
-    `run_interval_s` is how often a run is started, `gauges` where our own go after it.
+    `gauges` is where our own go after a run.
     """
 
     settings: Settings
     findings: tuple[Finding, ...] = ()
     trusted_origins: frozenset[str] = frozenset()
     paused: str = ""
-    run_interval_s: float = RUN_INTERVAL_S
     gauges: GaugeSettings | None = None
 
 
@@ -466,7 +466,6 @@ def load(sources: Sources, flags: Flags, environment: Environment) -> tuple[Load
         findings=findings,
         trusted_origins=trusted,
         paused=paused,
-        run_interval_s=validated.value.run_interval,
         gauges=gauges,
     )
     return loaded, findings

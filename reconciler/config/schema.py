@@ -51,7 +51,8 @@ from reconciler.config.values import (
     word,
 )
 from reconciler.domain.identity import Finding, Severity
-from reconciler.domain.settings import DELIVER, ON_DEMAND, GitSettings, PullRequestSettings, Settings
+from reconciler.domain.profiles import ATTAINMENT
+from reconciler.domain.settings import DELIVER, ON_DEMAND, RUN_INTERVAL_S, GitSettings, PullRequestSettings, Settings
 from reconciler.forge.registry import FORGES
 from reconciler.manifests.wording import describe, join_words
 from reconciler.policy.files import PolicyFile
@@ -65,7 +66,6 @@ from reconciler.resources.validation import describe_unknown, described_fields
 
 API_VERSION = "reconciler.io/v1alpha1"
 KIND = "Configuration"
-RUN_INTERVAL_S = 600.0
 _GIT = GitSettings()
 _PULL_REQUESTS = PullRequestSettings()
 _SETTINGS = Settings()
@@ -342,9 +342,16 @@ class ServiceClassEntry(ConfigSection):
     """a duration like 24ms, between output tokens (= no target)"""
     itl_percentile: Percentile = None
     """a number between 0 and 100, or mean (= mean)"""
-    attainment: NotYet = None
+    attainment: Percentage = ATTAINMENT
+    """a percentage from 50% to 99.9%, of requests that must keep the targets (= 99%)"""
     unserved_cost_per_1000_requests: Annotated[Money | None, Field(alias="unservedCostPer1000Requests")] = None
     """a plain number, what 1000 requests that are not served cost: capacity dearer than that is not planned (= none)"""
+
+    @model_validator(mode="after")
+    def _promises_what_can_be_kept(self) -> Self:
+        if not 0.5 <= self.attainment <= 0.999:
+            raise ValueError(f"expected attainment from 50% to 99.9%, got {self.attainment:.4g}")
+        return self
 
     @model_validator(mode="after")
     def _has_limits_for_percentiles(self) -> Self:

@@ -60,6 +60,16 @@ class ActuationDelay:
         return ("merge", self.merge), ("sync", self.sync), ("start", self.start)
 
     @property
+    def low_s(self) -> float:
+        """How soon a change may serve: all parts fast."""
+        return sum(part.low_s for _, part in self.named_parts)
+
+    @property
+    def high_s(self) -> float:
+        """How late it may serve: all parts slow."""
+        return sum(part.high_s for _, part in self.named_parts)
+
+    @property
     def median_s(self) -> float:
         """All of it, in the middle."""
         return sum(part.median_s for _, part in self.named_parts)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from reconciler.decision.devices import Devices, pools_beside, surplus_devices, surplus_words
 from reconciler.decision.guarding import Guard
-from reconciler.decision.load_variation import LoadVariation, StabilizedDemand, load_variations, steady
+from reconciler.decision.load_variation import LoadForecast, LoadVariation, StabilizedDemand, load_variations, steady
 from reconciler.decision.variant_states import (
     TOLERANCE,
     Allocations,
@@ -30,6 +30,8 @@ from reconciler.sizing.saturation import Filling
 
 Carried = Mapping[CandidateKey, float]
 """What one replica of a candidate carries; one that nobody knows is not there."""
+SHORT = 0.02
+"""So far an open proposal may fall short of what is forecast: no forecast is as exact."""
 MIXED = 2
 """Variants that may serve one model at once where requests are spread evenly: replicas that carry less get
 as many as those that carry more (AIBrix issue 637), so a plan mixes no more than it must."""
@@ -56,6 +58,8 @@ class ModelDemand:
     headroom: float
     stabilized: StabilizedDemand
     variation: LoadVariation | None = None
+    forecast: LoadForecast | None = None
+    """What decides instead of `variation`, where it has proven better."""
     spread: str = ""
     """How unevenly replicas are loaded, where that takes more than the headroom of the settings."""
 
@@ -80,8 +84,11 @@ def demand_of(
     carried: Carried,
     shrinking: Iterable[Variant],
     spread: Spread | None = None,
+    forecast: LoadForecast | None = None,
 ) -> ModelDemand:
     """The demand of a model on its `members`, of which those that are `shrinking` may lose a replica."""
+    if forecast is not None:
+        return _forecast_demand(members, load_per_s, carried, spread, forecast)
     headroom = max(variant.settings[HEADROOM].value for variant in members)
     if spread is not None and spread.factor > 1 + headroom:
         headroom = spread.factor - 1
@@ -96,6 +103,24 @@ def demand_of(
         stabilized=stabilized,
         variation=variation,
         spread=spread.words if spread is not None else "",
+    )
+
+
+def _forecast_demand(
+    members: Sequence[Variant], load_per_s: float, carried: Carried, spread: Spread | None, forecast: LoadForecast
+) -> ModelDemand:
+    """The demand that is forecast: no headroom and no noise come on top of it. An open proposal may be a little off."""
+    uneven = 1.0 if spread is None else max(spread.factor, 1.0)
+    grow, keep = forecast.grow_per_s * uneven, forecast.keep_per_s * uneven
+    whole, rate_per_s = sum(_carried(each, carried) for each in members), max(load_per_s, grow)
+    return ModelDemand(
+        rate_per_s=rate_per_s,
+        headroom=rate_per_s / load_per_s - 1 if load_per_s > 0 else 0.0,
+        stabilized=StabilizedDemand(
+            amount_per_s=max(rate_per_s, min(keep, whole)), kept_per_s=max(load_per_s, grow * (1 - SHORT))
+        ),
+        forecast=forecast,
+        spread=spread.words if spread is not None and uneven > 1 else "",
     )
 
 

@@ -6,9 +6,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from reconciler.decision.variant_states import ago
+from reconciler.decision.variant_states import ago, span
 from reconciler.domain.history import Bools, Floats, Integers, LoadHistory, stacked
 from reconciler.domain.records import dataclass
+from reconciler.forecast.series import Window
+from reconciler.simulation.rehearsal import LEVEL, LEVELS, lingering
 
 Owner = TypeVar("Owner", bound=Hashable)
 MARGIN = 5.0
@@ -51,6 +53,47 @@ class LoadVariation:
     def highest(self, margins: float) -> float:
         """What is to be expected at most: the peak, or `margins` above the mean."""
         return max(self.peak_per_s, self.mean_per_s + margins * self.margin_per_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadForecast:
+    """What a model must be able to carry, in requests a second: replicas grow up to `grow_per_s`.
+
+    None of those that are there goes that `keep_per_s` needs. `quantiles` are of the largest rate within the window (by
+    level), without the `margin` that its service class needs. `moved_by` are the features that moved it most.
+    """
+
+    grow_per_s: float
+    keep_per_s: float
+    quantiles: Mapping[float, float]
+    window: Window
+    margin: float
+    days: float
+    moved_by: tuple[tuple[str, float], ...]
+
+    why: str
+
+    @property
+    def told_window(self) -> str:
+        """When the change serves, after now."""
+        return f"the most that arrives in {span(self.window.from_s)} to {span(self.window.until_s)}"
+
+    @property
+    def why_kept(self) -> str:
+        """Why no replica goes that the window does not need."""
+        ends = span(lingering(self.window).until_s)
+        return f"kept: up to {self.keep_per_s:.4g} req/s may arrive within {ends}"
+
+    @property
+    def words(self) -> str:
+        """How the demand came about, in one sentence."""
+        half, _, most = (self.quantiles[level] for level in LEVELS)
+        moved = ", ".join(f"{name} x {factor:.2f}" for name, factor in self.moved_by)
+        return (
+            f"forecast: 90 % quantile {self.quantiles[LEVEL]:.4g} req/s of {self.told_window}, "
+            f"times {self.margin:.3g} (half of the time up to {half:.4g}, one in a hundred above {most:.4g}), "
+            f"from {self.days:.0f} days; moved by {moved}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from reconciler.domain.identity import ModelKey
 from reconciler.domain.records import dataclass
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -212,3 +213,16 @@ def stacked(histories: Mapping[Owner, LoadHistory]) -> Iterator[tuple[list[Owner
         alike.setdefault((id(each.times_s), each.step_s, each.window_s), []).append(owner)
     for owners in alike.values():
         yield owners, histories[owners[0]], np.stack([histories[owner].rates_per_s for owner in owners])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DemandHistory:
+    """What arrived for models over weeks: `per_s[i, j]` is the mean rate of `models[i]` until a moment.
+
+    It is over the `step_s` before `start_s + j * step_s`; NaN is not known. Compared by identity.
+    """
+
+    models: tuple[ModelKey, ...]
+    start_s: float
+    step_s: float
+    per_s: Floats

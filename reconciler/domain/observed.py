@@ -11,7 +11,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.records import dataclass
 
 if TYPE_CHECKING:  # commands that read no metrics start without numpy
-    from reconciler.domain.history import Floats, LoadHistory
+    from reconciler.domain.history import DemandHistory, Floats, LoadHistory
 
 LARGEST_COUNT = 2.0**53
 """Largest whole number that float64 counts exactly: sums of tokens stay finite and exact below it."""
@@ -265,6 +265,8 @@ class Observed:
     """What arrived before, as the source of the model's load counted it."""
     usual: "Mapping[ModelKey, LoadHistory]" = field(default_factory=dict)
     """What a whole day was like."""
+    demand: "tuple[DemandHistory, ...]" = ()
+    """What arrived over two weeks, by cluster."""
     incomplete: Mapping[str, str] = field(default_factory=dict)
     """By cluster, why its answers may lack a part of what there is."""
     lost: Mapping[str, NoAnswer] = field(default_factory=dict)

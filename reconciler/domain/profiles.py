@@ -19,6 +19,10 @@ class SloTarget:
         return "mean" if self.percentile is None else f"p{self.percentile:g}"
 
 
+ATTAINMENT = 0.99
+"""The share of requests that must keep their targets, where a class says none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceClass:
     """What a class of requests was promised; a higher `priority` goes first.
@@ -37,6 +41,8 @@ class ServiceClass:
     listed_ttft_s: float | None = None
     throughput_tokens_per_s: float | None = None
     unserved_cost_per_request: float | None = None
+    attainment: float = ATTAINMENT
+    """The share of requests that must keep the targets, where a forecast decides how much is asked for."""
     place: Place | None = None
 
 

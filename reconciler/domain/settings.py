@@ -11,6 +11,8 @@ from reconciler.domain.records import dataclass
 from reconciler.domain.rules import Rule
 
 DEFAULT_RETENTION_S = 600.0
+RUN_INTERVAL_S = 600.0
+"""How often a run is started, unless the configuration says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,6 +320,8 @@ class Settings:
     objective: str = "cost"
     assumed: tuple[Assumption, ...] = ()
     other_clusters: tuple[ClusterSettings, ...] = ()
+    run_interval_s: float = RUN_INTERVAL_S
+    """How often a run is started."""
     rules: tuple[Rule, ...] = ()
     """The guard rails; without any a person merges every change."""
 

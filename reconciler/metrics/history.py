@@ -12,6 +12,7 @@ from reconciler.domain.history import (
     CONTRADICTED,
     NOTHING,
     Bools,
+    DemandHistory,
     Floats,
     Grid,
     History,
@@ -182,7 +183,10 @@ def read_past(
     asked = [answer for answer in of_past if answer.query.step_s == step_s]
     grids = [grid_of(answer.query.start_s, answer.query.end_s, step_s) for answer in asked]
     readings = PastReadings(step_s=step_s, times_s=moments_of(grids))
-    model_of = {Name.PAST_ENDPOINT_PICKER: picked_model, Name.PAST_CONFIGURED: configured_model}
+    model_of = {
+        **dict.fromkeys((Name.PAST_ENDPOINT_PICKER, Name.DEMAND_ENDPOINT_PICKER), picked_model),
+        **dict.fromkeys((Name.PAST_CONFIGURED, Name.DEMAND_CONFIGURED), configured_model),
+    }
 
     def counted_for(served: Served, pod: str) -> Served | None:
         if served.model or not pod:
@@ -279,6 +283,33 @@ def usual_of(models: Iterable[Model], readings: PastReadings) -> dict[ModelKey, 
         for number, model in enumerate(known)
         if is_counted[number]
     }
+
+
+_DEMAND = {
+    ArrivalSource.CONFIGURED: Name.DEMAND_CONFIGURED,
+    ArrivalSource.ENDPOINT_PICKER: Name.DEMAND_ENDPOINT_PICKER,
+    ArrivalSource.REPLICAS: Name.DEMAND_COMPLETIONS,
+}
+"""What counts arrivals over weeks, by what counts them now: in ten minutes a queue hardly grows."""
+
+
+def demand_of(
+    models: Iterable[Model], loads: Mapping[ModelKey, Load | NoAnswer], readings: PastReadings
+) -> tuple[DemandHistory, ...]:
+    """What arrived over weeks for the models whose load is known; none where it was not queried, or failed."""
+    known = [(model, load.arrivals_from) for model in models if isinstance(load := loads[model.key], Load)]
+    rows: list[Floats] = []
+    owners: list[ModelKey] = []
+    for source in dict.fromkeys(source for _, source in known):
+        counted = [model for model, each in known if each is source]
+        rates, is_counted = readings.summed(_DEMAND[source], counted)
+        rows.append((rates * np.array([[model.share] for model in counted]))[is_counted])
+        owners += [model.key for model, is_known in zip(counted, is_counted, strict=True) if is_known]
+    if not owners:
+        return ()
+    start_s = float(readings.times_s[0])
+    per_s = rows[0] if len(rows) == 1 else np.concatenate(rows)
+    return (DemandHistory(models=tuple(owners), start_s=start_s, step_s=readings.step_s, per_s=per_s),)
 
 
 def lengths_in(model: Model, readings: PastReadings) -> Lengths:

@@ -23,6 +23,7 @@ from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import is_usable, printable, says_partial
 from reconciler.metrics.history import (
     PastReadings,
+    demand_of,
     histories_by_grid,
     lengths_in,
     live_of,
@@ -33,7 +34,7 @@ from reconciler.metrics.history import (
     usual_of,
 )
 from reconciler.metrics.loads import Model, loads_of, models_of, queues_of, requests_of, with_arrivals, with_lengths
-from reconciler.metrics.quantities import PAST, USUAL, WINDOW_S, Name, Quantity
+from reconciler.metrics.quantities import DEMAND, PAST, USUAL, WINDOW_S, Name, Quantity
 from reconciler.metrics.queries import (
     LabelNames,
     exported_label,
@@ -267,11 +268,11 @@ def _read_cluster(
     first_names = {variant.key: served_by(variant)[0] for variant in variants}
     name_models(readings, attribution, first_names)
     histories, live = histories_by_grid(answers, names), read_live(answers, names)
-    past, usual = (
+    past, usual, demand = (
         read_past(answers, names, attribution, first_names, asked)
-        for asked in ({*PAST, Name.PAST_CONFIGURED}, frozenset(USUAL))
+        for asked in ({*PAST, Name.PAST_CONFIGURED}, frozenset(USUAL), {*DEMAND, Name.DEMAND_CONFIGURED})
     )
-    seen = _look(variants, readings, attribution, past, usual, now_s)
+    seen = _look(variants, readings, attribution, past, usual, demand, now_s)
     failed = [
         *(readings.failed[quantity] for quantity in sorted(readings.failed)),
         *(each for history in histories for each in history.failed),
@@ -313,6 +314,7 @@ def _look(
     attribution: Attribution,
     past: PastReadings,
     usual: PastReadings,
+    demand: PastReadings,
     now_s: float,
 ) -> Observed:
     if readings.obstacle:
@@ -328,6 +330,7 @@ def _look(
         observations=dict(with_arrivals(variants, readings, sightings, observations, loads)),
         past=past_of(models, loads, past),
         usual=usually,
+        demand=demand_of(models, loads, demand),
         replicas=replicas_of(variants, readings, sightings),
         ready=ready_replicas(variants, readings, attribution),
         unschedulable=unschedulable_pods(readings, attribution),

@@ -81,6 +81,9 @@ class Name(StrEnum):
     PAST_CONFIGURED = "past_arrivals_configured"
     PAST_OUTPUT_TOKENS = "past_output_tokens"  # tokens/s, as are the other three of the past
     PAST_INPUT_TOKENS = "past_input_tokens"
+    DEMAND_COMPLETIONS = "demand_completions"  # req/s over two weeks, which forecasts learn from
+    DEMAND_ENDPOINT_PICKER = "demand_endpoint_picker"
+    DEMAND_CONFIGURED = "demand_configured"
     USUAL_COMPLETIONS = "usual_completions"
     USUAL_OUTPUT_TOKENS = "usual_output_tokens"
     USUAL_INPUT_TOKENS = "usual_input_tokens"
@@ -315,7 +318,7 @@ _SUM_OF = {
     for when in ("past", "usual")
     for present in (Name.COMPLETIONS, Name.QUEUE_GROWTH, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS)
     if (when, present) != ("usual", Name.QUEUE_GROWTH)
-}
+} | {Name.DEMAND_COMPLETIONS: Name.COMPLETIONS}
 """Past sums over pods, with their present quantities."""
 
 
@@ -350,6 +353,11 @@ PAST: Mapping[Name, Quantity] = {
 """Past arrivals of models by source, and the lengths of past requests."""
 USUAL: Mapping[Name, Quantity] = {name: quantity for name, quantity in _SUMS.items() if name.startswith("usual")}
 """The same over a whole day, to compare the present with."""
+DEMAND: Mapping[Name, Quantity] = {
+    Name.DEMAND_ENDPOINT_PICKER: replace(_ARRIVALS, name=Name.DEMAND_ENDPOINT_PICKER),
+    Name.DEMAND_COMPLETIONS: _SUMS[Name.DEMAND_COMPLETIONS],
+}
+"""Arrivals of models over two weeks."""
 
 
 def with_configured(quantity: Quantity, own: Mapping[Name, str]) -> Quantity:

@@ -19,6 +19,7 @@ from reconciler.metrics.quantities import (
     ALTERNATIVE,
     CLUSTER_LABEL,
     CONFIGURABLE_QUANTITIES,
+    DEMAND,
     HISTORY,
     LEARNING_WINDOW_S,
     OBJECTS,
@@ -64,7 +65,10 @@ USUAL_HOUR_S = 3600.0
 """The same hour of another day: half of it before the moment, half after."""
 USUAL_SPAN_S = 86_400.0 + USUAL_HOUR_S / 2
 LAST_WEEK_S = 7 * 86_400.0
-_KNOWN = {**HISTORY, **PAST, **USUAL, **OBJECTS, **OWNERS}
+DEMAND_STEP_S = 600.0
+DEMAND_SPAN_S = 14 * 86_400.0
+"""Two weeks: a daily and a weekly cycle can be told from chance."""
+_KNOWN = {**HISTORY, **PAST, **USUAL, **DEMAND, **OBJECTS, **OWNERS}
 
 # ---- matchers in configured PromQL
 
@@ -290,10 +294,10 @@ def history_queries(
 ) -> tuple[Query, ...]:
     """One range query for each quantity, at the multiples of `step_s` from `start_s` to `end_s`.
 
-    Quantities are those of `HISTORY`, `OBJECTS`, `PAST` and `USUAL`; `namespaces` maps each namespace to the replicas
-    (objects, models) expected there. Beyond `sample_budget` points a quantity is split by time, then by namespace. Each
-    point covers the quantity's own window or `window_s`, at least one step, so that nothing falls between two points;
-    one of `USUAL` covers its window alone. Names of `OWNERSHIP` are asked once, for the whole time.
+    Quantities are those of `HISTORY`, `OBJECTS`, `PAST`, `USUAL` and `DEMAND`; `namespaces` maps each namespace to the
+    replicas (objects, models) expected there. Beyond `sample_budget` points a quantity is split by time, then by
+    namespace. Each point covers the quantity's own window or `window_s`, at least one step, so that nothing falls
+    between two points; one of `USUAL` covers its window alone. Names of `OWNERSHIP` are asked once, for the whole time.
     """
     grid = grid_of(start_s, end_s, step_s)
     if cluster.prometheus is None or not namespaces or grid.count == 0:
@@ -437,6 +441,10 @@ def _over_time(
             for part in grid_of(payback_ago_s, now_s, step_s).parts(MAX_POINTS):
                 yield range_query(cluster.name, Name.PAST_CONFIGURED, text, part)
         yield from ask(needs.past, payback_ago_s, now_s, step_s, tuple(PAST))
+        for text in _configured_arrivals(settings):
+            for part in grid_of(now_s - DEMAND_SPAN_S, now_s, DEMAND_STEP_S).parts(MAX_POINTS):
+                yield range_query(cluster.name, Name.DEMAND_CONFIGURED, text, part)
+        yield from ask(needs.past, now_s - DEMAND_SPAN_S, now_s, DEMAND_STEP_S, tuple(DEMAND))
     yield from ask(needs.usual, now_s - USUAL_SPAN_S, now_s, USUAL_STEP_S, tuple(USUAL))
     start_s = now_s - LAST_WEEK_S - USUAL_HOUR_S / 2
     end_s = start_s + USUAL_HOUR_S

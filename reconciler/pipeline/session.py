@@ -127,7 +127,7 @@ def open_session(
             directory="" if flags.base else source.directory,
             ask_time=_time_asker(secrets, run_ends_s),
             ask_retention=_retention_asker(secrets, run_ends_s),
-            run_interval_s=loaded.run_interval_s,
+            run_interval_s=loaded.settings.run_interval_s,
             gauges=loaded.gauges,
             read_secret=secrets.read,
             paused=loaded.paused,

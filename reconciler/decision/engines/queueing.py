@@ -19,8 +19,9 @@ from reconciler.decision.engines.port import (
     has_learned,
 )
 from reconciler.decision.engines.queueing_capacities import Capacities, ReplicaCapacity, SizingRow, find_contradictions
+from reconciler.decision.forecasting import Forecasts, forecast_loads
 from reconciler.decision.formulation import FormulatedProblem, ModelDemand, ModelProblem, Spread, demand_of
-from reconciler.decision.load_variation import LoadVariation, load_variations, why_not_whole
+from reconciler.decision.load_variation import LoadForecast, LoadVariation, load_variations, why_not_whole
 from reconciler.decision.variant_states import (
     Allocations,
     VariantState,
@@ -39,7 +40,7 @@ from reconciler.decision.variant_states import (
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.history import NOTHING, LoadHistory
 from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
-from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
+from reconciler.domain.identity import CandidateKey, Figure, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, Observation, Performance, is_usual_churn
 from reconciler.domain.plan import RATE, Step
@@ -175,6 +176,7 @@ class QueueProblem:
     devices: Devices
     variation: LoadVariation | None
     spread: Spread | None = None
+    forecast: LoadForecast | None = None
     holds: dict[ResourceKey, Hold] = field(default_factory=dict)
     notes: dict[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
     partial: str = field(init=False)
@@ -219,7 +221,7 @@ class QueueProblem:
     def _demand(self, load_per_s: float) -> ModelDemand:
         shrinking = [each for each in self._free() if each.current.replicas > self._bounds(each).minimum]
         members = [state.variant for state in self.members]
-        return demand_of(members, load_per_s, self.variation, self._carried(), shrinking, self.spread)
+        return demand_of(members, load_per_s, self.variation, self._carried(), shrinking, self.spread, self.forecast)
 
     def _free(self) -> list[Variant]:
         return [state.variant for state in self.members if state.is_free]
@@ -348,6 +350,7 @@ class QueueAnswer(EngineAnswer):
     capacities: Capacities
     corrections: Mapping[ResourceKey, Correction]
     problems: Mapping[ModelKey, ModelProblem]
+    forecasts: Forecasts = field(default_factory=Forecasts)
 
     def expect(self, rates: Collection[tuple[CandidateKey, float]]) -> Mapping[CandidateKey, Performance]:
         return self.capacities.expect(rates)
@@ -369,6 +372,24 @@ class QueueAnswer(EngineAnswer):
         if correction is not None and self.capacities.of:
             yield Step(stage="correction", before="", after=f"x {correction.factor:.2f}", reason=correction.reason)
 
+    def figures(self, variant: Variant) -> Iterator[Figure]:
+        """What is forecast, or why the load of now decides; nothing where no history was asked for."""
+        model = variant.model
+        forecast, subject = self.forecasts.of.get(model), model.model_id
+        if forecast is not None:
+            for level, per_s in forecast.quantiles.items():
+                yield Figure(
+                    subject=subject,
+                    name=f"forecast, {level * 100:.0f} % quantile",
+                    value=per_s,
+                    unit="req/s",
+                    reason=forecast.told_window,
+                )
+            yield Figure(subject=subject, name="margin", value=forecast.margin, reason=forecast.why)
+        elif model in self.forecasts.why_not:
+            reason = self.forecasts.why_not[model]
+            yield Figure(subject=subject, name="forecast", value=None, unit="req/s", reason=reason)
+
     def why(self, variant: Variant, desired: Allocation) -> str:
         demand = self.problems[variant.model].demand
         if demand is not None and demand.rate_per_s > 0:
@@ -377,6 +398,9 @@ class QueueAnswer(EngineAnswer):
 
     def why_kept(self, variant: Variant, desired: Allocation, formulated: FormulatedProblem, after: Allocations) -> str:
         demand, needs = formulated.demands.get(variant.model), formulated.needs
+        if demand is not None and demand.forecast is not None and desired == variant.current and desired.replicas:
+            is_spare = demand.stabilized.amount_per_s > demand.rate_per_s
+            return demand.forecast.why_kept if is_spare else ""
         if demand is None or demand.variation is None or desired != variant.current or not desired.replicas:
             return ""
         variation, requirement = demand.variation, needs.of_variant(variant.key)
@@ -410,6 +434,16 @@ def _load_steps(state: VariantState, demand: ModelDemand | None) -> Iterator[Ste
         reason=f"arrivals from {load.arrivals_from}, {load.window_s / 60:g}m window; "
         f"{load.output_tokens:.4g} output tokens a request{origin}{routed}",
     )
+    if demand.forecast is not None:
+        uneven = f"; {demand.spread}" if demand.spread else ""
+        words = f"{demand.forecast.words}{uneven}"
+        yield Step(stage="demand", before=observed, after=f"{demand.rate_per_s:.4g} req/s", reason=words)
+        if demand.stabilized.amount_per_s > demand.rate_per_s:
+            after = f"{demand.stabilized.amount_per_s:.4g} req/s"
+            yield Step(
+                stage="kept", before=f"{demand.rate_per_s:.4g} req/s", after=after, reason=demand.forecast.why_kept
+            )
+        return
     yield Step(
         stage="demand",
         before=observed,
@@ -544,6 +578,7 @@ class QueueingEngine(SizingEngine):
             ]
         )
         variations = weigh_variations(given, models, corrections, capacities)
+        forecasts = _forecasts(given.snapshot, models, capacities)
         problems = {
             model: QueueProblem(
                 model=model,
@@ -552,11 +587,23 @@ class QueueingEngine(SizingEngine):
                 devices=given.devices,
                 variation=variations.get(model),
                 spread=_spread(given.snapshot, members, capacities.of),
+                forecast=forecasts.of.get(model),
             ).problem(load)
             for model, members in models.items()
             if (load := members[0].load) is not None
         }
-        return QueueAnswer(capacities=capacities, corrections=corrections, problems=problems)
+        return QueueAnswer(capacities=capacities, corrections=corrections, problems=problems, forecasts=forecasts)
+
+
+def _forecasts(snapshot: Snapshot, models: Models, capacities: Capacities) -> Forecasts:
+    """What is forecast of the models whose replicas' capacity is known; a model of several has that of their mean."""
+    members = {model: [state.variant for state in states] for model, states in models.items()}
+    carried = {
+        model: _carried(states, capacities) / replicas
+        for model, states in models.items()
+        if (replicas := sum(state.variant.current.replicas for state in states)) > 0
+    }
+    return forecast_loads(snapshot, members, carried)
 
 
 def _spread(

@@ -35,8 +35,8 @@ def prometheus_of(cluster: ClusterSettings) -> PrometheusSettings:
 
 
 def test_how_often_a_run_is_started_is_stated_or_ten_minutes(load: Load) -> None:
-    assert load("runInterval: 1h").run_interval_s == 3600.0
-    assert load("currency: USD").run_interval_s == 600.0
+    assert load("runInterval: 1h").settings.run_interval_s == 3600.0
+    assert load("currency: USD").settings.run_interval_s == 600.0
 
 
 def test_without_a_file_all_paths_are_one_cluster_and_that_is_said(load: Load) -> None:

@@ -250,7 +250,7 @@ def test_a_written_query_reads_the_past_too(key: str, past: str, by_finished: bo
     assert f"(label_replace(label_replace({said}{times}" in asked[past]
     said_of = past.split("_", 1)[1]
     assert {name for name, text in asked.items() if "mine" in text} == {
-        name for name in asked if name in (said_of, f"past_{said_of}", f"usual_{said_of}")
+        name for name in asked if name in (said_of, f"past_{said_of}", f"usual_{said_of}", f"demand_{said_of}")
     }
 
 

@@ -1,0 +1,210 @@
+"""The load that a change will serve: forecast, where that would have done better than the load of now."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import lru_cache
+
+import numpy as np
+
+from reconciler.decision.actuation import ActuationDelay, ActuationDelays
+from reconciler.decision.load_variation import LoadForecast
+from reconciler.domain.history import DemandHistory, LoadHistory
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.observed import Load
+from reconciler.domain.records import dataclass, replace
+from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.units import significant
+from reconciler.domain.variant_settings import HEADROOM
+from reconciler.forecast.forecaster import Forecaster, last_midnight_s, told_features
+from reconciler.forecast.series import RECENT_S, Rates, Window
+from reconciler.simulation.rehearsal import LEVEL, LEVELS, Rehearsal, Rules, learn, rehearse
+
+DRAINED_IN_S = 600.0
+"""What waits now must be served within so long, beside what arrives."""
+COARSE_S = 1800.0
+"""Windows that end an hour or later end at a multiple of this: fewer of them are learned."""
+ON_GRID = 0.01
+"""Of a step: so late is not late."""
+MOST_WINDOWS = 3
+"""More would be learned one after the other: then all models take the widest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecasts:
+    """The forecasts that decide, by model, and why the load of now does of others; neither where nothing was asked."""
+
+    of: Mapping[ModelKey, LoadForecast] = field(default_factory=dict)
+    why_not: Mapping[ModelKey, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What models must have in common to be rehearsed together; times in seconds."""
+
+    window: Window
+    sync_s: float
+    start_s: float
+    goal: float
+    headroom: float
+
+
+def forecast_loads(
+    snapshot: Snapshot, members: Mapping[ModelKey, Sequence[Variant]], capacities: Mapping[ModelKey, float]
+) -> Forecasts:
+    """What is forecast of the models, of which a replica carries `capacities` (requests a second)."""
+    if not snapshot.observed.demand:
+        return Forecasts()
+    rows, rates = _fleet(snapshot.observed.demand)
+    present = _until_now(snapshot, rows, rates)
+    found: dict[ModelKey, LoadForecast] = {}
+    why_not: dict[ModelKey, str] = {}
+    until_s = last_midnight_s(snapshot.now_s)
+    for terms, models in _by_terms(snapshot, members, rows, capacities).items():
+        rehearsal = rehearse(
+            rates,
+            tuple(rows[model] for model in models),
+            tuple(capacities[model] for model in models),
+            terms.window,
+            (terms.sync_s, terms.start_s),
+            Rules(goal=terms.goal, headroom=terms.headroom),
+            until_s,
+        )
+        if rehearsal.margin is None:
+            why_not |= dict.fromkeys(models, rehearsal.words)
+            continue
+        for model, forecast in _forecasts(
+            snapshot, present, rows, models, learn(rates, terms.window, until_s), rehearsal
+        ):
+            if forecast is None:
+                why_not[model] = "too little of its last day is known"
+            else:
+                waiting = _waiting(snapshot, members[model])
+                found[model] = replace(
+                    forecast, grow_per_s=forecast.grow_per_s + waiting, keep_per_s=forecast.keep_per_s + waiting
+                )
+    return Forecasts(of=found, why_not=why_not)
+
+
+def _forecasts(
+    snapshot: Snapshot,
+    present: Rates,
+    rows: Mapping[ModelKey, int],
+    models: Sequence[ModelKey],
+    learned: tuple[Forecaster | None, Forecaster | None],
+    rehearsal: Rehearsal,
+) -> Iterator[tuple[ModelKey, LoadForecast | None]]:
+    """The forecast of each model, None where too little is known; what was learned ends at the last midnight."""
+    grow_by, keep_by = learned
+    if grow_by is None or keep_by is None or rehearsal.margin is None:
+        yield from ((model, None) for model in models)
+        return
+    series = np.array([rows[model] for model in models])
+    grow, keep = (each.forecast(present, series, snapshot.now_s) for each in (grow_by, keep_by))
+    for place, model in enumerate(models):
+        if not grow.known[place]:
+            yield model, None
+            continue
+        quantiles = {level: significant(float(each)) for level, each in zip(LEVELS, grow.per_s[place], strict=True)}
+        needed = significant(rehearsal.margin * quantiles[LEVEL])
+        kept = significant(rehearsal.margin * float(keep.per_s[place, 0]))
+        load = snapshot.observed.loads.get(model)
+        now_per_s = load.arrival_rate_per_s if isinstance(load, Load) else 0.0
+        yield (
+            model,
+            LoadForecast(
+                grow_per_s=needed,
+                keep_per_s=max(needed, kept, now_per_s),
+                quantiles=quantiles,
+                window=grow_by.window,
+                margin=significant(rehearsal.margin),
+                days=rehearsal.days,
+                moved_by=told_features(grow, place, LEVELS.index(LEVEL)),
+                why=rehearsal.words,
+            ),
+        )
+
+
+def _by_terms(
+    snapshot: Snapshot,
+    members: Mapping[ModelKey, Sequence[Variant]],
+    rows: Mapping[ModelKey, int],
+    capacities: Mapping[ModelKey, float],
+) -> Mapping[_Terms, Sequence[ModelKey]]:
+    """The models that can be forecast, those of equal terms together."""
+    delays, run_interval_s = ActuationDelays(snapshot), snapshot.settings.run_interval_s
+    found: dict[ModelKey, _Terms] = {}
+    for model in sorted(members.keys() & rows.keys(), key=rows.__getitem__):
+        classes = [each.service_class.value for each in members[model] if each.service_class is not None]
+        if capacities.get(model, 0.0) > 0 and classes:
+            ways = [delays.of(variant) for variant in members[model]]
+            found[model] = _Terms(
+                window=_window(ways, run_interval_s),
+                sync_s=max(way.merge.median_s + way.sync.median_s for way in ways),
+                start_s=max(way.start.median_s for way in ways),
+                goal=max(each.attainment for each in classes),
+                headroom=max(variant.settings[HEADROOM].value for variant in members[model]),
+            )
+    windows = {terms.window for terms in found.values()}
+    if len(windows) > MOST_WINDOWS:
+        widest = Window(from_s=min(each.from_s for each in windows), until_s=max(each.until_s for each in windows))
+        found = {model: replace(terms, window=widest) for model, terms in found.items()}
+    together: dict[_Terms, list[ModelKey]] = {}
+    for model, terms in found.items():
+        together.setdefault(terms, []).append(model)
+    return together
+
+
+def _window(ways: Sequence[ActuationDelay], run_interval_s: float) -> Window:
+    """From the first replicas that this decision may start until the last that the next one does, on a coarse grid."""
+    from_s, until_s = min(way.low_s for way in ways), run_interval_s + max(way.high_s for way in ways)
+    step_s = RECENT_S if until_s < 2 * COARSE_S else COARSE_S
+    return Window(from_s=math.floor(from_s / RECENT_S) * RECENT_S, until_s=math.ceil(until_s / step_s) * step_s)
+
+
+@lru_cache(maxsize=2)
+def _fleet(histories: tuple[DemandHistory, ...]) -> tuple[Mapping[ModelKey, int], Rates]:
+    """All models of all clusters that were asked on the same grid, the largest such; histories compare by identity."""
+    grids: dict[tuple[float, float, int], list[DemandHistory]] = {}
+    for each in histories:
+        grids.setdefault((each.start_s, each.step_s, each.per_s.shape[1]), []).append(each)
+    (start_s, step_s, _), alike = max(grids.items(), key=lambda item: sum(len(each.models) for each in item[1]))
+    per_s = alike[0].per_s if len(alike) == 1 else np.concatenate([each.per_s for each in alike])
+    models = (model for each in alike for model in each.models)
+    return {model: row for row, model in enumerate(models)}, Rates(start_s=start_s, step_s=step_s, per_s=per_s)
+
+
+def _until_now(snapshot: Snapshot, rows: Mapping[ModelKey, int], rates: Rates) -> Rates:
+    """The same rates on a grid that ends now: the last one is what the last ten minutes were like.
+
+    A mean over a step that lies across two of the grid is the mean of both, by how much of each it covers.
+    """
+    count = rates.moments_until(snapshot.now_s)
+    late = (snapshot.now_s - rates.start_s) / rates.step_s - (count - 1)
+    if late < ON_GRID or count < 2:
+        return rates
+    per_s = (1 - late) * rates.per_s[:, : count - 1] + late * rates.per_s[:, 1:count]
+    newest = np.full((len(per_s), 1), np.nan)
+    for model, row in rows.items():
+        newest[row] = _recent(snapshot, model)
+    return Rates(
+        start_s=rates.start_s + late * rates.step_s,
+        step_s=rates.step_s,
+        per_s=np.concatenate((per_s, newest), axis=1),
+    )
+
+
+def _recent(snapshot: Snapshot, model: ModelKey) -> float:
+    """The mean rate of the last ten minutes, from the windows that lie in them; NaN where it is not known."""
+    past, load = snapshot.observed.past.get(model), snapshot.observed.loads.get(model)
+    if isinstance(past, LoadHistory) and past.rates_per_s.size:
+        recent = past.rates_per_s[past.times_s > snapshot.now_s - (RECENT_S - past.window_s) - past.step_s]
+        if recent.size and np.isfinite(recent).all():
+            return float(recent.mean())
+    return load.arrival_rate_per_s if isinstance(load, Load) else math.nan
+
+
+def _waiting(snapshot: Snapshot, members: Sequence[Variant]) -> float:
+    """What draining the requests that wait takes, in requests a second."""
+    seen = (snapshot.observed.observations.get(variant.key) for variant in members)
+    return sum(each.num_waiting or 0.0 for each in seen if each is not None) / DRAINED_IN_S

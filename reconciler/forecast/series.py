@@ -1,0 +1,216 @@
+"""Rates on one grid of moments, the window that is forecast, and what of the past a forecast looks at."""
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reconciler.domain.records import dataclass
+
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+DAY_S, WEEK_S, HOUR_S, RECENT_S = 86_400.0, 604_800.0, 3600.0, 600.0
+LEAST_KNOWN = 0.5
+"""Of a window: with less its mean is not known."""
+SERIES_AT_ONCE = 256
+"""So many are in memory a second time."""
+FLOOR_OF_MEAN, FLOOR_PER_S = 0.03, 0.001
+"""What is added to rates before they are compared, of the mean and in requests a second: zero has no logarithm."""
+WIDEST = 5.0
+"""Logarithms of ratios beyond say no more."""
+
+FEATURES = (
+    *("last 5 minutes", "last hour", "peak of the last hour", "mean of the day", "mean of the week"),
+    *("peak of the day", "same time yesterday", "rise yesterday", "same time last week", "rise last week"),
+    *("usual rise at this time", "variation of the hour", "variation of 6 hours", "last change", "change before"),
+    *("peak far above now", "day far above now", "varying peak", "varying yesterday", "varying day"),
+)
+"""In the order of the columns, as `explain` names them."""
+OF_HOUR, OF_DAY, OF_YESTERDAY, OF_VARIATION = 2, 3, 6, 12
+"""Columns by which states are told apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """From when to when after now a change serves, in seconds: it must carry the largest rate in between."""
+
+    from_s: float
+    until_s: float
+
+    def offsets(self, step_s: float) -> tuple[int, int]:
+        """The first and the last moment of it, counted in steps from now: each ends a step that it touches."""
+        last = max(math.ceil(self.until_s / step_s), 1)
+        first = math.floor(self.from_s / step_s) + 1
+        return min(first, last), last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rates:
+    """Arrivals of series by moment: `per_s[i, j]` is the mean rate over the `step_s` before `start_s + j * step_s`.
+
+    In requests a second; NaN is not known. Times are Unix seconds.
+    """
+
+    start_s: float
+    step_s: float
+    per_s: Floats
+
+    def moments_until(self, at_s: float) -> int:
+        """How many moments are not after `at_s`."""
+        count = math.floor((at_s - self.start_s) / self.step_s) + 1
+        return int(min(max(count, 0), self.per_s.shape[1]))
+
+    def steps(self, span_s: float) -> int:
+        """How many steps a time has, at least one."""
+        return max(round(span_s / self.step_s), 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class States:
+    """What is known at (series, moment) pairs, a row each: `values` (rows x features), and what undoes the ratios.
+
+    `now_per_s` is the mean of the last 10 minutes, `floor_per_s` what is added before comparing, `most_per_s` the
+    largest rate of seven days. A row that is not `known` has too little behind it.
+    """
+
+    values: Floats
+    now_per_s: Floats
+    floor_per_s: Floats
+    most_per_s: Floats
+    known: Bools
+
+    def rates(self, ratios: Floats) -> Floats:
+        """The rates (rows x levels) of logarithms of ratios to now."""
+        floor = self.floor_per_s[:, np.newaxis]
+        return np.asarray(np.maximum(np.exp(ratios) * (self.now_per_s[:, np.newaxis] + floor) - floor, 0.0))
+
+    def ratios(self, per_s: Floats) -> Floats:
+        """The logarithm of each row's rate over that of now."""
+        return _ratio(per_s, self.now_per_s, self.floor_per_s)
+
+
+def states_at(rates: Rates, series: Integers, moments: Integers, window: Window, *, knows_weeks: bool = True) -> States:
+    """What is known of each series at its moment: nothing that comes later is looked at.
+
+    `series` ascend. Without `knows_weeks` the week before is not looked at, as where none was to learn from.
+    """
+    parts = []
+    for first in range(0, max(len(rates.per_s), 1), SERIES_AT_ONCE):
+        here = slice(*np.searchsorted(series, (first, first + SERIES_AT_ONCE)))
+        block = _Past.of(rates, slice(first, first + SERIES_AT_ONCE), window)
+        parts.append(_states(block, series[here] - first, moments[here], knows_weeks=knows_weeks))
+    values, now, floor, most, known = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return States(values=values, now_per_s=now, floor_per_s=floor, most_per_s=most, known=known)
+
+
+def largest_within(rates: Rates, series: Integers, moments: Integers, window: Window) -> Floats:
+    """The largest rate of each series within the window after its moment; NaN where a part of it is not known."""
+    first, last = window.offsets(rates.step_s)
+    columns = moments[:, np.newaxis] + np.arange(first, last + 1)
+    inside = columns < rates.per_s.shape[1]
+    found = rates.per_s[series[:, np.newaxis], np.where(inside, columns, 0)]
+    return np.asarray(np.where(inside, found, np.nan).max(axis=1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Past:
+    """Sums and largest rates of some series, from which a mean over any time before a moment is one difference."""
+
+    rates: Rates
+    sums: Floats
+    counts: Floats
+    of_hour: Floats
+    of_day: Floats
+    of_week: Floats
+    of_window: Floats
+    last: int
+    """How many steps after a moment its window ends."""
+
+    @classmethod
+    def of(cls, rates: Rates, rows: slice, window: Window) -> "_Past":
+        per_s = rates.per_s[rows]
+        is_known = np.isfinite(per_s)
+        filled = np.where(is_known, per_s, 0.0)
+        first, last = window.offsets(rates.step_s)
+        within = _largest(filled, last - first + 1)
+        touched = _largest(1.0 - is_known, last - first + 1) > 0
+        return cls(
+            rates=rates,
+            sums=np.pad(np.cumsum(filled, axis=1), ((0, 0), (1, 0))),
+            counts=np.pad(np.cumsum(is_known, axis=1, dtype=np.float64), ((0, 0), (1, 0))),
+            of_hour=_largest(filled, rates.steps(HOUR_S)),
+            of_day=_largest(filled, rates.steps(DAY_S)),
+            of_week=_largest(filled, rates.steps(WEEK_S)),
+            of_window=np.where(touched, np.nan, within),
+            last=last,
+        )
+
+    def mean(self, series: Integers, ends: Integers, steps: int) -> Floats:
+        """The mean over so many steps until each moment; NaN where half of them is not known."""
+        until, since = np.maximum(ends + 1, 0), np.maximum(ends + 1 - steps, 0)
+        count = self.counts[series, until] - self.counts[series, since]
+        total = self.sums[series, until] - self.sums[series, since]
+        return np.asarray(np.where(count >= max(LEAST_KNOWN * steps, 1), total / np.maximum(count, 1), np.nan))
+
+    def window_ago(self, series: Integers, moments: Integers, steps: int) -> Floats:
+        """The largest rate of the window, so many steps ago; no later than each moment."""
+        ends = np.minimum(moments - steps + self.last, moments)
+        return np.asarray(np.where(ends >= 0, self.of_window[series, np.maximum(ends, 0)], np.nan))
+
+
+def _largest(per_s: Floats, steps: int) -> Floats:
+    """The largest of the last so many moments, at each moment."""
+    from scipy.ndimage import maximum_filter1d  # loaded where there is a history alone: it takes longer than a plan
+
+    return np.asarray(
+        maximum_filter1d(per_s, steps, axis=1, mode="constant", cval=0.0, origin=(steps - 1) // 2), dtype=np.float64
+    )
+
+
+def _states(
+    past: _Past, series: Integers, moments: Integers, *, knows_weeks: bool
+) -> tuple[Floats, Floats, Floats, Floats, Bools]:
+    steps = past.rates.steps
+    day, recent = steps(DAY_S), steps(RECENT_S)
+    now, of_day = past.mean(series, moments, recent), past.mean(series, moments, day)
+    weekly = past.mean(series, moments, steps(WEEK_S))
+    of_week = np.where(np.isfinite(weekly), weekly, of_day)
+    floor = FLOOR_OF_MEAN * np.maximum(np.nan_to_num(of_day), np.nan_to_num(of_week)) + FLOOR_PER_S
+    known = np.isfinite(now) & np.isfinite(of_day) & (moments >= day)
+
+    def then(days: int) -> tuple[Floats, Floats]:
+        """The largest rate of the same window so many days ago, over now and over the rate of then."""
+        largest = past.window_ago(series, moments, days * day)
+        before = past.mean(series, moments - days * day, recent)
+        return _ratio(largest, now, floor), _ratio(largest, before, floor)
+
+    rises = [then(days) for days in range(1, 8 if knows_weeks else 2)]
+    yesterday, rise = (np.nan_to_num(each) for each in rises[0])
+    last_week, last_rise = (
+        np.where(np.isfinite(each), each, other) for each, other in zip(rises[-1], (yesterday, rise), strict=True)
+    )
+    all_rises = np.stack([each for _, each in rises])
+    counted = np.isfinite(all_rises)
+    usual = np.where(counted, all_rises, 0.0).sum(axis=0) / np.maximum(counted.sum(axis=0), 1)
+    ends = moments[:, np.newaxis] + np.arange(-36, 1) * recent
+    levels = np.log(past.mean(series[:, np.newaxis], ends, recent) + floor[:, np.newaxis])
+    changes = np.nan_to_num(np.diff(levels, axis=1))
+    of_hour, varied = np.abs(changes[:, -6:]).mean(axis=1), np.abs(changes).mean(axis=1)
+    five, sixty = (past.mean(series, moments, steps(span_s)) for span_s in (RECENT_S / 2, HOUR_S))
+    peak, high = (_ratio(each[series, moments], now, floor) for each in (past.of_hour, past.of_day))
+    daily = _ratio(of_day, now, floor)
+    columns = (
+        *(_ratio(five, now, floor), _ratio(sixty, now, floor), peak, daily, _ratio(of_week, now, floor), high),
+        *(yesterday, rise, last_week, last_rise, usual, of_hour, varied, changes[:, -1], changes[:, -2]),
+        *(np.maximum(peak - 0.3, 0.0), np.maximum(daily - 1.0, 0.0)),
+        *(varied * peak, varied * np.clip(yesterday, -2.0, 2.0), varied * np.clip(high, 0.0, 3.0)),
+    )
+    values = np.clip(np.nan_to_num(np.stack(columns, axis=1)), -WIDEST, WIDEST)
+    return values, np.nan_to_num(now), floor, past.of_week[series, moments], known
+
+
+def _ratio(per_s: Floats, now_per_s: Floats, floor_per_s: Floats) -> Floats:
+    return np.asarray(np.log((per_s + floor_per_s) / (now_per_s + floor_per_s)))

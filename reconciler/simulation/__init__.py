@@ -1,0 +1,1 @@
+"""PURE. A fleet over time: what replicas that arrive late make of a load."""

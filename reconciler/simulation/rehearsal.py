@@ -1,0 +1,179 @@
+"""What a forecast and the rule of now would have made of the last days: which decides, and with which margin."""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from reconciler.domain.records import dataclass
+from reconciler.forecast.forecaster import Forecaster, fit
+from reconciler.forecast.series import DAY_S, HOUR_S, Floats, Integers, Rates, Window, largest_within, states_at
+from reconciler.simulation.fluid import Delay, follow, serve
+
+LEVEL = 0.9
+"""The quantile that the margin multiplies: feeding back what was attained replaces tuning it."""
+LEVELS = (0.5, LEVEL, 0.99)
+"""Those that are told."""
+LINGER_S = 45 * 60.0
+"""A replica goes only if the window and so much more would not need it: else it comes back soon."""
+FEWEST_DAYS, TRIAL_DAYS = 3.0, 3
+MOST_UNKNOWN = 0.1
+"""Of the days looked at: with more gaps nobody knows what a forecast would have missed."""
+MOST_MODELS = 100
+MARGINS = np.geomspace(0.9, 1.6, 14)
+FINEST_STEP_S = 300.0
+DRIFT = 0.05
+"""So far the share of loads below their quantile may be from its level over the days of a trial."""
+LEAST_GAIN = 0.03
+"""Of the cost of the rule of now, at what both attain: for less nothing is changed."""
+NOISE_DEVIATIONS, WIDEST_NOISE = 5.0, 0.2
+"""As the rule of now has them: `MARGIN` and `WIDEST_MARGIN` of `decision.load_variation`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """What the last days would have been like: `margin` None where the rule of now decides, and why in `words`.
+
+    Costs are mean replicas at what both rules attain; `coverage` is the share of loads that were below their quantile.
+    """
+
+    margin: float | None
+    words: str
+    days: float = 0.0
+    coverage: float = math.nan
+    attainment: float = math.nan
+    gain: float = math.nan
+
+
+def learn(rates: Rates, window: Window, until_s: float) -> tuple[Forecaster | None, Forecaster | None]:
+    """The forecasters of a window, and of the same with `LINGER_S` more: what may be asked for, what must stay."""
+    return _learned(rates, window, LEVELS, until_s), _learned(rates, lingering(window), (LEVEL,), until_s)
+
+
+def lingering(window: Window) -> Window:
+    """The window within which a replica that goes must not be needed."""
+    return Window(from_s=window.from_s, until_s=window.until_s + LINGER_S)
+
+
+@lru_cache(maxsize=16)
+def _learned(rates: Rates, window: Window, levels: tuple[float, ...], until_s: float) -> Forecaster | None:
+    """A plan that is made again, with a change pinned, learns nothing anew: rates are compared by identity."""
+    return fit(rates, window, levels, until_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What is compared: the share of requests that must keep their targets, and the headroom of the rule of now."""
+
+    goal: float
+    headroom: float
+
+
+@lru_cache(maxsize=16)
+def rehearse(
+    rates: Rates,
+    series: tuple[int, ...],
+    capacity_per_s: tuple[float, ...],
+    window: Window,
+    delay_s: tuple[float, float],
+    rules: Rules,
+    until_s: float,
+) -> Rehearsal:
+    """Replay the last days until a midnight on some `series`, a replica of which carries `capacity_per_s`.
+
+    `delay_s` is how long a decision takes to reach its cluster, and a replica from there to serve. Forecasts know only
+    what came before those days.
+    """
+    end = rates.moments_until(until_s)
+    days = end * rates.step_s / DAY_S
+    if days < FEWEST_DAYS:
+        return Rehearsal(margin=None, words=f"{days:.1f} days of history, fewer than {FEWEST_DAYS:.0f}", days=days)
+    trial = min(TRIAL_DAYS, int(days // 2))
+    first = end - round(trial * DAY_S / rates.step_s)
+    chosen = np.array(series)[:: max(math.ceil(len(series) / MOST_MODELS), 1)]
+    capacity = np.array(capacity_per_s)[:: max(math.ceil(len(series) / MOST_MODELS), 1)]
+    looked_at = rates.per_s[chosen, :end]
+    unknown = 1 - float(np.isfinite(looked_at).mean())
+    if unknown > MOST_UNKNOWN:
+        return Rehearsal(margin=None, words=f"{unknown:.0%} of the last {days:.0f} days are not known", days=days)
+    since_s = rates.start_s + (first - 1) * rates.step_s
+    grow_by, keep_by = learn(rates, window, since_s)
+    if grow_by is None or keep_by is None:
+        return Rehearsal(margin=None, words="too few series and days to learn from", days=days)
+    moments = np.arange(first - 1, end - 1)
+    rows, at = np.repeat(chosen, len(moments)), np.tile(moments, len(chosen))
+    shape = len(chosen), len(moments)
+    states = states_at(rates, rows, at, window, knows_weeks=grow_by.knows_weeks)
+    quantiles = grow_by.quantiles(states)[:, grow_by.levels.index(LEVEL)]
+    targets = largest_within(rates, rows, at, window)
+    judged = np.isfinite(targets) & states.known & (at + window.offsets(rates.step_s)[1] < end)
+    coverage = float((targets <= quantiles)[judged].mean()) if judged.any() else math.nan
+    keep = keep_by.quantiles(states_at(rates, rows, at, keep_by.window, knows_weeks=keep_by.knows_weeks))[:, 0]
+    grow, keep = quantiles.reshape(shape), np.maximum(keep, states.now_per_s).reshape(shape)
+    grow_now, keep_now = present_rule(rates, chosen, moments, rules.headroom)
+    scale = MARGINS[:, np.newaxis, np.newaxis]
+    decided = np.concatenate((follow(scale * grow, scale * keep, capacity), follow(grow_now, keep_now, capacity)[None]))
+    times = max(round(rates.step_s / FINEST_STEP_S), 1)
+    step_s = rates.step_s / times
+    offered = np.nan_to_num(rates.per_s[chosen, first:end])
+    served = serve(
+        np.repeat(offered, times, axis=1),
+        np.repeat(decided, times, axis=2),
+        capacity,
+        Delay(sync=round(delay_s[0] / step_s), start=round(delay_s[1] / step_s)),
+        step_s,
+    )
+    return _chosen(served.attainment, served.cost, rules.goal, coverage, days)
+
+
+def _chosen(attained: Floats, cost: Floats, goal: float, coverage: float, days: float) -> Rehearsal:
+    """Compare at what both attain: the goal, or what the rule of now reaches of it. The rule of now is the last row.
+
+    The margin is that of the goal, and none that would have cost more than the rule of now did.
+    """
+    by_margin, kept, paid = np.maximum.accumulate(attained[:-1]), float(attained[-1]), float(cost[-1])
+    misses = np.log(np.maximum(1 - by_margin, 1e-6))
+    level = min(goal, kept)
+    equal = _margin_for(misses, level)
+    gain = 1 - float(np.interp(equal, MARGINS, cost[:-1])) / paid if paid > 0 else 0.0
+    affordable = float(np.interp(paid, cost[:-1], MARGINS))
+    margin = None
+    told = f"the load of now with headroom kept {kept:.1%} of requests inside their targets in the last days"
+    if not abs(coverage - LEVEL) <= DRIFT:
+        words = f"forecasts drifted: {coverage:.0%} of loads were below the quantile of {LEVEL:.0%}"
+    elif by_margin[-1] < level:
+        words = f"{told}, and no forecast did"
+    elif gain < LEAST_GAIN:
+        words = f"{told}, and a forecast would have needed {_fewer(gain)} for that"
+    else:
+        words = f"{told}, and a forecast would have needed {_fewer(gain)} for that"
+        margin = max(equal, min(_margin_for(misses, goal), affordable))
+    return Rehearsal(margin=margin, words=words, days=days, coverage=coverage, attainment=kept, gain=gain)
+
+
+def _fewer(gain: float) -> str:
+    return f"{abs(gain):.0%} {'fewer' if gain >= 0 else 'more'} replicas"
+
+
+def _margin_for(log_misses: Floats, goal: float) -> float:
+    """The margin that attains a goal, between those tried: the logarithm of misses is nearly straight in it."""
+    wanted = math.log(max(1 - goal, 1e-6))
+    return float(np.exp(np.interp(-wanted, -log_misses, np.log(MARGINS))))
+
+
+def present_rule(rates: Rates, series: Integers, moments: Integers, headroom: float) -> tuple[Floats, Floats]:
+    """What the rule of now asks for and what it keeps (series x moments), on the grid of the history.
+
+    As `decision.load_variation`: the load of now or the mean and its noise, the peak of the last hour.
+    """
+    steps = rates.steps(HOUR_S)
+    ages = np.arange(steps)
+    hour = np.nan_to_num(rates.per_s[np.asarray(series)[:, None, None], (moments[:, None] - ages)[None, :, :]])
+    mean = hour.mean(axis=2)
+    centred = ages - ages.mean()
+    slope = (hour @ centred) / max(float(centred @ centred), 1.0)
+    beside = hour - mean[..., None] - slope[..., None] * centred
+    deviation = np.sqrt(np.maximum((beside**2).sum(axis=2) / max(steps - 1, 1), mean / FINEST_STEP_S))
+    margin = np.minimum(NOISE_DEVIATIONS * deviation, WIDEST_NOISE * mean)
+    grow = (1 + headroom) * np.maximum(hour[..., 0], mean + margin)
+    return grow, (1 + headroom) * np.maximum(hour.max(axis=2), mean + 2 * margin)

@@ -1,0 +1,310 @@
+"""The product in a loop: a fleet under a load of weeks, the real `decide` every ten minutes, merges that come late.
+
+`python -m tests.bench.closed_loop [--load smooth] [--days 7] [--seed 1] [--models 100] [--groups 1]` prints, for the
+rule of now and for forecasts, cost against somebody who knows the future and has the same delay, attainment, pull
+requests a day, and reversals (up, then down within three hours) as a share of changes.
+"""
+
+import argparse
+import math
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from reconciler.decision.decide import solve
+from reconciler.decision.groups import within_limits
+from reconciler.domain.history import DemandHistory
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.observed import Observation, Performance
+from reconciler.domain.plan import GroupPlan, Outcome
+from reconciler.domain.proposals import Proposal, ProposalState
+from reconciler.domain.settings import PullRequestSettings
+from reconciler.simulation.fluid import Delay, follow, serve
+from tests.bench.loads import DAY_S, Offered, bursty, smooth
+from tests.bench.table import table
+from tests.unit.decision.conftest import CLUSTER, Fleet, key, new_fleet
+
+PER_REPLICA, MADE_FOR = 9.99, 2.0
+"""Requests a second that a replica of the fleet carries, and that the loads are made for."""
+MINUTE_S, RUN_S, HISTORY_STEP_S = 60.0, 600.0, 600.0
+SYNC_MIN, START_MIN = 3, 6
+REVERSED_WITHIN_S = 3 * 3600.0
+TIMES = {5: (1.0, 0.4), 20: (10.0, 0.6), 60: (50.0, 0.5)}
+"""By delay in minutes: the median of the time until a merge, and the standard deviation of its logarithm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """What a rule made of a load; `by_day` is attainment, `cost` in mean replicas."""
+
+    attainment: float
+    cost: float
+    cost_over_clairvoyant: float
+    pull_requests_a_day: float
+    reversals: float
+    by_day: tuple[float, ...]
+    forecast_share: float
+    seconds: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Loop:
+    """A fleet whose Git, cluster and metrics follow what is merged."""
+
+    load: Offered
+    first_day: int
+    days: int
+    groups: int
+    delay_min: int = 20
+    forecasts: bool = True
+    limits: bool = False
+    seed: int = 1
+    fleet: Fleet = field(default_factory=new_fleet)
+    due_s: dict[int, float] = field(default_factory=dict)
+    opened: int = 0
+    changes: list[tuple[float, int, int]] = field(default_factory=list)
+    decided: int = 0
+    forecast: int = 0
+    draw: random.Random = field(init=False)
+    git: Any = field(init=False)
+    cluster: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        fleet, models = self.fleet, len(self.rates)
+        fleet.default(headroom=0.2, **{"actuationDelay.start": START_MIN * MINUTE_S})
+        if not self.limits:
+            fleet.set(pull_requests=PullRequestSettings(open_at_once=0, created_per_hour=0, pushes_per_hour=0))
+        self.draw = random.Random(self.seed)  # noqa: S311 - the same merges in every run
+        self.git = np.ceil(self.rates[:, self.minute(0.0)] * 1.2 / PER_REPLICA).astype(int)
+        self.cluster = np.repeat(self.git[:, np.newaxis], self.days * 1440, axis=1)
+        for number in range(models):
+            fleet.add(
+                f"m{number}", model_id=f"m{number}", namespace=self.namespace(number), replicas=int(self.git[number])
+            )
+        coarse = replace(self.load, per_s=self.rates).coarse(HISTORY_STEP_S)
+        history = DemandHistory(
+            models=tuple(map(self.model, range(models))),
+            start_s=coarse.start_s + HISTORY_STEP_S,
+            step_s=HISTORY_STEP_S,
+            per_s=coarse.per_s,
+        )
+        if self.forecasts:
+            fleet.observed = replace(fleet.observed, demand=(history,))
+
+    @property
+    def rates(self) -> Any:
+        """Requests a second by model and minute."""
+        return self.load.per_s * (PER_REPLICA / MADE_FOR)
+
+    def namespace(self, number: int) -> str:
+        """One for each group."""
+        return f"ns{number % self.groups}"
+
+    def model(self, number: int) -> ModelKey:
+        """Named by its number."""
+        return ModelKey(cluster=CLUSTER, namespace=self.namespace(number), model_id=f"m{number}")
+
+    def minute(self, at_s: float) -> int:
+        """The minute of the load at so many seconds after the start."""
+        return int(self.first_day * 1440 + at_s // MINUTE_S)
+
+    def run(self) -> Outcomes:
+        """All days."""
+        begun_s = time.process_time()
+        rates = self.rates
+        start_s = self.load.start_s + self.first_day * DAY_S
+        for step in range(int(self.days * DAY_S / RUN_S)):
+            at_s = step * RUN_S
+            self.fleet.now_s = start_s + at_s
+            self._merge(at_s)
+            self._look(rates, at_s)
+            solved = solve(self.fleet.snapshot(), {})
+            demands = solved.situation.formulated.demands.values()
+            self.decided += len(demands)
+            self.forecast += sum(each.forecast is not None for each in demands)
+            for plan in within_limits(solved.situation, solved.plan_of(solved.staged).groups):
+                if plan.blocked is None:
+                    self._publish(plan, at_s)
+        first = self.minute(0.0)
+        offered = rates[:, first : first + self.days * 1440]
+        capacity = np.full(len(rates), PER_REPLICA)
+        delay = Delay(sync=0, start=START_MIN)
+        served = serve(offered, self.cluster[np.newaxis].astype(float), capacity, delay, MINUTE_S)
+        best = self._clairvoyant(rates, capacity)
+        by_day = [
+            float(
+                serve(
+                    offered[:, day * 1440 : (day + 1) * 1440],
+                    self.cluster[np.newaxis, :, day * 1440 : (day + 1) * 1440].astype(float),
+                    capacity,
+                    delay,
+                    MINUTE_S,
+                ).attainment[0]
+            )
+            for day in range(self.days)
+        ]
+        return Outcomes(
+            attainment=float(served.attainment[0]),
+            cost=float(served.cost[0]),
+            cost_over_clairvoyant=float(served.cost[0]) / best,
+            pull_requests_a_day=self.opened / self.days,
+            reversals=self._reversed(),
+            by_day=tuple(by_day),
+            forecast_share=self.forecast / max(self.decided, 1),
+            seconds=time.process_time() - begun_s,
+        )
+
+    def _look(self, rates: Any, at_s: float) -> None:
+        """What Prometheus would say now."""
+        minute, here = self.minute(at_s), int(at_s // MINUTE_S)
+        smoothed = np.cumsum(np.pad(rates[:, minute - 66 : minute], ((0, 0), (1, 0))), axis=1)
+        windows = (smoothed[:, 5:] - smoothed[:, :-5]) / 5
+        asked = self.cluster[:, max(here - START_MIN, 0) : here + 1]
+        ready = asked.min(axis=1)
+        for number, model in enumerate(map(self.model, range(len(rates)))):
+            row = windows[number, -61:]
+            self.fleet.offer(float(row[-1]), model.model_id, model.namespace)
+            self.fleet.remember(*row.tolist(), model_id=model.model_id, namespace=model.namespace)
+            self.fleet.observations[key(f"m{number}", namespace=model.namespace)] = Observation(
+                performance=Performance(itl_s=0.01), replicas_reporting=int(ready[number])
+            )
+
+    def _publish(self, plan: GroupPlan, at_s: float) -> None:
+        changes = tuple(each.change.proposed for each in plan.decisions if each.outcome is Outcome.CHANGE)
+        fleet = self.fleet
+        found = (each for each in fleet.proposals if each.state is ProposalState.OPEN)
+        standing = next((each for each in found if each.head_branch == plan.head_branch), None)
+        if standing is not None:
+            if standing.decision == plan.fingerprint:
+                return
+            fleet.proposals.remove(standing)
+        if not changes:
+            return
+        if standing is None:
+            self.opened += 1
+            median, spread = TIMES[self.delay_min]
+            self.due_s[self.opened] = at_s + MINUTE_S * median * math.exp(self.draw.gauss(0.0, spread))
+        fleet.proposals.append(
+            Proposal(
+                group=plan.name,
+                number=self.opened if standing is None else standing.number,
+                state=ProposalState.OPEN,
+                head_branch=plan.head_branch,
+                decision=plan.fingerprint,
+                branch_decision=plan.fingerprint,
+                changes=changes,
+                opened_at_s=fleet.now_s if standing is None else standing.opened_at_s,
+                pushes_s=(fleet.now_s,),
+            )
+        )
+
+    def _merge(self, at_s: float) -> None:
+        fleet, start_s = self.fleet, self.fleet.now_s - at_s
+        for index, each in enumerate(fleet.proposals):
+            due_s = self.due_s[each.number]
+            if each.state is not ProposalState.OPEN or due_s > at_s:
+                continue
+            for change in each.changes:
+                number = int(change.resource.rpartition("/m")[2])
+                self.changes.append((due_s, number, change.replicas_after - int(self.git[number])))
+                self.git[number] = change.replicas_after
+                fleet.set_replicas(f"m{number}", change.replicas_after)
+                self.cluster[number, int(due_s // MINUTE_S) + SYNC_MIN :] = change.replicas_after
+            fleet.proposals[index] = replace(each, state=ProposalState.MERGED, closed_at_s=start_s + due_s)
+            fleet.committed_s = start_s + due_s
+        day_ago_s = fleet.now_s - DAY_S
+        fleet.proposals = [
+            each
+            for each in fleet.proposals
+            if each.state is ProposalState.OPEN or each.closed_at_s is None or each.closed_at_s > day_ago_s
+        ]
+
+    def _reversed(self) -> float:
+        """The share of changes that take away within three hours what another brought."""
+        raised: dict[int, float] = {}
+        reversals = 0
+        for at_s, number, more in sorted(self.changes):
+            if more > 0:
+                raised[number] = at_s
+            elif at_s - raised.get(number, -math.inf) <= REVERSED_WITHIN_S:
+                reversals += 1
+        return reversals / max(len(self.changes), 1)
+
+    def _clairvoyant(self, rates: Any, capacity: Any) -> float:
+        """The mean replicas of one who knows what comes until what the next run decides serves."""
+        first, merge = self.minute(0.0), round(TIMES[self.delay_min][0])
+        until = SYNC_MIN + merge + START_MIN + int(RUN_S / MINUTE_S)
+        runs = range(first, first + self.days * 1440, int(RUN_S / MINUTE_S))
+        known = np.concatenate((rates, np.repeat(rates[:, -1:], until, axis=1)), axis=1)
+        need = np.stack([known[:, run + SYNC_MIN + merge : run + until + 1].max(axis=1) for run in runs], axis=1)
+        decided = np.repeat(follow(need, need, capacity), int(RUN_S / MINUTE_S), axis=1)
+        offered = rates[:, first : first + self.days * 1440]
+        delay = Delay(sync=SYNC_MIN + merge, start=START_MIN)
+        return float(serve(offered, decided[np.newaxis], capacity, delay, MINUTE_S).cost[0])
+
+
+def load_of(name: str, models: int, seed: int) -> Offered:
+    """A load by its name."""
+    if name == "smooth":
+        return smooth(models, seed)
+    traces = {"bursty": "servegen_language_m_large", "bursty-mid": "servegen_language_m_mid"}
+    return bursty(name=traces[name], seed=seed)
+
+
+def compare(load: Offered, **settings: Any) -> Iterator[tuple[str, Outcomes]]:
+    """The rule of now, and forecasts where they prove better."""
+    for name, forecasts in (("rule of now", False), ("forecasts", True)):
+        yield name, Loop(load=load, forecasts=forecasts, **settings).run()
+
+
+def rows(found: Sequence[tuple[str, Outcomes]]) -> Iterator[Sequence[Any]]:
+    """As a table shows them."""
+    for name, each in found:
+        yield (
+            name,
+            f"{each.attainment:.2%}",
+            each.cost_over_clairvoyant,
+            each.cost,
+            each.pull_requests_a_day,
+            f"{each.reversals:.1%}",
+            f"{min(each.by_day):.2%}",
+            f"{each.forecast_share:.0%}",
+            each.seconds,
+        )
+
+
+HEADINGS = ("", "kept", "cost", "replicas", "PRs/day", "reversed", "worst day", "forecast", "seconds")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.closed_loop", description=__doc__)
+    parser.add_argument("--load", default="smooth", choices=("smooth", "bursty", "bursty-mid"))
+    parser.add_argument("--days", type=int, default=7)
+    parser.add_argument("--first-day", type=int, default=7)
+    parser.add_argument("--models", type=int, default=100)
+    parser.add_argument("--groups", type=int, default=1)
+    parser.add_argument("--delay", type=int, default=20, choices=tuple(TIMES))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--limits", action="store_true", help="with the default limits on pull requests")
+    given = parser.parse_args()
+    found = list(
+        compare(
+            load_of(given.load, given.models, given.seed),
+            first_day=given.first_day,
+            days=given.days,
+            groups=given.groups,
+            delay_min=given.delay,
+            limits=given.limits,
+            seed=given.seed,
+        )
+    )
+    print(table(HEADINGS, list(rows(found))))
+
+
+if __name__ == "__main__":
+    main()

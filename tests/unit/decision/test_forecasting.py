@@ -1,0 +1,146 @@
+"""Replicas for the load that a change will serve, where a forecast has proven better than the load of now."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reconciler.decision.forecasting import Forecasts, forecast_loads
+from reconciler.domain.history import DemandHistory
+from reconciler.domain.identity import ModelKey
+from tests.bench.loads import START_S, Offered, bursty, smooth
+from tests.unit.decision.conftest import CLUSTER, DAY_S, NAMESPACE, Fleet, new_fleet, service_class
+
+STEP_S, MODELS = 600.0, 24
+SCALE = 5.0
+"""The made load is for replicas of 2 requests a second; a replica of this fleet carries 9.99."""
+MONDAY_9 = START_S + 14 * DAY_S + 9 * 3600.0
+
+
+def model_of(number: int) -> ModelKey:
+    return ModelKey(cluster=CLUSTER, namespace=NAMESPACE, model_id=f"m{number}")
+
+
+def offered(load: Offered) -> Any:
+    """Rates of models by step of ten minutes."""
+    return load.coarse(STEP_S).per_s * SCALE
+
+
+@pytest.fixture(scope="module")
+def smooth_load() -> Any:
+    return offered(smooth(models=MODELS, days=15))
+
+
+def fleet_under(rates: Any, now_s: float, *, since_s: float = START_S) -> Fleet:
+    """A fleet whose models get these rates, and that knows what came before now; the array says what comes after."""
+    fleet = new_fleet()
+    fleet.now_s = now_s
+    fleet.default(headroom=0.2, **{"actuationDelay.merge": 600.0, "actuationDelay.start": 360.0})
+    index = round((now_s - START_S) / STEP_S) - 1
+    history = DemandHistory(
+        models=tuple(model_of(number) for number in range(len(rates))),
+        start_s=START_S + STEP_S,
+        step_s=STEP_S,
+        per_s=np.where(START_S + STEP_S * np.arange(1, rates.shape[1] + 1) > since_s, rates, np.nan),
+    )
+    fleet.observed = replace(fleet.observed, demand=(history,))
+    for number in range(len(rates)):
+        now = float(rates[number, index])
+        fleet.add(f"m{number}", model_id=f"m{number}", replicas=math.ceil(now * 1.2 / 9.99))
+        fleet.offer(now, f"m{number}")
+        hour = tuple(np.repeat(rates[number, index - 6 : index + 1], 10)[-61:].tolist())
+        fleet.remember(*hour, model_id=f"m{number}")
+    return fleet
+
+
+def forecasts(fleet: Fleet, capacity: float = 9.99) -> Forecasts:
+    """What is forecast of the fleet."""
+    members: dict[ModelKey, list[Any]] = {}
+    for variant in fleet.variants():
+        members.setdefault(variant.model, []).append(variant)
+    return forecast_loads(fleet.snapshot(), members, dict.fromkeys(members, capacity))
+
+
+def test_a_smooth_fleet_gets_what_will_arrive_and_less_than_a_headroom_of_now(smooth_load: Any) -> None:
+    fleet = fleet_under(smooth_load, MONDAY_9)
+    found = forecasts(fleet)
+    assert not found.why_not
+    index = round((MONDAY_9 - START_S) / STEP_S) - 1
+    will_be = smooth_load[:, index + 2 : index + 4].max(axis=1)
+    quantiles = np.array([found.of[model_of(number)].quantiles[0.9] for number in range(MODELS)])
+    asked = np.array([found.of[model_of(number)].grow_per_s for number in range(MODELS)])
+    assert np.mean(quantiles >= will_be) > 0.75
+    assert np.mean(asked >= 0.95 * will_be) > 0.9
+    assert asked.sum() < 1.1 * will_be.sum()
+    decisions = fleet.plan().decisions
+    steps = [step for each in decisions for step in each.steps if step.stage == "demand"]
+    assert all(step.reason.startswith("forecast: 90 % quantile ") for step in steps)
+    assert "of the most that arrives in 10m to 30m" in steps[0].reason
+    assert "one in a hundred above" in steps[0].reason
+
+
+def test_what_comes_later_changes_nothing(smooth_load: Any) -> None:
+    now = forecasts(fleet_under(smooth_load, MONDAY_9))
+    changed = smooth_load.copy()
+    changed[:, round((MONDAY_9 - START_S) / STEP_S) :] *= 7
+    later = forecasts(fleet_under(changed, MONDAY_9))
+    assert now == later
+    unknown = smooth_load[:, : round((MONDAY_9 - START_S) / STEP_S)]
+    assert forecasts(fleet_under(unknown, MONDAY_9)) == now
+
+
+def test_the_same_history_gives_the_same_plan(smooth_load: Any) -> None:
+    assert fleet_under(smooth_load, MONDAY_9).plan() == fleet_under(smooth_load.copy(), MONDAY_9).plan()
+
+
+def test_nothing_goes_that_the_next_hour_may_need(smooth_load: Any) -> None:
+    fleet = fleet_under(smooth_load, MONDAY_9)
+    found = forecasts(fleet)
+    for each in found.of.values():
+        assert each.keep_per_s >= each.grow_per_s
+    number = max(range(MODELS), key=lambda each: found.of[model_of(each)].grow_per_s)
+    forecast = found.of[model_of(number)]
+    kept = math.ceil(forecast.keep_per_s / 9.99)
+    fleet.set_replicas(f"m{number}", kept + 9)
+    decision = fleet.decision(f"m{number}")
+    assert decision.desired.replicas == kept
+
+
+@pytest.mark.parametrize(
+    ("since_s", "words"),
+    [
+        (START_S + 12 * DAY_S, "too few series and days to learn from"),
+    ],
+)
+def test_the_load_of_now_decides_where_little_is_known(smooth_load: Any, since_s: float, words: str) -> None:
+    fleet = fleet_under(smooth_load, MONDAY_9, since_s=since_s)
+    found = forecasts(fleet)
+    assert not found.of
+    assert "not known" in next(iter(found.why_not.values())) or words in found.why_not.values()
+    fleet_now = fleet_under(smooth_load, MONDAY_9)
+    fleet_now.observed = replace(fleet_now.observed, demand=())
+    assert [each.desired for each in fleet.plan().decisions] == [each.desired for each in fleet_now.plan().decisions]
+
+
+def test_the_load_of_now_decides_on_a_bursty_fleet() -> None:
+    found = forecasts(fleet_under(offered(bursty()), START_S + 13 * DAY_S + 9 * 3600.0))
+    assert not found.of
+    assert "a forecast would have needed" in found.why_not[model_of(0)]
+
+
+def test_a_class_that_promises_more_gets_more(smooth_load: Any) -> None:
+    fleet = fleet_under(smooth_load, MONDAY_9)
+    less = forecasts(fleet).of[model_of(3)]
+    fleet.set(service_classes=(service_class(attainment=0.95),))
+    assert forecasts(fleet).of[model_of(3)].grow_per_s < less.grow_per_s
+
+
+def test_a_run_between_two_moments_of_the_grid_knows_the_last_minutes(smooth_load: Any) -> None:
+    fleet = fleet_under(smooth_load, MONDAY_9)
+    before = forecasts(fleet).of[model_of(0)]
+    rates = fleet.past[model_of(0)].rates_per_s
+    fleet.now_s += 300.0
+    fleet.remember(*(2 * rates).tolist(), model_id="m0")
+    assert forecasts(fleet).of[model_of(0)].grow_per_s > 1.3 * before.grow_per_s

@@ -1,0 +1,114 @@
+"""Forecasts of made loads: how often they hold on days that they never saw, and what they may look at."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reconciler.forecast.forecaster import MOST_OF_PEAK, MOST_ROWS, fit, last_midnight_s, sampled_rows
+from reconciler.forecast.quantiles import LinearQuantiles
+from reconciler.forecast.series import DAY_S, Floats, Rates, Window, largest_within, states_at
+from tests.bench.loads import START_S, smooth
+
+STEP_S, DAY = 600.0, 144
+WINDOW = Window(from_s=780.0, until_s=2340.0)
+
+
+def rates_of(per_s: Any) -> Rates:
+    return Rates(start_s=START_S + STEP_S, step_s=STEP_S, per_s=per_s)
+
+
+@pytest.fixture(scope="module")
+def smooth100() -> Rates:
+    return rates_of(smooth().coarse(STEP_S).per_s)
+
+
+def coverage(rates: Rates, day: int, level: float = 0.9) -> float:
+    """The share of a day's loads that were below their quantile, learned from the days before."""
+    learned = fit(rates, WINDOW, (level,), START_S + day * DAY_S)
+    assert learned is not None
+    moments = np.arange(day * DAY - 1, (day + 1) * DAY - 5, 3)
+    series, at = np.repeat(np.arange(len(rates.per_s)), len(moments)), np.tile(moments, len(rates.per_s))
+    states = states_at(rates, series, at, WINDOW, knows_weeks=learned.knows_weeks)
+    return float((largest_within(rates, series, at, WINDOW) <= learned.quantiles(states)[:, 0]).mean())
+
+
+def test_nine_of_ten_loads_of_unseen_days_are_below_their_quantile(smooth100: Rates) -> None:
+    found = {day: coverage(smooth100, day) for day in range(8, 14)}
+    assert all(abs(each - 0.9) <= 0.015 for each in found.values()), found
+
+
+@pytest.mark.parametrize("changed", [np.nan, 0.0, 1e6])
+def test_no_later_rate_is_looked_at(smooth100: Rates, changed: float) -> None:
+    now_s = START_S + 10 * DAY_S + 9 * 3600.0
+    later = smooth100.per_s.copy()
+    later[:, smooth100.moments_until(now_s) :] = changed
+    for each in (rates_of(later), rates_of(smooth100.per_s[:, : smooth100.moments_until(now_s)])):
+        learned, other = (fit(given, WINDOW, (0.5, 0.9), last_midnight_s(now_s)) for given in (smooth100, each))
+        assert learned is not None
+        assert other is not None
+        series = np.arange(100)
+        assert np.array_equal(
+            learned.forecast(smooth100, series, now_s).per_s, other.forecast(each, series, now_s).per_s
+        )
+
+
+def test_rows_end_with_the_window_of_the_last_one_and_are_the_same_in_every_run(smooth100: Rates) -> None:
+    until_s = START_S + 12 * DAY_S
+    series, moments = sampled_rows(smooth100, WINDOW, until_s)
+    assert len(series) <= MOST_ROWS
+    assert moments.min() >= DAY
+    assert smooth100.start_s + (moments.max() + WINDOW.offsets(STEP_S)[1]) * STEP_S <= until_s
+    again = sampled_rows(smooth100, WINDOW, until_s)
+    assert np.array_equal(series, again[0])
+    assert np.array_equal(moments, again[1])
+
+
+def test_a_forecast_never_goes_far_beyond_what_was_seen_in_a_week(smooth100: Rates) -> None:
+    learned = fit(smooth100, WINDOW, (0.5, 0.9, 0.999), START_S + 12 * DAY_S)
+    assert learned is not None
+    now_s = START_S + 12 * DAY_S + 10 * 3600.0
+    found = learned.forecast(smooth100, np.arange(100), now_s)
+    count = smooth100.moments_until(now_s)
+    peaks = smooth100.per_s[:, count - 7 * DAY : count].max(axis=1)
+    assert (found.per_s[:, -1] <= MOST_OF_PEAK * peaks + 1e-9).all()
+    assert (np.diff(found.per_s, axis=1) >= 0).all()
+
+
+def test_a_series_without_its_last_hours_is_not_forecast_and_gaps_elsewhere_are_no_zeros(smooth100: Rates) -> None:
+    now_s = START_S + 12 * DAY_S + 10 * 3600.0
+    per_s = smooth100.per_s.copy()
+    count = smooth100.moments_until(now_s)
+    per_s[0, count - 3 : count] = np.nan
+    per_s[1, count - 500 : count - 400] = np.nan
+    per_s[2, : count - DAY // 3] = np.nan
+    rates = rates_of(per_s)
+    learned = fit(rates, WINDOW, (0.9,), last_midnight_s(now_s))
+    assert learned is not None
+    found = learned.forecast(rates, np.arange(4), now_s)
+    assert found.known.tolist() == [False, True, False, True]
+    whole = learned.forecast(smooth100, np.arange(4), now_s)
+    assert found.per_s[1, 0] == pytest.approx(whole.per_s[1, 0], rel=0.1)
+
+
+def test_a_load_of_zeros_is_forecast_as_zero() -> None:
+    per_s = smooth(20).coarse(STEP_S).per_s
+    per_s[7] = 0.0
+    rates = rates_of(per_s)
+    learned = fit(rates, WINDOW, (0.9,), START_S + 13 * DAY_S)
+    assert learned is not None
+    assert learned.forecast(rates, np.arange(20), START_S + 13 * DAY_S).per_s[7, 0] == 0.0
+
+
+def test_too_few_moments_teach_nothing() -> None:
+    assert fit(rates_of(np.ones((2, 3 * DAY))), WINDOW, (0.9,), START_S + 3 * DAY_S) is None
+    assert fit(rates_of(np.ones((100, 4))), WINDOW, (0.9,), START_S + DAY_S) is None
+
+
+def test_linear_quantiles_are_those_of_a_known_law() -> None:
+    at: Floats = np.asarray((np.arange(40_000) * 0.6180339887498949) % 1.0, dtype=np.float64)
+    noise: Floats = np.asarray((np.arange(40_000) * 0.7548776662466927) % 1.0, dtype=np.float64)
+    targets: Floats = 2.0 * at + (1.0 + at) * noise  # the quantile at `level` is 2 x + (1 + x) level
+    found = LinearQuantiles.fit(at[:, np.newaxis], targets, np.array([0.5, 0.9]))
+    wanted = np.array([[2 * x + (1 + x) * level for level in (0.5, 0.9)] for x in (0.1, 0.5, 0.9)])
+    assert found.predict(np.array([[0.1], [0.5], [0.9]])) == pytest.approx(wanted, abs=0.02)
