@@ -12,7 +12,15 @@ from reconciler.domain.settings import RUN_INTERVAL_S, PullRequestSettings, Sett
 from reconciler.errors import ConfigurationError
 
 Value = TypeVar("Value")
-_LATER = ("auto_merge", "merge_method", "merges_per_hour", "open_at_once", "created_per_hour", "pushes_per_hour")
+_LATER = (
+    "auto_merge",
+    "merge_method",
+    "merges_per_hour",
+    "open_at_once",
+    "created_per_hour",
+    "pushes_per_hour",
+    "worth",
+)
 """Settings of pull requests that older recordings do not have."""
 _LEFT_OUT_EMPTY = ("rules", "workloads")
 

@@ -61,6 +61,7 @@ from reconciler.domain.settings import (
     Settings,
     Signing,
     Tls,
+    Worth,
 )
 from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import host_and_path
@@ -108,6 +109,9 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
             created_per_hour=configuration.pull_requests.limits.created_per_hour,
             pushes_per_hour=configuration.pull_requests.limits.pushes_per_hour,
             merges_per_hour=configuration.pull_requests.limits.merges_per_hour,
+            worth=None
+            if configuration.pull_requests.worth is None
+            else _same(Worth, configuration.pull_requests.worth),
         ),
         status=status,
     )

@@ -52,7 +52,15 @@ from reconciler.config.values import (
 )
 from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.profiles import ATTAINMENT
-from reconciler.domain.settings import DELIVER, ON_DEMAND, RUN_INTERVAL_S, GitSettings, PullRequestSettings, Settings
+from reconciler.domain.settings import (
+    DELIVER,
+    ON_DEMAND,
+    RUN_INTERVAL_S,
+    GitSettings,
+    PullRequestSettings,
+    Settings,
+    Worth,
+)
 from reconciler.forge.registry import FORGES
 from reconciler.manifests.wording import describe, join_words
 from reconciler.policy.files import PolicyFile
@@ -68,6 +76,7 @@ API_VERSION = "reconciler.io/v1alpha1"
 KIND = "Configuration"
 _GIT = GitSettings()
 _PULL_REQUESTS = PullRequestSettings()
+WORTH = Worth()
 _SETTINGS = Settings()
 _SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|password|credential|api-?key", re.IGNORECASE)
 # With one of these a shared front door would hand the request, and the operator's token in it, to somebody else.
@@ -342,7 +351,7 @@ class ServiceClassEntry(ConfigSection):
     """a duration like 24ms, between output tokens (= no target)"""
     itl_percentile: Percentile = None
     """a number between 0 and 100, or mean (= mean)"""
-    attainment: Percentage = ATTAINMENT
+    attainment: Annotated[Percentage, Field(json_schema_extra={"default": "99%"})] = ATTAINMENT
     """a percentage from 50% to 99.9%, of requests that must keep the targets (= 99%)"""
     unserved_cost_per_1000_requests: Annotated[Money | None, Field(alias="unservedCostPer1000Requests")] = None
     """a plain number, what 1000 requests that are not served cost: capacity dearer than that is not planned (= none)"""
@@ -564,6 +573,15 @@ class LimitsSection(ConfigSection):
     """a whole number: pull requests that merge by themselves in an hour (= 12)"""
 
 
+class WorthSection(ConfigSection):
+    """How much must differ before a pull request is opened; what repairs a target never waits."""
+
+    short: Annotated[Percentage, Field(json_schema_extra={"default": "2%"})] = WORTH.short
+    """a percentage of the group's replicas, more than which must be missing (= 2%)"""
+    over: Annotated[Percentage, Field(json_schema_extra={"default": "4%"})] = WORTH.over
+    """a percentage of the group's replicas, more than which must be too many (= 4%)"""
+
+
 class PullRequestsSection(ConfigSection):
     """How proposals are grouped and presented."""
 
@@ -581,6 +599,8 @@ class PullRequestsSection(ConfigSection):
     """merge, squash or rebase (= the first of these that the repository allows)"""
     reopen_after: Annotated[Days, Field(json_schema_extra={"default": "7d"})] = _PULL_REQUESTS.reopen_after_s
     """a duration like 7d; until then what a person closed stays closed (= 7d)"""
+    worth: WorthSection | None = None
+    """{short: 2%, over: 4%}: how much of a group must differ (= this where forecasts decide, else any change)"""
     limits: LimitsSection = LimitsSection()
     """how much of it there is at once"""
 

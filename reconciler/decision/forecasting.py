@@ -18,7 +18,7 @@ from reconciler.domain.units import significant
 from reconciler.domain.variant_settings import HEADROOM
 from reconciler.forecast.forecaster import Forecaster, last_midnight_s, told_features
 from reconciler.forecast.series import RECENT_S, Rates, Window
-from reconciler.simulation.rehearsal import LEVEL, LEVELS, Rehearsal, Rules, learn, rehearse
+from reconciler.simulation.rehearsal import KEPT_S, LEVEL, LEVELS, Rehearsal, Rules, learn, rehearse
 
 DRAINED_IN_S = 600.0
 """What waits now must be served within so long, beside what arrives."""
@@ -100,14 +100,15 @@ def _forecasts(
         yield from ((model, None) for model in models)
         return
     series = np.array([rows[model] for model in models])
-    grow, keep = (each.forecast(present, series, snapshot.now_s) for each in (grow_by, keep_by))
+    grow = grow_by.forecast(present, series, snapshot.now_s)
+    keep = keep_by.highest(present, series, snapshot.now_s, KEPT_S)
     for place, model in enumerate(models):
         if not grow.known[place]:
             yield model, None
             continue
         quantiles = {level: significant(float(each)) for level, each in zip(LEVELS, grow.per_s[place], strict=True)}
         needed = significant(rehearsal.margin * quantiles[LEVEL])
-        kept = significant(rehearsal.margin * float(keep.per_s[place, 0]))
+        kept = significant(rehearsal.margin * float(keep[place]))
         load = snapshot.observed.loads.get(model)
         now_per_s = load.arrival_rate_per_s if isinstance(load, Load) else 0.0
         yield (

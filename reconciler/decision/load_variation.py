@@ -10,7 +10,7 @@ from reconciler.decision.variant_states import ago, span
 from reconciler.domain.history import Bools, Floats, Integers, LoadHistory, stacked
 from reconciler.domain.records import dataclass
 from reconciler.forecast.series import Window
-from reconciler.simulation.rehearsal import LEVEL, LEVELS, lingering
+from reconciler.simulation.rehearsal import KEPT_S, LEVEL, LEVELS, lingering
 
 Owner = TypeVar("Owner", bound=Hashable)
 MARGIN = 5.0
@@ -82,7 +82,7 @@ class LoadForecast:
     def why_kept(self) -> str:
         """Why no replica goes that the window does not need."""
         ends = span(lingering(self.window).until_s)
-        return f"kept: up to {self.keep_per_s:.4g} req/s may arrive within {ends}"
+        return f"kept: up to {self.keep_per_s:.4g} req/s within {ends} were forecast in the last {span(KEPT_S)}"
 
     @property
     def words(self) -> str:

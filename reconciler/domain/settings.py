@@ -268,12 +268,21 @@ class ForgeSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """More than which fractions of a group's replicas must be missing, or too many, before a pull request is opened."""
+
+    short: float = 0.02
+    over: float = 0.04
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequestSettings:
     """How proposals are grouped, presented and merged; `labels` None are ours and what kinds of changes there are.
 
     `auto_merge`: all that rules allow merges by itself, nothing does, or what a rule says (None). `merge_method` empty
     is the first that the repository allows of merge, squash and rebase. Of ours at most `open_at_once` are open,
-    `created_per_hour` are opened in an hour, and `pushes_per_hour` times one of them is pushed; 0 is no limit.
+    `created_per_hour` are opened in an hour, and `pushes_per_hour` times one of them is pushed; 0 is no limit. `worth`
+    None holds, as it is built in, where forecasts decide.
     """
 
     group_by: tuple[str, ...] = ("cluster", "namespace")
@@ -287,6 +296,7 @@ class PullRequestSettings:
     created_per_hour: int = 10
     pushes_per_hour: int = 4
     merges_per_hour: int = 12
+    worth: Worth | None = None
 
 
 class Assumption(StrEnum):

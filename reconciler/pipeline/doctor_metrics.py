@@ -17,7 +17,7 @@ from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import MIN_REPLICAS
 from reconciler.metrics.answers import UnexpectedError, decode, document_of, result_of
 from reconciler.metrics.engines import ENGINES
-from reconciler.metrics.quantities import LIVE_REPLICAS, POD_OWNERS, Name
+from reconciler.metrics.quantities import DEMAND, LIVE_REPLICAS, POD_OWNERS, Name
 from reconciler.metrics.queries import label_names
 from reconciler.metrics.readings import served_by
 from reconciler.metrics.replicas import STALE_AFTER_S
@@ -26,6 +26,8 @@ from reconciler.policy.port import Subject, covers
 from reconciler.report.formatting import count, duration, labels_of
 
 AGE, LABEL, ENGINES_SEEN = "sample-age", "scrape-label", "engines"
+FORECAST = frozenset({*DEMAND, Name.DEMAND_CONFIGURED})
+"""What is asked only to forecast."""
 UNIT_S = {"y": 31_536_000.0, "w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 SPAN = re.compile(r"(?:[0-9]{1,9}(?:ms|[ywdhms]))+")
 SKEW_S = 30.0
@@ -197,8 +199,8 @@ def kept_s(retention: str) -> float:
 
 
 def oldest_s(answers: Iterable[Answer], now_s: float) -> float:
-    """As far back as was asked, in Unix seconds."""
-    starts = (answer.query.start_s for answer in answers)
+    """As far back as was asked for what a run needs, in Unix seconds: without a longer past nothing is forecast."""
+    starts = (answer.query.start_s for answer in answers if answer.query.quantity not in FORECAST)
     return min((start for start in starts if math.isfinite(start)), default=now_s)
 
 

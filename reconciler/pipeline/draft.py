@@ -10,6 +10,7 @@ from reconciler.aftermerge import promise_of
 from reconciler.decision.decide import solve
 from reconciler.decision.limits import collected, within_limits
 from reconciler.decision.staged_plan import head_branch
+from reconciler.decision.worth import worth_opening
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Pages, Plan, flips_fingerprint
@@ -243,7 +244,7 @@ def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> 
         plan = collected(solved.situation, solved.staged, solved.plan_of(solved.staged, bonds))
         edited = _edit(plan, snapshot, files, renderer, checker)
         if not edited.refused and edited.bonds <= bonds:
-            groups = within_limits(solved.situation, _groups_as_edited(plan, edited))
+            groups = within_limits(solved.situation, worth_opening(solved.situation, _groups_as_edited(plan, edited)))
             return replace(plan, groups=groups), edited
         if edited.refused:  # who is only bound to others gets what was decided
             refused.update(edited.refused)

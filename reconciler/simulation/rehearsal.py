@@ -4,6 +4,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from reconciler.domain.records import dataclass
 from reconciler.forecast.forecaster import Forecaster, fit
@@ -16,6 +17,8 @@ LEVELS = (0.5, LEVEL, 0.99)
 """Those that are told."""
 LINGER_S = 45 * 60.0
 """A replica goes only if the window and so much more would not need it: else it comes back soon."""
+KEPT_S = 3600.0
+"""Nor does it go while a forecast of the last hour needed it: forecasts differ a little from run to run."""
 FEWEST_DAYS, TRIAL_DAYS = 3.0, 3
 MOST_UNKNOWN = 0.1
 """Of the days looked at: with more gaps nobody knows what a forecast would have missed."""
@@ -100,7 +103,8 @@ def rehearse(
     grow_by, keep_by = learn(rates, window, since_s)
     if grow_by is None or keep_by is None:
         return Rehearsal(margin=None, words="too few series and days to learn from", days=days)
-    moments = np.arange(first - 1, end - 1)
+    kept = rates.steps(KEPT_S)
+    moments = np.arange(first - kept, end - 1)
     rows, at = np.repeat(chosen, len(moments)), np.tile(moments, len(chosen))
     shape = len(chosen), len(moments)
     states = states_at(rates, rows, at, window, knows_weeks=grow_by.knows_weeks)
@@ -108,9 +112,10 @@ def rehearse(
     targets = largest_within(rates, rows, at, window)
     judged = np.isfinite(targets) & states.known & (at + window.offsets(rates.step_s)[1] < end)
     coverage = float((targets <= quantiles)[judged].mean()) if judged.any() else math.nan
-    keep = keep_by.quantiles(states_at(rates, rows, at, keep_by.window, knows_weeks=keep_by.knows_weeks))[:, 0]
-    grow, keep = quantiles.reshape(shape), np.maximum(keep, states.now_per_s).reshape(shape)
-    grow_now, keep_now = present_rule(rates, chosen, moments, rules.headroom)
+    lasting = keep_by.quantiles(states_at(rates, rows, at, keep_by.window, knows_weeks=keep_by.knows_weeks))[:, 0]
+    needed = np.maximum(lasting, np.maximum(quantiles, states.now_per_s)).reshape(shape)
+    grow, keep = quantiles.reshape(shape)[:, kept - 1 :], sliding_window_view(needed, kept, axis=1).max(axis=2)
+    grow_now, keep_now = present_rule(rates, chosen, moments[kept - 1 :], rules.headroom)
     scale = MARGINS[:, np.newaxis, np.newaxis]
     decided = np.concatenate((follow(scale * grow, scale * keep, capacity), follow(grow_now, keep_now, capacity)[None]))
     times = max(round(rates.step_s / FINEST_STEP_S), 1)

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from reconciler.decision.decide import solve
-from reconciler.decision.groups import within_limits
+from reconciler.decision.limits import collected, within_limits
+from reconciler.decision.worth import worth_opening
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.observed import Observation, Performance
@@ -126,9 +127,11 @@ class Loop:
             demands = solved.situation.formulated.demands.values()
             self.decided += len(demands)
             self.forecast += sum(each.forecast is not None for each in demands)
-            for plan in within_limits(solved.situation, solved.plan_of(solved.staged).groups):
-                if plan.blocked is None:
-                    self._publish(plan, at_s)
+            plan = collected(solved.situation, solved.staged, solved.plan_of(solved.staged))
+            plans = worth_opening(solved.situation, plan.groups)
+            for each in within_limits(solved.situation, plans):
+                if each.blocked is None:
+                    self._publish(each, at_s)
         first = self.minute(0.0)
         offered = rates[:, first : first + self.days * 1440]
         capacity = np.full(len(rates), PER_REPLICA)

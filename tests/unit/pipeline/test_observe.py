@@ -13,6 +13,7 @@ from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import PullRequest
 from reconciler.metrics.quantities import (
     CLUSTER_LABEL,
+    DEMAND,
     PAST,
     QUANTITIES,
     SATURATION_HISTORY,
@@ -58,7 +59,7 @@ def test_each_quantity_is_asked_once_for_all_namespaces(desk: Desk) -> None:
         return QUIET(cluster, queries)
 
     desk.plan(ask)
-    past = (*PAST, *USUAL, Name.USUAL_COMPLETIONS)
+    past = (*PAST, *USUAL, Name.USUAL_COMPLETIONS, *DEMAND)
     now = {*(each.name for each in (*QUANTITIES, CLUSTER_LABEL, *SATURATION_QUANTITIES))}
     now |= {Name.NODES, Name.DEVICE_REQUESTS}
     traced = [*TRACED_HISTORY, *SATURATION_HISTORY, *past, Name.LIVE_REPLICAS]

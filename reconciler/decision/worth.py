@@ -1,0 +1,84 @@
+"""Which pull requests are worth opening: a forecast differs a little from run to run, and no pull request should."""
+
+from collections.abc import Iterator, Sequence
+
+from reconciler.decision.staged_plan import Situation
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.plan import Decision, GroupPlan
+from reconciler.domain.proposals import Part, ProposalState
+from reconciler.domain.records import replace
+from reconciler.domain.settings import Worth
+
+NOISE = 0.05
+"""So far a load may exceed what is carried, and twice as far a latency its target, before that cannot wait."""
+BY_FORECAST = Worth()
+"""What a group must be short or over by where forecasts decide all of its changes, and nothing is set."""
+
+
+def worth_opening(situation: Situation, plans: Sequence[GroupPlan]) -> tuple[GroupPlan, ...]:
+    """The plans, of which those wait that are not open yet and change too few of their group's replicas.
+
+    All that differs goes once a group's replicas are short or over enough, or one of its pull requests is open. What
+    repairs a target, moves to another accelerator or takes a merge back never waits.
+    """
+    waiting = dict(_waiting(situation, plans))
+    return tuple(
+        replace(plan, blocked=Hold(kind=HoldKind.PUT_BACK, words=waiting[plan.name]))
+        if plan.name in waiting and plan.changes and plan.blocked is None
+        else plan
+        for plan in plans
+    )
+
+
+def _waiting(situation: Situation, plans: Sequence[GroupPlan]) -> Iterator[tuple[str, str]]:
+    """By group why its changes wait."""
+    proposals = situation.snapshot.proposals
+    standing = {each.head_branch for each in proposals if each.state is ProposalState.OPEN}
+    groups: dict[str, list[GroupPlan]] = {}
+    for plan in plans:
+        if plan.part is not Part.STATUS:
+            groups.setdefault(plan.name, []).append(plan)
+    for name, parts in groups.items():
+        changes = [change for plan in parts for change in plan.changes]
+        worth = _asked(situation, changes)
+        if worth is None or not changes or any(plan.head_branch in standing for plan in parts):
+            continue
+        replicas = sum(decision.current.replicas for plan in parts for decision in plan.decisions)
+        more = [change.desired.replicas - change.current.replicas for change in changes]
+        short, over = sum(each for each in more if each > 0), -sum(each for each in more if each < 0)
+        if any(_goes_at_once(situation, change) for change in changes):
+            continue
+        if short <= worth.short * replicas and over <= worth.over * replicas:
+            asked = f"more than {worth.short * 100:.3g} % missing or {worth.over * 100:.3g} % too many"
+            yield (
+                name,
+                f"{short} of {replicas} replicas are missing, {over} too many: pullRequests.worth asks for {asked}",
+            )
+
+
+def _asked(situation: Situation, changes: Sequence[Decision]) -> Worth | None:
+    """What is set, else what holds where forecasts decide; None where a change goes however small."""
+    given = situation.snapshot.settings.pull_requests.worth
+    if given is not None:
+        return given
+    decided = (situation.formulated.demands.get(change.model) for change in changes)
+    return BY_FORECAST if all(each is not None and each.forecast is not None for each in decided) else None
+
+
+def _goes_at_once(situation: Situation, change: Decision) -> bool:
+    """Whether it cannot wait: it moves, takes a merge back, or its model is short at the load of now."""
+    formulated = situation.formulated
+    if change.desired.accelerator != change.current.accelerator or change.reverts is not None:
+        return True
+    model = formulated.needs.owner_of.get(change.variant)
+    if model is None:
+        return True
+    carried = formulated.needs.total(model, situation.current)
+    return formulated.load_of(model) > carried * (1 + NOISE) or _misses(change)
+
+
+def _misses(change: Decision) -> bool:
+    """Whether a target is missed now, as measured."""
+    seen = change.observed
+    means = ((slo, None if seen is None else seen.mean_s(slo.name)) for slo in change.slos)
+    return any(mean is not None and mean > slo.target_s * (1 + 2 * NOISE) for slo, mean in means)
