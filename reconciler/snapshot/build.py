@@ -8,7 +8,8 @@ from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import Recording
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import SaturationRules, Settings, ZeroRules
-from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.snapshot import Snapshot, UnmanagedWorkload, Variant
+from reconciler.domain.workloads import Workload
 from reconciler.metrics.observed import read_observed
 from reconciler.metrics.queries import names_in
 from reconciler.metrics.tracked_histories import read_tracked
@@ -41,7 +42,7 @@ def read_snapshot(
     if change is None:
         variants = join_variants(settings, declaration, catalogs, recording.proposals)
     else:
-        variants = tuple(_as_running(change.variants, change.base.variants))
+        variants = tuple(_as_running(change.variants, change.base))
     base = None if change is None else change.base
     models = sorted({variant.model for variant in variants})
     tracked = followed_targets(variants, declaration, recording.proposals)
@@ -94,10 +95,14 @@ def _seen(variants: Iterable[Variant], settings: Settings) -> list[tuple[object,
     ]
 
 
-def _as_running(variants: Iterable[Variant], base: Iterable[Variant]) -> Iterator[Variant]:
-    known = {variant.key: variant for variant in base}
+def _as_running(variants: Iterable[Variant], base: Snapshot) -> Iterator[Variant]:
+    known = {variant.key: variant for variant in base.variants}
+    unmanaged = {each.key: each for each in base.unmanaged}
     for variant in variants:
         before, workload = known.get(variant.key), variant.workload
+        if before is None and workload is not None and workload.key in unmanaged:
+            yield _as_unmanaged(variant, workload, unmanaged[workload.key])
+            continue
         now = replace(variant.current, replicas=0) if before is None else before.current
         ran = before.workload if before is not None else None
         if workload is not None and ran is not None and workload.replicas is not None:
@@ -113,6 +118,14 @@ def _as_running(variants: Iterable[Variant], base: Iterable[Variant]) -> Iterato
         is_moved = before is not None and variant.current.accelerator != now.accelerator
         price = before.current_cost_per_hour if before is not None and is_moved else variant.current_cost_per_hour
         yield replace(variant, current=now, workload=workload, current_cost_per_hour=price)
+
+
+def _as_unmanaged(variant: Variant, workload: Workload, ran: UnmanagedWorkload) -> Variant:
+    """A workload that the change has managed: it runs already."""
+    least = ran.owner.least if ran.owner is not None else None
+    count = least if variant.is_autoscaled else ran.workload.replicas
+    now = replace(variant.current, replicas=count or 0)
+    return replace(variant, current=now, workload=replace(workload, replicas=count))
 
 
 def followed_targets(

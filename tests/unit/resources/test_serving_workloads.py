@@ -8,12 +8,14 @@ import pytest
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.observed import DevicesSeen
+from reconciler.domain.recording import Recording
 from reconciler.domain.settings import ClusterSettings, Override, PoolSettings, Setting, Settings, SettingScalar
 from reconciler.domain.snapshot import Form, Variant
 from reconciler.domain.variant_settings import MIN_REPLICAS
 from reconciler.domain.workloads import Workload
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.adoption import find_unmanaged
+from reconciler.snapshot.build import ChangeOf, read_snapshot
 from reconciler.snapshot.inventory import take_inventory
 from reconciler.snapshot.variants import build_catalogs, declared_variants
 
@@ -260,3 +262,32 @@ def test_devices_of_unmanaged_workloads_are_taken(declare: Declare, holdings: tu
     pool = inventory.find("prod", "L4")
     assert pool is not None
     assert (pool.taken, pool.devices) == (taken, 64 - taken), "3 replicas of 2 devices, and at least 5 of 2"
+
+
+# ---- a change that has a workload managed
+
+
+@pytest.mark.parametrize(("scaler", "replicas"), [("", 3), (SCALED.replace("NAME", "llama"), 5)])
+def test_what_a_change_has_managed_runs_already(declare: Declare, scaler: str, replicas: int) -> None:
+    files = {"a.yaml": deployment(), "b.yaml": scaler} if scaler else {"a.yaml": deployment()}
+    managed = with_entries(entry({"namespace": "llm"}, whenAutoscaled="bounds"))
+
+    def recorded(settings: Settings) -> Recording:
+        return Recording(
+            now_s=0.0,
+            repository="r",
+            branch="main",
+            commit="c",
+            settings=settings,
+            manifests=(),
+            withheld=(),
+            unread=(),
+            answers=(),
+            proposals=(),
+        )
+
+    base = read_snapshot(recorded(SETTINGS), declare(files), "f")
+    assert [each.key.name for each in base.unmanaged] == ["llama"]
+    change = ChangeOf(base=base, variants=declared_variants(managed, declare(files)))
+    head = read_snapshot(recorded(managed), declare(files), "f", change)
+    assert [each.current.replicas for each in head.variants] == [replicas], "it costs nothing more"
