@@ -63,6 +63,7 @@ def propose_entries(snapshot: Snapshot) -> WorkloadsView:
     several = len(snapshot.settings.clusters) > 1
     sharing = Counter(map(_served, (each.workload for each in snapshot.unmanaged)))
     managed = {(each.key.cluster, each.key.namespace, name) for each in snapshot.variants for name in each.served_names}
+    doubtful = dict(_doubtful_namespaces(snapshot))
     entries = []
     for each in snapshot.unmanaged:
         key, served = each.key, _served(each.workload)
@@ -74,13 +75,29 @@ def propose_entries(snapshot: Snapshot) -> WorkloadsView:
                 match=tuple(MatchView(name=name, value=value) for name, value in match.items()),
                 reason=_reason(each.workload, snapshot.catalogs[key.cluster]),
                 settings=tuple(_settings(each)),
-                obstacle=_obstacle(each) or _ambiguity(each.workload, sharing[served] > 1, served in managed),
+                obstacle=(
+                    _obstacle(each)
+                    or doubtful.get((key.cluster, key.namespace), "")
+                    or _ambiguity(each.workload, sharing[served] > 1, served in managed)
+                ),
             )
         )
     # An entry means every part of an object, so one of them is enough.
     managing = {each.match: each for each in reversed(entries) if not each.obstacle}
     left = {each.match: each for each in reversed(entries) if each.match not in managing}
     return WorkloadsView(entries=tuple(reversed(managing.values())), left=tuple(reversed(left.values())))
+
+
+def _doubtful_namespaces(snapshot: Snapshot) -> Iterator[tuple[tuple[str, str], str]]:
+    """The namespaces with a resource whose scale target is not known: it may mean any workload there."""
+    for broken in snapshot.broken:
+        words = f"{broken.key.kind} {broken.key.label} cannot be read ({broken.place}) and may scale it"
+        yield (broken.key.cluster, broken.key.namespace), words
+    for variant in snapshot.variants:
+        if variant.workload is None:
+            resource = f"{variant.key.kind} {variant.key.label} ({variant.place})"
+            words = f"the scale target of {resource} is not in Git: is it this?"
+            yield (variant.key.cluster, variant.key.namespace), words
 
 
 def _served(workload: Workload) -> tuple[str, str, str]:

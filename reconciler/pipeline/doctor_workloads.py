@@ -59,8 +59,8 @@ def check_workloads(snapshot: Snapshot, broken: Iterable[str], renderer: Rendere
         if found:
             names = ", ".join(one_line(key.label) for key in found[:NAMED])
             more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-            words = f"{count(len(found), 'serving workload')} not managed: {names}{more}"
-            yield warning(cluster.name, UNMANAGED, words, "reconciler init --adopt")
+            words = f"{count(len(found), 'serving workload')} not managed: {names}{more}: `reconciler init --adopt`"
+            yield well(cluster.name, UNMANAGED, words)
 
 
 def _is_silent(snapshot: Snapshot, variant: ResourceKey) -> bool:

@@ -145,6 +145,24 @@ def test_a_persons_file_keeps_every_byte_and_gets_the_entries(workshop: Workshop
     assert file.read_bytes().decode() == after
 
 
+TARGET = """---
+apiVersion: VERSION
+kind: VariantAutoscaling
+metadata: {name: va, namespace: llm}
+spec: {modelID: m, scaleTargetRef: {kind: Deployment, name: chatt}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [("llmd.ai/v9", "VariantAutoscaling llm/va cannot be read"), ("llmd.ai/v1alpha1", "is not in Git: is it this?")],
+)
+def test_what_a_resource_with_a_mistake_may_scale_is_left_alone(workshop: Workshop, version: str, words: str) -> None:
+    committed(workshop, a=deployment("chat") + TARGET.replace("VERSION", version))
+    (left,) = adopted(workshop).adopted.left
+    assert words in left.obstacle
+
+
 def test_a_file_that_cannot_be_edited_is_left_and_the_entries_are_said(workshop: Workshop) -> None:
     committed(workshop, a=deployment("chat"))
     before = "{apiVersion: reconciler.io/v1alpha1, kind: Configuration}\n"

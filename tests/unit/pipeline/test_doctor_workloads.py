@@ -8,6 +8,7 @@ import yaml
 
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.observed import Observation, Observed, Performance
+from reconciler.domain.reports import Level
 from reconciler.domain.settings import ClusterSettings, Override, PrometheusSettings, Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.manifests.documents import parse_documents
@@ -104,4 +105,5 @@ def test_workloads_that_are_not_managed_are_counted() -> None:
     (check,) = check_workloads(
         snapshot_of({"a.yaml": deployment("a"), "b.yaml": deployment("b")}, SETTINGS), (), Renderer()
     )
-    assert (check.words, check.cure) == ("2 serving workloads not managed: llm/a, llm/b", "reconciler init --adopt")
+    assert check.level is Level.OK, "it is no fault"
+    assert check.words == "2 serving workloads not managed: llm/a, llm/b: `reconciler init --adopt`"
