@@ -192,8 +192,9 @@ def _takes(situation: Situation, branch: str, held: Sequence[GroupPlan], more: G
     if sum(len(each.changes) for each in (*held, more)) > MOST_COLLECTED:
         return False
     proposal = _open_on(situation, branch)
-    if proposal is None:
-        return True
+    if proposal is None:  # what a person left on a closed one's branch is never overwritten
+        ours = situation.proposals[situation.collected[branch][0]]
+        return not any(each.touched_by for each in ours if each.head_branch == branch)
     settings, now_s = situation.snapshot.settings.pull_requests, situation.snapshot.now_s
     if not held or proposal.is_left_alone or _pushed_too_often(proposal, settings, now_s):
         return False

@@ -154,9 +154,9 @@ class Proposal:
     `decision` is the fingerprint its hidden marker carries, `branch_decision` the one of its head branch's commit
     (empty: no branch, or a commit without our trailer). `changes` and `promises` (one a change, or none) come from the
     marker, which anybody may have edited: they can only make us do less. `touched_by` names a person whose commit is on
-    the branch. Times are Unix seconds: `opened_at_s` is None where the forge does not say, `pushes_s` are those of the
-    last hour's pushes as far as its branch tells them, and at least the last one's; `reverted_at_s` is when a person
-    took back what was merged.
+    the branch, or who opened it. Times are Unix seconds: `opened_at_s` is None where the forge does not say, `pushes_s`
+    are those of the last hour's pushes as far as its branch tells them, and at least the last one's; `reverted_at_s` is
+    when a person took back what was merged.
     """
 
     group: str

@@ -391,7 +391,7 @@ def proposal_of(pull_request: PullRequest, tip: BranchTip | None, ours: Identity
         promises=marker.promises if marker else (),
         head_commit=tip.oid if tip else pull_request.head_commit,
         branch_decision=decision_of_commit(tip.message) if tip else "",
-        touched_by=stranger_of(tip, ours) if tip else "",
+        touched_by=pull_request.opened_by or (stranger_of(tip, ours) if tip else ""),
         labels=pull_request.labels,
         in_merge_queue=pull_request.in_merge_queue,
         closed_at_s=pull_request.closed_at_s,

@@ -56,17 +56,23 @@ class ComparedBranches:
     stale: frozenset[str] = frozenset()
 
 
+MOST_PARENTS = 8
+"""Of a commit that are looked at: anybody may push one with thousands."""
+
+
 def compare_with_base(clone: Clone, found: Iterable[PullRequest], tips: Mapping[str, CommitRecord]) -> ComparedBranches:
     """Look at the branches of open pull requests; history is asked for only where the base has moved on beneath one."""
     open_branches = {each.head_branch for each in found if each.is_open}
     moved = {name: tip for name, tip in tips.items() if name in open_branches and tip.parents != (clone.commit,)}
     if not moved:
         return ComparedBranches()
-    begun = (clone.read_commit(oid) for tip in moved.values() for oid in tip.parents)
+    begun = (clone.read_commit(oid) for tip in moved.values() for oid in tip.parents[:MOST_PARENTS])
     clone.fetch_history(min(each.committed_s for each in (*begun, *moved.values())))
     return ComparedBranches(
         merged=frozenset(name for name, tip in moved.items() if clone.descends_from(tip.oid)),
-        stale=frozenset(name for name, tip in moved.items() if not any(map(clone.descends_from, tip.parents))),
+        stale=frozenset(
+            name for name, tip in moved.items() if not any(map(clone.descends_from, tip.parents[:MOST_PARENTS]))
+        ),
     )
 
 

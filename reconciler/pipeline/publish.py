@@ -223,6 +223,11 @@ LEAST_AGE_S = 300.0
 OPERATIONS = {MergeState.SCHEDULED: Operation.SCHEDULED, MergeState.WAITING: Operation.WAITING}
 
 
+def known_error(error: ReconcilerError | ValueError) -> ReconcilerError:
+    """The error of one branch, which a person can have made anything of."""
+    return error if isinstance(error, ReconcilerError) else TransientError(str(error))
+
+
 def take_back(forge: Forge, view: ForgeView) -> None:
     """Cancel the merges that we scheduled on the forge: a pause stops those, too."""
     for each in (*view.pull_requests.values(), *view.retargeted):
@@ -267,8 +272,8 @@ class Merger:
             if is_scheduled:
                 self.forge.unschedule(pull_request.number)
             return replace(published, operation=Operation.WAITING, reason=waits)
-        except ReconcilerError as error:
-            return replace(published, operation=Operation.FAILED, reason=str(error), error=error)
+        except (ReconcilerError, ValueError) as error:
+            return replace(published, operation=Operation.FAILED, reason=str(error), error=known_error(error))
 
     def _why_wait(self, state: GroupState, pull_request: PullRequest, terms: MergeTerms, tip: CommitRecord) -> str:
         marker = read_marker(pull_request.body)
@@ -488,17 +493,20 @@ class _Press:
         for each in self.observed.forge.retargeted:
             if each.head_branch in ours:
                 logger.warning("pull request %d goes to %s now: we do not merge it", each.number, each.base_branch)
-                self._forge.unschedule(each.number)
+                try:
+                    self._forge.unschedule(each.number)
+                except ReconcilerError as error:
+                    logger.warning("pull request %d may be merged into %s: %s", each.number, each.base_branch, error)
 
     def attempt(self, state: GroupState) -> Published:
-        """Publish one part; an expected failure becomes its outcome."""
+        """Publish one part; whatever its branch makes fail becomes its outcome, and concerns it alone."""
         try:
             return self._publish(state)
-        except (TransientError, ConfigurationError) as error:
+        except (ReconcilerError, ValueError) as error:
             return self._failed(state, error)
 
-    def _failed(self, state: GroupState, error: ReconcilerError) -> Published:
-        return replace(state.outcome(Operation.FAILED, reason=str(error)), error=error)
+    def _failed(self, state: GroupState, error: ReconcilerError | ValueError) -> Published:
+        return replace(state.outcome(Operation.FAILED, reason=str(error)), error=known_error(error))
 
     def merger(self, states: Iterable[GroupState]) -> Merger:
         """Merges at the end what this run left as it was."""
@@ -671,7 +679,7 @@ class _Press:
                 return state.outcome(Operation.NONE, pull_request=state.pull_request)
             commit = self._push(state, state.draft)
             return self._write_body(state, state.draft, pushed=True, commit=commit)
-        except (TransientError, ConfigurationError) as error:
+        except (ReconcilerError, ValueError) as error:
             return self._failed(state, error)
 
     @property

@@ -122,7 +122,8 @@ def adopt_and_schedule(place: Field) -> None:
     before = place.git("rev-parse", place.branch)
     adopt(place)
     place.push(before)
-    place.server.repositories[NAME].pull_requests[2].told_by = "mallory"
+    pulls = place.server.repositories[NAME].pull_requests
+    pulls[max(pulls)].told_by = "mallory"
 
 
 def open_under_our_prefix(place: Field) -> None:
@@ -155,6 +156,36 @@ def join(place: Field) -> None:
     """A merge commit, one of whose parents has more."""
     other = place.commit([("100644", "clusters/prod/evil.yaml", b"kind: ClusterRole\n")], onto="main")
     place.push(place.commit([], ("main", other)))
+
+
+def join_many(place: Field) -> None:
+    """A merge commit of fifty branches that the base does not have."""
+    others = [place.commit([("100644", f"clusters/prod/{n}.yaml", b"kind: Role\n")], onto="main") for n in range(50)]
+    place.push(place.commit([], ("main", *others)))
+
+
+def update_with_more(place: Field) -> None:
+    """A merge of the base into our branch, as the forge's button makes it, with one file more."""
+    place.push(place.commit([("100644", "clusters/prod/evil.yaml", b"kind: ClusterRole\n")], (place.branch, "main")))
+
+
+def update_with_another_number(place: Field) -> None:
+    """The same, with another number where ours was."""
+    changed = place.show(place.branch, MANIFEST).replace(b"replicas:   4", b"replicas:   40")
+    place.push(place.commit([("100644", MANIFEST, changed)], (place.branch, "main")))
+
+
+def update_with_nothing(place: Field) -> None:
+    """The same that adds nothing, above a commit of theirs in our name."""
+    edited(MANIFEST, b"vllm/vllm-openai:v0.11.0", b"evil/miner:latest")(place)
+    place.push(place.commit([], (place.branch, "main")))
+
+
+def take_the_folder(place: Field) -> None:
+    """A branch below ours, so that ours cannot be pushed any more once it is gone."""
+    commit, branch = place.git("rev-parse", place.branch), place.branch
+    place.git("update-ref", "-d", f"refs/heads/{branch}")
+    place.push(commit, f"{branch}/x")
 
 
 def stack(place: Field) -> None:
@@ -211,6 +242,11 @@ TEXTS_AND_TARGETS = (
     Way(name="a parent that is not on the base", attack=graft),
     Way(name="an old commit of the base as parent", attack=put_back_the_base),
     Way(name="a merge commit", attack=join),
+    Way(name="a merge of fifty branches", attack=join_many, stages=("open", "scheduled")),
+    Way(name="a merge of the base with a file more", attack=update_with_more),
+    Way(name="a merge of the base with another number", attack=update_with_another_number),
+    Way(name="a merge of the base above another image", attack=update_with_nothing),
+    Way(name="a branch in place of its folder", attack=take_the_folder, stages=("open",)),
     Way(name="a second commit", attack=stack),
     Way(name="the label stop-updating", attack=lambda place: label(place, "stop-updating"), stops=True),
     Way(name="a label that says approved", attack=lambda place: label(place, "automerge")),
