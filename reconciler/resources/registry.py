@@ -10,6 +10,7 @@ from reconciler.resources.kaito import KAITO
 from reconciler.resources.kinds import Family, Kind
 from reconciler.resources.kserve import KSERVE
 from reconciler.resources.kthena import KTHENA
+from reconciler.resources.kuberay import KUBERAY
 from reconciler.resources.kubernetes import KUBERNETES
 from reconciler.resources.llmaz import LLMAZ
 from reconciler.resources.llmd import llmd_family
@@ -30,6 +31,7 @@ FAMILIES: tuple[Family, ...] = (
     AIBRIX,
     KAITO,
     NIM,
+    KUBERAY,
 )
 """Every family but upstream's own, which needs to know the scale targets of all: a new one gets its place here."""
 _TARGET_VERSIONS = {

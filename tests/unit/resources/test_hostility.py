@@ -30,7 +30,10 @@ SCALARS = ["null", "[]", "{}", "[{}]", "0", "1", "-1", "1e400", ".nan", "0.75", 
 NOISE = st.sampled_from([*SCALARS, "&a", "*a", '"\\e[31m"', '"1e-100"', "\n", "\n---\n"])
 MAY_BE_SILENT = {"ConfigMap", "Namespace", "HorizontalPodAutoscaler", "ScaledObject"}
 """Kinds of which most objects concern nothing that is read here."""
-WITHOUT_MODELS = {"DynamoGraphDeployment", "InferenceService", "InferenceSet", "StormService", "Workspace"}
+WITHOUT_MODELS = {
+    *("DynamoGraphDeployment", "InferenceService", "InferenceSet", "RayService", "StormService", "Workspace"),
+    *("ClusterServingRuntime", "ServingRuntime"),
+}
 """Kinds whose objects need not serve a model."""
 
 

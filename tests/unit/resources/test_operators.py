@@ -189,3 +189,65 @@ def test_a_number_that_is_filled_in_later_is_held(declare: Declare, text: str) -
     before = "replicas: 3" if "replicas: 3" in text else "replicas: 2"
     workload = only(declare(text.replace(f"  {before}\n", '  replicas: "${COUNT}"\n', 1)))
     assert (workload.replicas, workload.templated) == (None, "spec.replicas")
+
+
+# ---- KubeRay
+
+RAY = """apiVersion: ray.io/v1
+kind: RayService
+metadata: {name: chat, namespace: llm, annotations: {reconciler.io/managed: "true"}}
+spec:
+  serveConfigV2: |
+    applications:
+    - name: llms
+      import_path: ray.serve.llm:build_openai_app
+      args:
+        llm_configs:
+        - model_loading_config: {model_id: deepseek, model_source: deepseek-ai/DeepSeek-R1}
+          engine_kwargs: {tensor_parallel_size: 8, pipeline_parallel_size: 2}
+          deployment_config: DEPLOYMENT
+        - model_loading_config: {model_id: qwen}
+  rayClusterConfig:
+    workerGroupSpecs:
+    - replicas: 2
+      template: {spec: {containers: [{name: ray-worker, resources: {limits: {nvidia.com/gpu: "8"}}}]}}
+"""
+
+
+def test_each_model_of_ray_serve_is_a_workload_that_is_held(declare: Declare) -> None:
+    declared = declare(RAY.replace("DEPLOYMENT", "{num_replicas: 3}"))
+    assert [(each.key.part, each.model_id, each.served_names) for each in declared.workloads] == [
+        ("deepseek", "deepseek-ai/DeepSeek-R1", ("deepseek",)),
+        ("qwen", "qwen", ("qwen",)),
+    ]
+    assert [(each.replicas, each.devices) for each in declared.workloads] == [
+        (3, {"nvidia.com/gpu": 16}),
+        (1, {"nvidia.com/gpu": 1}),
+    ]
+    words = [each.unwritable.words for each in declared.workloads if each.unwritable]
+    assert [each.split(":")[0] for each in words] == ["a replica is an actor on workers of its Ray cluster"] * 2
+    assert (declared.owners, declared.findings) == ((), ())
+
+
+@pytest.mark.parametrize("deployment", ["{num_replicas: auto}", "{autoscaling_config: {min_replicas: 1}}"])
+def test_ray_serve_may_scale_a_model_itself(declare: Declare, deployment: str) -> None:
+    (owner,) = declare(RAY.replace("DEPLOYMENT", deployment)).owners
+    assert (owner.owner, owner.target_name, owner.target_part) == ("Ray Serve's autoscaler", "chat", "deepseek")
+    assert owner.fields == ()
+
+
+def test_devices_of_ray_workers_may_be_others(declare: Declare) -> None:
+    text = RAY.replace("DEPLOYMENT", "{num_replicas: 1}").replace("nvidia.com/gpu", "google.com/tpu")
+    assert declare(text).workloads[0].devices == {"google.com/tpu": 16}
+
+
+def test_a_text_of_ray_that_is_no_yaml_is_found_where_it_stands(declare: Declare) -> None:
+    declared = declare(RAY.replace("DEPLOYMENT", "{num_replicas: [}"))
+    assert declared.workloads == ()
+    assert [each.place.line for each in declared.findings] == [5]
+
+
+@pytest.mark.parametrize("change", [("llm_configs", "models"), ("llms", "{{ .Values.name }}")])
+def test_other_applications_of_ray_are_left_alone(declare: Declare, change: tuple[str, str]) -> None:
+    declared = declare(RAY.replace("DEPLOYMENT", "{}").replace(*change))
+    assert (declared.workloads, declared.findings) == ((), ())
