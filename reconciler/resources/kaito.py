@@ -12,6 +12,7 @@ own (`interface.go`).
 
 from collections.abc import Iterator
 
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.resources.kinds import Family, Kind, ServingKind
 from reconciler.resources.kubernetes.pods import PodTemplate, TemplateFields
 from reconciler.resources.kubernetes.served_parts import Count, ServedPart, bounds_owner, read_parts, severity_of
@@ -70,7 +71,7 @@ def read_workspace(source: KubernetesObject) -> Iterator[Piece]:
     inference = validated.value.inference if validated.value is not None else None
     parts = []
     if inference is not None:
-        unsized = "a Workspace is one instance: an InferenceSet has a number of them"
+        words = "a Workspace is one instance: an InferenceSet has a number of them"
         parts.append(
             _part(
                 source,
@@ -78,7 +79,7 @@ def read_workspace(source: KubernetesObject) -> Iterator[Piece]:
                 ("inference",),
                 Count(path=("resource",), written=1),
                 made=source.name,
-                unsized=unsized,
+                unwritable=Hold(kind=HoldKind.NOT_WRITABLE, words=words, place=source.locate(())),
             )
         )
     yield from read_parts(source, parts, validated.findings)
@@ -108,7 +109,7 @@ def _part(
     *,
     made: str = "",
     served: str = "",
-    unsized: str = "",
+    unwritable: Hold | None = None,
 ) -> ServedPart:
     preset = inference.preset.name if inference.preset is not None else ""
     is_vllm = bool(preset) and source.annotations.get(_RUNTIME, "vllm") == "vllm"
@@ -122,7 +123,7 @@ def _part(
         model_id=name,
         served_names=tuple(dict.fromkeys(filter(None, (served, name)))) if name else (),
         made=("StatefulSet", made) if made else None,
-        unsized=unsized,
+        unwritable=unwritable,
     )
 
 

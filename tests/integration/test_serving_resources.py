@@ -163,9 +163,9 @@ def test_requests_are_counted_once_by_what_stands_before_replicas(
     assert found == (pytest.approx(per_s) if per_s else None)
 
 
-def plan(url: str, directory: Path, manifests: Mapping[str, str]) -> Any:
-    files = {f"prod/{name}.yaml": text.encode() for name, text in manifests.items()}
-    configuration = SETTINGS + "".join(PROFILE.replace("NAME", name) for name in manifests)
+def plan(url: str, directory: Path, manifests: Mapping[str, str], settings: str = "") -> Any:
+    files = {f"{name}.yaml": text.encode() for name, text in manifests.items()}
+    configuration = SETTINGS + "".join(PROFILE.replace("NAME", name) for name in PODS) + settings
     repository = directory / "fleet.git"
     content = {"reconciler.yaml": configuration.encode(), **files}
     create_bare(repository, branch="main", files=content, message="Run models", author=ANN, date_s=int(END_S - 7200))
@@ -179,7 +179,7 @@ def test_all_of_them_get_the_replicas_that_their_load_needs(
 ) -> None:
     monkeypatch.setattr("reconciler.cli.plan.time", SimpleNamespace(time=lambda: END_S))
     managed = {
-        name: text
+        f"prod/{name}": text
         if name == "stack"
         else text.replace("annotations: {", f"{MANAGED[:-1]}, ")
         if "annotations" in text
@@ -205,4 +205,51 @@ def test_all_of_them_get_the_replicas_that_their_load_needs(
         "llmisvc": "endpoint picker",
         "vllm-stack-deployment-vllm": "endpoint picker",
         "dynamo": "endpoint picker",
+    }
+
+
+OVERLAY = """\
+namespace: llm
+resources: [../base]
+patches:
+- path: replicas.yaml
+- target: {kind: LLMInferenceService}
+  patch: |-
+    - op: replace
+      path: /spec/replicas
+      value: 3
+"""
+PATCH = """\
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: isvc}
+spec:
+  predictor:
+    minReplicas: 3
+    maxReplicas: 3
+"""
+
+
+def test_an_edit_goes_to_the_layer_of_kustomize_that_counts(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.cli.plan.time", SimpleNamespace(time=lambda: END_S))
+    base = {
+        f"base/{name}": MANIFESTS[name].replace("eplicas: 3", "eplicas: 1").replace("namespace: llm", "labels: {a: b}")
+        for name in ("isvc", "llmisvc")
+    }
+    kustomizations = {
+        "base/kustomization": "resources: [isvc.yaml, llmisvc.yaml]\n",
+        "prod/kustomization": OVERLAY,
+        "prod/replicas": PATCH,
+    }
+    settings = '\nworkloads: [{match: {name: "*"}}]\n'
+    content = plan(url, tmp_path, {**base, **kustomizations}, settings)
+    decisions = {each["variant"]["name"]: each for group in content["groups"] for each in group["decisions"]}
+    assert {name: (each["desired"]["replicas"], each["written_at"]) for name, each in decisions.items()} == {
+        "isvc": (
+            2,
+            ["prod/replicas.yaml:6 spec.predictor.minReplicas"],
+        ),
+        "llmisvc": (2, ["prod/kustomization.yaml:9 patches[1].patch: [0].value"]),
     }

@@ -134,7 +134,8 @@ def test_kaitos_own_scaler_owns_the_replicas(declare: Declare) -> None:
 
 def test_a_workspace_is_one_instance(declare: Declare) -> None:
     workload = only(declare(WORKSPACE))
-    assert workload.unsized.startswith("a Workspace is one instance")
+    assert workload.unwritable is not None
+    assert workload.unwritable.words.startswith("a Workspace is one instance")
     assert workload.is_serving
     assert declare(WORKSPACE.replace("inference:", "tuning:")).workloads == ()
     other = "kaito.sh/runtime: transformers"
