@@ -53,7 +53,9 @@ def _candidates(
 ) -> Iterator[Workload]:
     chosen = {cluster.name for cluster in settings.clusters}
     for workload in workloads:
-        if workload.key.cluster in chosen and workload.key not in claimed and is_kind_of_serving(workload.key):
+        # what scales the object that a controller makes of it scales the same number
+        is_claimed = workload.key in claimed or workload.becomes in claimed
+        if workload.key.cluster in chosen and not is_claimed and is_kind_of_serving(workload.key):
             yield workload
 
 

@@ -5,9 +5,11 @@ from hashlib import md5
 
 import pytest
 
+from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.kserve.names import child_name
+from reconciler.snapshot.variants import declared_variants
 
 Declare = Callable[..., Declaration]
 
@@ -331,3 +333,21 @@ def test_an_inference_service_of_another_group_is_somebody_elses(declare: Declar
     text = (ISVC % (STANDARD, "    minReplicas: 1")).replace("serving.kserve.io/v1beta1", "ome.io/v1beta1")
     declared = declare(text)
     assert (declared.workloads, declared.findings) == ((), ())
+
+
+def test_what_scales_the_object_that_a_controller_makes_claims_its_source(declare: Declare) -> None:
+    settings = Settings(clusters=(ClusterSettings(name="prod"),))
+    served = """apiVersion: serving.kserve.io/v1alpha2
+kind: LLMInferenceService
+metadata: {name: llama, namespace: llm, annotations: {reconciler.io/managed: "true"}}
+spec: {replicas: 2, model: {uri: "hf://meta/llama-8b", name: meta/llama-8b}}
+"""
+    target = """apiVersion: llmd.ai/v1alpha1
+kind: VariantAutoscaling
+metadata: {name: va, namespace: llm}
+spec: {modelID: meta/llama-8b, scaleTargetRef: {kind: Deployment, name: llama-kserve}}
+"""
+    (alone,) = declared_variants(settings, declare(served))
+    assert alone.key.kind == "LLMInferenceService"
+    (scaled,) = declared_variants(settings, declare(f"{served}---\n{target}"))
+    assert scaled.key.kind == "VariantAutoscaling"
