@@ -7,7 +7,7 @@ from typing import Final
 from reconciler.domain.identity import ResourceKey, finding_of
 from reconciler.domain.records import dataclass, replace
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Value, text_at
+from reconciler.manifests.documents import Value, text_at, value_at
 from reconciler.manifests.wording import Field, join_words, name_field, quote
 from reconciler.placement.deployers import APPLICATION_SET, ARGO_GROUP, DEPLOYER_KINDS, override_sections
 from reconciler.placement.fleet import Fleet, source_as_built
@@ -39,6 +39,7 @@ DEPLOYING_KINDS: Final = DEPLOYER_KINDS | {APPLICATION_SET, HELM_RELEASE}
 APPLICATION: Final = "Application"
 _FLUX_HELM: Final = "helm.toolkit.fluxcd.io"
 _DEFAULT_KEY: Final = "values.yaml"
+_CHART_SPEC: Final = ("spec", "chart", "spec")
 _SWITCH: Final = "enabled"
 _SETTING: Final = re.compile(r"((?:\\.|[^.\[\]\\])+)|\[([0-9]{1,6})\]")
 
@@ -164,6 +165,36 @@ def chart_of(fleet: Fleet, release: Release) -> ChartReference:
         chart = text_at(source.fields, "spec", "url") if source is not None else ""
     path = chart.removeprefix("./").strip("/")
     return ChartReference(name=name_of(path), path=path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependency:
+    """A chart that the chart of a release brings along: where its values stand, and which values switch it off."""
+
+    chart: ChartReference
+    name: str
+    conditions: tuple[Field, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+def dependencies_of(fleet: Fleet, release: Release) -> Iterator[Dependency]:
+    """The charts that a chart of this repository depends on."""
+    directory = _local_chart(fleet.repository, release)
+    file = resolve("", join(directory, CHART_NAME)) if directory is not None else None
+    documents = fleet.repository.read(file) if file is not None and fleet.repository.has_file(file) else ()
+    for document in documents[:1]:
+        listed = value_at(document.value, ("dependencies",))
+        for entry in listed if isinstance(listed, list) else ():
+            name = text_at(entry, "name")
+            conditions = (each.strip() for each in text_at(entry, "condition").split(","))
+            tags = value_at(entry, ("tags",))
+            if name:
+                yield Dependency(
+                    chart=ChartReference(name=name),
+                    name=text_at(entry, "alias") or name,
+                    conditions=tuple(tuple(each.split(".")) for each in conditions if each),
+                    tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
+                )
 
 
 def makes(release: Release, key: ResourceKey) -> bool:
@@ -427,21 +458,29 @@ def _value_files(
             yield Obstacle(reason=reason, place=entry.place)
 
 
-def _chart_files(repository: ManifestRepository, release: Release) -> Iterator[str]:
+def _local_chart(repository: ManifestRepository, release: Release) -> str | None:
+    """The directory of a chart in this repository."""
     built = release.built
     if not release.is_flux:
-        directory = _chart_directory(repository, built, release.prefix)
-        if directory is not None:
-            yield join(directory, _DEFAULT_KEY)
-        return
-    chart = ("spec", "chart", "spec")
-    kind, namespace, name = (text_at(built.fields, *chart, "sourceRef", key) for key in ("kind", "namespace", "name"))
+        return _chart_directory(repository, built, release.prefix)
+    kind, namespace, name = (
+        text_at(built.fields, *_CHART_SPEC, "sourceRef", key) for key in ("kind", "namespace", "name")
+    )
     source = SourceName(kind=kind, namespace=namespace or built.key.namespace, name=name)
-    if kind != GIT or repository.flux_sources.is_ours(source) is False:
+    is_ours = kind == GIT and repository.flux_sources.is_ours(source) is not False
+    return text_at(built.fields, *_CHART_SPEC, "chart") if is_ours else None
+
+
+def _chart_files(repository: ManifestRepository, release: Release) -> Iterator[str]:
+    directory = _local_chart(repository, release)
+    if directory is None:
         return
-    listed = built.value_at(*chart, "valuesFiles")
+    if not release.is_flux:
+        yield join(directory, _DEFAULT_KEY)
+        return
+    listed = release.built.value_at(*_CHART_SPEC, "valuesFiles")
     files = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
-    for file in reversed(files or [join(text_at(built.fields, *chart, "chart"), _DEFAULT_KEY)]):
+    for file in reversed(files or [join(directory, _DEFAULT_KEY)]):
         found = resolve("", file)
         if found is not None and repository.has_file(found):
             yield found

@@ -12,7 +12,15 @@ from reconciler.domain.workloads import DocumentRef, FieldPath, ReplicaOwner, Wo
 from reconciler.manifests.documents import Value
 from reconciler.manifests.wording import name_field
 from reconciler.placement.fleet import ELSEWHERE, Fleet
-from reconciler.placement.helm import Release, chart_of, place_in_release, release_values, releases_in
+from reconciler.placement.helm import (
+    Dependency,
+    Release,
+    chart_of,
+    dependencies_of,
+    place_in_release,
+    release_values,
+    releases_in,
+)
 from reconciler.placement.objects import Obstacle
 from reconciler.placement.places import EffectivePlace, NoPlace
 from reconciler.resources.annotations import WORKLOAD_NAMES, check_annotations
@@ -37,6 +45,7 @@ _Lookup: TypeAlias = Callable[[str], Value]
 _ROLE = "llm-d.ai/role"
 """A chart may give the same role to what serves alone: only its values say whether there is another half."""
 _NAMED = re.compile(r"\{([^{}]+)\}")
+_TOP: FieldPath = ()
 _LONGEST_NAME = 63
 _LONGEST_FULLNAME = 55
 _MOST = 10_000
@@ -58,9 +67,8 @@ def read_charts(fleet: Fleet) -> Charted:
     findings: list[Finding] = []
     for cluster in sorted(fleet.clusters):
         for release in releases_in(fleet, cluster) if cluster != ELSEWHERE else ():
-            reference = chart_of(fleet, release)
-            chart = find_chart(reference.name, reference.address, reference.path)
-            if chart is None or is_templated(release.name) or is_templated(release.namespace):
+            installed = tuple(_charts_in(fleet, release))
+            if not installed or is_templated(release.name) or is_templated(release.namespace):
                 continue
             values = release_values(fleet, release)
             if isinstance(values, Obstacle):
@@ -68,9 +76,7 @@ def read_charts(fleet: Fleet) -> Charted:
                 place = values.place or release.built.place
                 findings.append(Finding(place=place, severity=Severity.NOTE, message=message, rule=RULE))
                 continue
-            places = ((shape, item) for shape in chart.workloads for item in items_of(values, shape))
-            for shape, item in places:
-                made = _Made(fleet=fleet, release=release, chart=chart, shape=shape, values=values, item=item)
+            for made in _made(fleet, release, installed, values):
                 if made.is_made and not is_templated(made.key.name):
                     workload, found = made.workload()
                     workloads.append(workload)
@@ -82,6 +88,45 @@ def read_charts(fleet: Fleet) -> Charted:
     return Charted(workloads=tuple(unique.values()), owners=tuple(owners), findings=tuple(findings))
 
 
+def _charts_in(fleet: Fleet, release: Release) -> Iterator[tuple[ChartShape, Dependency | None]]:
+    """The known charts that a release installs: those that its chart depends on, else its own."""
+    found = ((find_chart(each.chart.name, "", ""), each) for each in dependencies_of(fleet, release))
+    depended = [(chart, each) for chart, each in found if chart is not None]
+    yield from depended
+    reference = chart_of(fleet, release)
+    own = find_chart(reference.name, reference.address, reference.path)
+    if own is not None and not depended:
+        yield own, None
+
+
+def _made(
+    fleet: Fleet,
+    release: Release,
+    installed: Sequence[tuple[ChartShape, Dependency | None]],
+    values: dict[str, Value],
+) -> Iterator["_Made"]:
+    for chart, dependency in installed:
+        name, prefix, own = chart.chart, _TOP, values
+        if dependency is not None:
+            below = values.get(dependency.name)
+            name, prefix, own = dependency.name, (dependency.name,), below if isinstance(below, dict) else {}
+            if not _is_installed(dependency, values):
+                continue
+        for shape in chart.workloads:
+            for item in items_of(own, shape):
+                yield _Made(fleet=fleet, release=release, name=name, prefix=prefix, shape=shape, values=own, item=item)
+
+
+def _is_installed(dependency: Dependency, values: dict[str, Value]) -> bool:
+    """Whether the values leave a dependency on: the first condition that is written counts, else its tags."""
+    written = (value_of(values, path) for path in dependency.conditions)
+    condition = next((each for each in written if isinstance(each, bool)), None)
+    if condition is not None:
+        return condition
+    tags = [tag for each in dependency.tags if isinstance(tag := value_of(values, ("tags", each)), bool)]
+    return any(tags) if tags else True
+
+
 def _contested(workload: Workload, releases: int) -> Workload:
     words = f"{releases} releases make {workload.key.kind} {workload.key.label}: keep one"
     return replace(workload, unwritable=Hold(kind=HoldKind.REPLICAS_CONTESTED, words=words, place=workload.place))
@@ -89,11 +134,15 @@ def _contested(workload: Workload, releases: int) -> Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
-    """One workload of a chart, by the item of the values that it is made of."""
+    """One workload of a chart, by the item of the values that it is made of.
+
+    `values` are those of the chart, which stand at `prefix` in those of the release; `name` is the chart's own there.
+    """
 
     fleet: Fleet
     release: Release
-    chart: ChartShape
+    name: str
+    prefix: FieldPath
     shape: WorkloadShape
     values: dict[str, Value]
     item: FieldPath
@@ -197,7 +246,7 @@ class _Made:
     def _fullname(self) -> str:
         """The name that charts made by `helm create` give what they make, as llm-d's shortens it."""
         own = self.values.get("fullnameOverride")
-        name = str(self.values.get("nameOverride") or self.chart.chart)
+        name = str(self.values.get("nameOverride") or self.name)
         given = own if isinstance(own, str) and own else None
         full = self.release.name if name in self.release.name else f"{self.release.name}-{name}"
         return (given or full)[:_LONGEST_FULLNAME].removesuffix("-")
@@ -285,7 +334,7 @@ class _Made:
     # ---- places
 
     def _place(self, path: str, word: str) -> EffectivePlace | NoPlace:
-        return place_in_release(self.fleet, self.key, self.release, path_in(path, self.item), word)
+        return place_in_release(self.fleet, self.key, self.release, (*self.prefix, *path_in(path, self.item)), word)
 
     def _field(self, place: EffectivePlace | NoPlace) -> WrittenField:
         """The number where it is written; else the release, with what counts without a number."""
@@ -295,7 +344,7 @@ class _Made:
             number = int(value) if isinstance(value, int | str) else None
             return replace(written, written=number, value=number)
         built = self.release.built
-        path = (*self.release.values_prefix, *path_in(self.shape.replicas, self.item))
+        path = (*self.release.values_prefix, *self.prefix, *path_in(self.shape.replicas, self.item))
         number = _number(self._value(self.shape.replicas))
         return WrittenField(
             document=DocumentRef(path=built.path, document=built.source.document.index, prefix=built.source.field),

@@ -18,7 +18,14 @@ from reconciler.placement.fleet import ELSEWHERE, Fleet, build_fleet
 from reconciler.placement.kustomize_build import find_used, is_below
 from reconciler.placement.markers import MarkerComment, read_markers
 from reconciler.placement.objects import DEFAULT_NAMESPACE, BuiltObject, texts_in
-from reconciler.placement.repository import GENERATOR_GROUP, ManifestRepository, directory_of, is_kustomization, resolve
+from reconciler.placement.repository import (
+    CHART_NAME,
+    GENERATOR_GROUP,
+    ManifestRepository,
+    directory_of,
+    is_kustomization,
+    resolve,
+)
 from reconciler.placement.repository import GROUP as SOURCE_GROUP
 from reconciler.placement.repository import KINDS as SOURCE_KINDS
 from reconciler.placement.rollouts import KIND as BUDGET
@@ -256,12 +263,13 @@ def _repository(readings: Mapping[str, FileReading], paths: Iterable[str], remot
 
 
 def _may_be_named(path: str, text: bytes, globs: Iterable[str]) -> bool:
-    """Whether a deployer may read a file: by its name, by a pattern, or as the default values of its chart.
+    """Whether a deployer may read a file: by its name, by a pattern, or as its chart or the default values of that.
 
     `text` is that of all deployers. Other values are neither read nor recorded: they may hold passwords.
     """
     *_, directory, name = ("", *path.split("/"))
-    words = {name.encode(), directory.encode()} if name == "values.yaml" else {name.encode()}
+    is_of_chart = name in ("values.yaml", CHART_NAME)
+    words = {name.encode(), directory.encode()} if is_of_chart else {name.encode()}
     is_named = name.startswith(".argocd-source") or any(word in text for word in words if word)
     return bool(text) and (is_named or any(path_matches(glob, path) for glob in globs))
 

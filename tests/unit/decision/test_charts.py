@@ -250,6 +250,82 @@ def test_two_releases_of_one_name_are_contested() -> None:
     assert workload.unwritable.kind == "replicas-contested"
 
 
+# ---- charts that a chart of one's own depends on
+
+OWN = """apiVersion: v2
+name: chat
+version: 0.1.0
+dependencies:
+- {name: vllm-stack, version: 0.1.7, repository: "https://example.com", condition: chat.served}
+"""
+OF_OWN = """apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: vllm, namespace: argocd}
+spec:
+  destination: {server: "https://kubernetes.default.svc", namespace: llm}
+  source:
+    repoURL: https://github.com/acme/fleet
+    path: charts/chat
+    helm: {valueFiles: [prod.yaml]}
+"""
+PROD = "vllm-stack:\n" + indented(STACK, 2)
+DEFAULTS = "chat: {served: true}\nvllm-stack: {servingEngineSpec: {modelSpec: []}}\n"
+BY_OWN_CHART = {
+    "apps/chat.yaml": OF_OWN,
+    "charts/chat/Chart.yaml": OWN,
+    "charts/chat/prod.yaml": PROD,
+    "charts/chat/values.yaml": DEFAULTS,
+}
+OWN_BY_FLUX = {
+    "apps/source.yaml": "apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\n"
+    "metadata: {name: fleet, namespace: llm}\nspec: {url: 'https://github.com/acme/fleet'}\n",
+    "apps/vllm.yaml": RELEASE.replace(
+        "chart: vllm-stack, sourceRef: {kind: HelmRepository, name: vllm}",
+        "chart: ./charts/chat, sourceRef: {kind: GitRepository, name: fleet}",
+    )
+    + indented(PROD),
+    "charts/chat/Chart.yaml": OWN,
+    "charts/chat/values.yaml": DEFAULTS,
+}
+
+
+@pytest.mark.parametrize("files", [BY_OWN_CHART, OWN_BY_FLUX], ids=["argo", "flux"])
+def test_models_of_a_chart_that_another_depends_on(files: Mapping[str, str]) -> None:
+    found = made(files)
+    assert {name: each.replicas for name, each in found.items()} == {LLAMA: 2, QWEN: 1}
+    after = edited(files, found[LLAMA], 7)
+    assert {name: each.replicas for name, each in made(after).items()} == {LLAMA: 7, QWEN: 1}
+    (changed,) = [path for path in files if files[path] != after[path]]
+    assert after[changed] == files[changed].replace("replicaCount: 2", "replicaCount: 7")
+
+
+def test_a_dependency_may_have_another_name_and_be_there_twice() -> None:
+    chart = """dependencies:
+- {name: llm-d-modelservice, alias: small, version: 0.4.0, repository: "https://llm-d"}
+- {name: llm-d-modelservice, alias: large, version: 0.4.0, repository: "https://llm-d"}
+- {name: nginx, version: 1.0.0, repository: "https://charts.example.com"}
+"""
+    values = "decode: {replicas: 9}\nsmall: {decode: {replicas: 2}}\nlarge: {decode: {replicas: 3}}\n"
+    files = {"charts/chat/Chart.yaml": chart, "charts/chat/prod.yaml": values, "apps/chat.yaml": OF_OWN}
+    assert {name: each.replicas for name, each in made(files).items()} == {
+        "vllm-small-decode": 2,
+        "vllm-large-decode": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("chart", "switch"),
+    [
+        (OWN, "chat: {served: false}"),
+        (OWN.replace("chat.served", "'other.served, chat.served'"), "other: {served: false}\nchat: {served: true}"),
+        (OWN.replace("condition: chat.served", "tags: [gpu]"), "tags: {gpu: false}"),
+    ],
+)
+def test_a_dependency_that_is_switched_off_makes_nothing(chart: str, switch: str) -> None:
+    values = DEFAULTS.replace("chat: {served: true}", switch)
+    assert made(BY_OWN_CHART | {"charts/chat/Chart.yaml": chart, "charts/chat/values.yaml": values}) == {}
+
+
 def test_every_file_of_a_chart_is_valid_and_found_by_the_name_of_the_chart() -> None:
     assert len(charts()) == len(FILES)
     for name, chart in charts().items():
