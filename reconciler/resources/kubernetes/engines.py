@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import prod
 
 from reconciler.domain.workloads import LaunchSettings
@@ -121,7 +122,7 @@ def expand(word: str, variables: Mapping[str, str]) -> str:
 
 def find_spread(words: Sequence[str], variables: Mapping[str, str]) -> str:
     """Over how many devices an engine of any kind is to spread its tensors, as written; else empty."""
-    flag = _first(read_flags(split_command(words)), _SPREADS)
+    flag = _first(_flags_once(split_command(words)), _SPREADS)
     if flag is not None:
         return flag
     return next((value for name, value in sorted(variables.items()) if _SPREAD_NAMES.fullmatch(name)), "")
@@ -186,7 +187,7 @@ def read_model(
     With `has_command` the words are more than arguments of the image's own command.
     """
     split = split_command(words)
-    flags = read_flags(split)
+    flags = _flags_once(split)
     found = _first(flags, _MODEL_FLAGS.get(engine, ())) or _positional(engine, split, has_command=has_command)
     found = found or next((variables[name] for name in _MODEL_VARIABLES.get(engine, ()) if variables.get(name)), "")
     image_model = _NIM_IMAGE.search(_repository_of(image)) if engine == _NIM and not found else None
@@ -235,7 +236,7 @@ _KV_ROLE = re.compile(r"kv_role[\"'\\]*\s*:\s*[\"'\\]*kv_(producer|consumer)")
 def why_unsized(engine: str, words: Sequence[str], labels: Mapping[str, str], model: str = "") -> str:
     """Why the saturation of a replica does not say how many are needed; empty where it does."""
     split = split_command(words)
-    flags = read_flags(split)
+    flags = _flags_once(split)
     transfer = _KV_ROLE.search(flags.get("kv-transfer-config", ""))
     role = labels.get(_ROLE_LABEL, "") or flags.get("disaggregation-mode", "")
     if role in _ROLES or transfer is not None:
@@ -257,13 +258,24 @@ def read_launch(engine: str, words: Sequence[str], variables: Mapping[str, str])
     split = split_command(words)
     if engine == _VLLM:
         is_first = variables.get(_FIRST_VLLM) == "0" or f"{_FIRST_VLLM}=0" in split
-        return _read_vllm(read_flags(split), is_first=is_first)
-    return _read_sglang(read_flags(split)) if engine == _SGLANG else None
+        return _read_vllm(_flags_once(split), is_first=is_first)
+    return _read_sglang(_flags_once(split)) if engine == _SGLANG else None
 
 
 def split_command(words: Sequence[str]) -> tuple[str, ...]:
     """The words of a command line, a script in it split as a shell would."""
+    return _split_once(tuple(words))
+
+
+# Several things are read of one command line, one after the other: it is split once.
+@lru_cache(maxsize=4)
+def _split_once(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(split_scripts(words, lambda word: " " in word and "--" in word))
+
+
+@lru_cache(maxsize=4)
+def _flags_once(words: tuple[str, ...]) -> Mapping[str, str]:
+    return read_flags(words)
 
 
 def _read_vllm(flags: Mapping[str, str], *, is_first: bool) -> LaunchSettings:
