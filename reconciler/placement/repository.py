@@ -308,7 +308,10 @@ class ManifestRepository:
                 directory = directory_of(directory)
                 self._directories.setdefault(directory, [])
         object.__setattr__(self, "directories", sorted(self._directories))
-        sources = FluxSources(compare=self._compare, remote_name=name_of(normalise_url(self.remote)))
+        remote = self.remote  # the sources must not hold the repository: a cycle keeps every document in memory
+        sources = FluxSources(
+            compare=lambda url: compare_addresses(url, remote), remote_name=name_of(normalise_url(remote))
+        )
         for path, documents in self.files.items():
             sources.add(path, documents)
         object.__setattr__(self, "flux_sources", sources)
@@ -348,7 +351,7 @@ class ManifestRepository:
 
     def is_ours(self, url: str) -> bool:
         """Whether a deployer's address may mean this repository."""
-        return self._compare(url) is not False
+        return compare_addresses(url, self.remote) is not False
 
     def find_own(self, text: str) -> OwnAddress | None:
         """The place of an address in this repository; None if it is in another one or does not exist."""
@@ -356,6 +359,3 @@ class ManifestRepository:
         if found is None or not self.is_ours(found.repository):
             return None
         return found if self.has_file(found.path) or self.kustomizations_in(found.path) else None
-
-    def _compare(self, url: str) -> bool | None:
-        return compare_addresses(url, self.remote)

@@ -1,6 +1,7 @@
 """What must not grow with the fleet, or not faster than it: counted, never timed."""
 
 import cProfile
+import gc
 import zipfile
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from reconciler.decision.decide import decide
 from reconciler.domain.answers import Body
 from reconciler.domain.plan import Outcome
 from reconciler.domain.recording import Recording
-from reconciler.manifests.documents import compose_documents
+from reconciler.manifests.documents import Document, compose_documents
 from reconciler.pipeline.draft import draft_plan
 from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
@@ -181,3 +182,22 @@ def test_an_act_that_grows_too_fast_is_found() -> None:
         return [min(range(size), key=lambda other: abs(each - other)) for each in range(size)]
 
     assert calls_of(lambda: act(100)) > 50 * calls_of(lambda: act(10))
+
+
+def test_documents_are_gone_when_they_are_read_while_nothing_is_collected(tmp_path: Path) -> None:
+    recording = record(10, tmp_path)
+    gc.collect()
+    before = documents_in_memory()
+    gc.disable()  # as in a run: what holds itself stays until its end
+    try:
+        declaration = read_declaration(recording.manifests, recording.withheld, recording.settings)
+        kept = documents_in_memory() - before
+    finally:
+        gc.enable()
+
+    assert declaration.variants
+    assert kept == 0
+
+
+def documents_in_memory() -> int:
+    return sum(type(each) is Document for each in gc.get_objects())
