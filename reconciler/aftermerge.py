@@ -194,7 +194,7 @@ def why_unsettled(snapshot: Snapshot, merged: Iterable[Proposal], decisions: Ite
         if age_s >= TOO_LATE_S:
             continue
         if not proposal.changes:
-            return f"nobody knows what pull request #{proposal.number} changed, which was merged"
+            return f"it is not known what pull request #{proposal.number} changed, which was merged"
         outcomes = _judged(snapshot, proposal, variants, decided, age_s)
         for change, outcome in zip(proposal.changes, outcomes, strict=True):
             variant = variants.get(change.resource)

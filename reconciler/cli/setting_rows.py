@@ -93,7 +93,7 @@ def spell(kind: ValueKind, value: SettingScalar | None) -> str:
 
 def _option_rows(variant: Variant) -> Iterator[SettingRow]:
     if variant.relative_cost is not None:
-        words = f"{variant.relative_cost:g}, no money: beside other variants of its model"
+        words = f"{variant.relative_cost:g}, not money: it ranks the variants of one model"
         yield SettingRow(name="relative cost", value=words, source=str(variant.place))
     for option in variant.options:
         cost = "unknown" if option.cost_per_hour is None else f"{option.cost_per_hour:.2f} a replica and hour"

@@ -427,7 +427,7 @@ class ProfileEntry(ConfigSection):
         if self.prefill_per_token is not None and self.gamma is not None:
             raise ValueError("expected gamma and delta, or prefillPerToken, not both")
         if self.max_batched_tokens is not None and self.prefill_per_token is None:
-            raise ValueError("expected prefillPerToken beside maxBatchedTokens")
+            raise ValueError("expected prefillPerToken together with maxBatchedTokens")
         if self.alpha == 0 and self.beta == 0:
             raise ValueError("expected alpha or beta above 0, got 0 for both")
         return self

@@ -181,7 +181,7 @@ def _changed(load: object, usual: LoadHistory | None, now_s: float, payback_s: f
         if not before.size and (what == "prompts" or tokens >= FEWEST_TOKENS):
             continue
         if not before.size:
-            return f"requests are answered with {tokens:.3g} tokens, and nobody knows whether they always were"
+            return f"requests are answered with {tokens:.3g} tokens, and it is not known whether they always were"
         shortest = float(lengths[before].min())
         if tokens < SHORTER * shortest and not _is_by_chance(tokens, lengths, load, usual, now_s - payback_s):
             age_s = float(now_s - usual.times_s[before[lengths[before] == shortest][-1]])
@@ -363,7 +363,7 @@ def drift_of(snapshot: Snapshot, variant: Variant) -> Hold | None:
     words = (
         f"spec.replicas of {workload.key.kind} {workload.key.label} is {counts[-1]:g} in the cluster and "
         f"{workload.replicas} in Git ({place}), for longer than the sync delay of "
-        f"{duration(delay.value)} ({delay.source}): something that Git does not show sets it, or nobody applies Git; "
+        f"{duration(delay.value)} ({delay.source}): something that is not in Git sets it, or Git is not applied; "
         "stop that and write the live count into Git, or put its owner there (an HPA or ScaledObject, "
         "with whenAutoscaled: bounds), or set ignore"
     )
@@ -377,7 +377,7 @@ def live_figures(snapshot: Snapshot, variant: Variant) -> Iterator[Figure]:
         return
     newest, reason = (None, live.reason) if isinstance(live, NoAnswer) else (live.newest, "")
     if newest is None:
-        reason = reason or "not told lately, or by several and differently"
+        reason = reason or "not reported lately, or by several series with different values"
     queries = (str(Name.LIVE_REPLICAS),)
     age = "" if _is_synced(snapshot, variant) else ", in a commit too new to be sure that it was applied"
     place = f"{workload.written_at[0].place}{age}"

@@ -81,7 +81,7 @@ def scarcity_assumed(snapshot: Snapshot) -> Iterator[str]:
         yield UNLIMITED
         return
     if unlimited:
-        yield f"{name_first(unlimited[:MOST_NAMED], len(unlimited))} unlimited, since nobody knows how many there are"
+        yield f"{name_first(unlimited[:MOST_NAMED], len(unlimited))} unlimited, as it is not known how many there are"
     blind = [pool for pool in pools if pool.devices is not None and pool.measured.taken is None]
     declared = {pool.cluster for pool in blind if pool.declared}
     for clusters, words in (
@@ -121,7 +121,7 @@ def _figures(pool: DevicePool) -> Iterator[Figure]:
         words: Iterable[str] = (
             pool.measured.taken_reason,
             ", ".join(named),
-            f"{surplus} of them beside what is configured" if surplus else "",
+            f"{surplus} of them beyond what is configured" if surplus else "",
         )
         yield Figure(
             subject=pool.name,
@@ -179,4 +179,4 @@ def pools_beside(
 def surplus_words(taken: Mapping[str, int]) -> str:
     """What a held variant takes beyond Git, as a note."""
     pools = " and ".join(f"{count} of {name}" for name, count in sorted(taken.items()))
-    return f"more of its replicas run than Git says: the {pools} that they take are nobody else's"
+    return f"more of its replicas run than Git says: the {pools} that they take are not free for others"

@@ -185,7 +185,7 @@ def _load_figures(snapshot: Snapshot, variant: Variant, variation: LoadVariation
         ("output tokens", load.output_tokens, Name.OUTPUT_TOKENS),
     )
     for name, value, quantity in lengths:
-        reason = load.lengths_from if value is not None else "no series tells it"
+        reason = load.lengths_from if value is not None else "no series has it"
         yield Figure(
             subject=subject, name=name, value=value, unit="tokens/request", reason=reason, queries=(str(quantity),)
         )

@@ -207,7 +207,7 @@ def _is_fewer(allocation: Allocation, than: Allocation) -> bool:
 
 def _words(proposal: Proposal, proposed: Mapping[ResourceKey, Allocation], saving: float) -> str:
     told = {change.resource for change in proposal.changes}
-    stands = "as in" if any(str(variant) in told for variant in proposed) else "as now, beside"
+    stands = "as in" if any(str(variant) in told for variant in proposed) else "as now, next to"
     why = f"under {KEEP_BELOW * 100:.0f} %" if saving < KEEP_BELOW else "which noise may need again"
     return (
         f"{stands} open pull request #{proposal.number}: the new optimum would save "
@@ -251,10 +251,7 @@ def hold_implausible(situation: Situation, staged: StagedPlan) -> StagedPlan:
         if found is None:
             continue
         replicas, most = allocations[found].replicas, _most(situation, found)
-        words = (
-            f"{found.label} would need {replicas} replicas, and more than {most} nobody schedules: "
-            "what is measured must be wrong"
-        )
+        words = f"{found.label} would need {replicas} replicas, more than {most}: what is measured must be wrong"
         for key in keys:
             allocations[key] = situation.current[key]
             holds.setdefault(key, Hold(kind=HoldKind.COUNT_IMPLAUSIBLE, words=words))

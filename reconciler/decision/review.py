@@ -27,7 +27,7 @@ from reconciler.policy.comparing import Shift, compare_rules
 from reconciler.policy.port import Spoken
 from reconciler.snapshot.declarations import Commit
 
-KEPT = "its replicas stay as they are, and nobody sizes them"
+KEPT = "its replicas stay as they are and are not sized"
 UNREADABLE = "cannot be read any more"
 
 
@@ -130,7 +130,7 @@ def _facts(
     if beside:
         yield f"it shares the load of {beside[0]}" + (f" and {len(beside) - 1} more" if beside[1:] else "")
     else:
-        yield "nobody knows its load before it runs"
+        yield "its load is not known before it runs"
     if profile is None or target is None:
         return
     limit = f"its target of {1000 * target.limit_s:g} ms between tokens"
@@ -751,7 +751,9 @@ class _Comparison:
             return None
         needed = _needed(then, decision.desired)
         place = _place_of(after or variant)
-        unknown = (f"nobody knows how fast {decision.desired.accelerator} is for it",) if is_unknown(decision) else ()
+        unknown = (
+            (f"it is not known how fast {decision.desired.accelerator} is for it",) if is_unknown(decision) else ()
+        )
         remark = AllocationRemark(
             variant=key,
             renamed=self.renamed[key].key if key in self.renamed else None,

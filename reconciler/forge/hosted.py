@@ -690,7 +690,7 @@ class HostedForge(ABC, Generic[Client]):
         try:
             is_ours = self._is_by_us(answer, *role)
         except ConfigurationError as error:
-            logger.debug("nobody knows whose order it is to merge pull request %d: %s", found.number, error)
+            logger.debug("it is not known whose order it is to merge pull request %d: %s", found.number, error)
             is_ours = False
         return replace(found, is_scheduled=is_ours, in_merge_queue=found.in_merge_queue or not is_ours)
 

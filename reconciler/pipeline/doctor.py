@@ -298,7 +298,7 @@ def _allowed(rights: Rights) -> str:
     told = {"open": rights.may_open, "label": rights.may_label, "merge": rights.may_merge}
     may = " and ".join(filter(None, (", ".join(name for name, allowed in told.items() if allowed),)))
     unknown = ", ".join(name for name, allowed in told.items() if allowed is None)
-    parts = [f"may {may} pull requests" if may else "", f"not told whether it may {unknown}" if unknown else ""]
+    parts = [f"may {may} pull requests" if may else "", f"not known whether it may {unknown}" if unknown else ""]
     if rights.allows_auto_merge is not None:
         parts.append(f"auto-merge is {'allowed' if rights.allows_auto_merge else 'switched off'}")
     return ", ".join(filter(None, parts))

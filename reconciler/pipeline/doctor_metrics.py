@@ -123,7 +123,7 @@ def _labels(asked: Asked) -> Iterator[Check]:
     for key, label in (("namespace", names.namespace), ("pod", names.pod), ("model", names.model)):
         exported = f"exported_{label}"
         if asked.survey.exported.get(exported):
-            words = f"{asked.survey.exported[exported]} series of replicas have a label {exported} beside {label}"
+            words = f"{asked.survey.exported[exported]} series of replicas have a label {exported} next to {label}"
             cure = f"set labelNames: {{{key}: {exported}}} under clusters[].prometheus, or honorLabels in the scrape"
             yield warning(asked.cluster.name, LABEL, words, cure, asked.cluster.place)
         elif asked.survey.lacking.get(label):
@@ -146,7 +146,7 @@ def _engines(asked: Asked) -> Iterator[Check]:
     for engine, names in reported.items():
         for quantity, candidates in metrics_of(ENGINES[engine]).items() if names else ():
             if quantity not in names:
-                words = f"{engine} replicas tell no {quantity}: expected {' or '.join(candidates)}"
+                words = f"{engine} replicas report no {quantity}: expected {' or '.join(candidates)}"
                 lost = (
                     "nothing is decided without it" if quantity in ESSENTIAL else "decisions are less sure without it"
                 )
@@ -164,12 +164,12 @@ def _kubernetes(asked: Asked) -> Iterator[Check]:
     lost = {what: [name for name in names if name not in present] for what, names in wanted.items()}
     name = asked.cluster.name
     if not any(metric.startswith("kube_") for metric in present):
-        words = f"kube-state-metrics is not scraped: nobody says {'; '.join(wanted)}"
+        words = f"kube-state-metrics is not scraped, so these are not known: {'; '.join(wanted)}"
         yield warning(name, "kube-state-metrics", words, "install it, or let this Prometheus scrape it")
         return
     for what, missing in lost.items():
         if missing:
-            words = f"kube-state-metrics does not tell {' and '.join(missing)}: nobody says {what}"
+            words = f"kube-state-metrics has no {' and '.join(missing)}, so this is not known: {what}"
             yield warning(name, "kube-state-metrics", words, "add them to its --metric-allowlist and --resources")
 
 
@@ -335,7 +335,7 @@ def _profile(variant: Variant, examined: ExaminedPlan) -> Iterator[Check]:
     option = next((each for each in variant.options if each.accelerator == variant.current.accelerator), None)
     cluster = variant.key.cluster
     if option is None:
-        words = f"nobody said or learned how fast {variant.model.model_id} is on {variant.current.accelerator}"
+        words = f"no profile was given or learned for {variant.model.model_id} on {variant.current.accelerator}"
         cure = CURES[HoldKind.PROFILE_MISSING]
         if not variant.is_held_by(HoldKind.PROFILE_MISSING):
             yield warning(cluster, str(HoldKind.PROFILE_MISSING), words, cure.words, REPOSITORY_FILE)

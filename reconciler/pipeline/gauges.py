@@ -77,7 +77,7 @@ def tell_gauges(session: Session, outcome: RunOutcome) -> None:
             grouping = {"repository": session.repository, **({"clusters": ",".join(chosen)} if chosen else {})}
             push_gauges(settings.pushgateway, gauges, grouping, session.read_secret, replaces=outcome.is_success)
     except ReconcilerError as error:
-        logger.warning("no gauges were told: %s", error)
+        logger.warning("gauges were not published: %s", error)
 
 
 def write_gauges(path: Path, gauges: Iterable[OwnGauge], *, kept: str = "") -> None:

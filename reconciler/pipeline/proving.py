@@ -171,10 +171,9 @@ def _compare(root: str, before: Objects, after: Objects, wanted: _WantedChanges 
         changed += bool(differences)
         for path, old, new in differences:
             if wanted is None or not wanted.hold((kind, called), path, new):
-                words = (
-                    f"{kind} {called} {format_field(path)} would change from {old!r} to {new!r}, which nobody wanted"
-                )
-                raise InputError(root or ".", 0, "", f"the render proof failed: {words}: please report it")
+                words = f"{kind} {called} {format_field(path)} would change from {old!r} to {new!r}"
+                words = f"the render proof failed: {words}, which the change does not say: please report it"
+                raise InputError(root or ".", 0, "", words)
     return changed
 
 

@@ -193,13 +193,13 @@ class GroupState:
         recording, proposal = self.observed.recording, self.proposal
         if proposal is not None:
             is_new = self.tip is not None and not self.is_pushed and recording.now_s - self.tip.committed_s < DAY_S
-            return f"conditions are told once a day, and #{proposal.number} is not a day old" if is_new else ""
+            return f"conditions are published once a day, and #{proposal.number} is not a day old" if is_new else ""
         for each in self._proposals:
             age_s = 0.0 if each.closed_at_s is None else recording.now_s - each.closed_at_s
             if each.state is ProposalState.WITHDRAWN and age_s < DAY_S:
-                return f"conditions are told once a day, and #{each.number} was"
+                return f"conditions are published once a day, and #{each.number} was"
             if each.state is ProposalState.CLOSED and age_s < recording.settings.pull_requests.reopen_after_s:
-                return f"a person closed pull request #{each.number}, which told of conditions"
+                return f"a person closed pull request #{each.number}, which published conditions"
         return ""
 
     @property
@@ -340,7 +340,7 @@ def tell_outcomes(doors: Doors, forge_view: ForgeView, outcomes: Iterable[Merged
         try:
             doors.forge.amend_merged(outcome.number, body=body)
         except (TransientError, ConfigurationError) as error:
-            logger.warning("pull request %d: what became of it was not told: %s", outcome.number, error)
+            logger.warning("pull request %d: its outcome was not reported: %s", outcome.number, error)
             continue
         yield outcome
 

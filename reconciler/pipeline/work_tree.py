@@ -196,4 +196,4 @@ def _find_refusal(path: PurePosixPath) -> str:
     """Why a path may never be written to; empty when it may."""
     if ".git" in (part.lower() for part in path.parts):
         return f"expected a path outside of .git, got {path}"
-    return f"expected a file beside {REPOSITORY_FILE}, which people write" if str(path) == REPOSITORY_FILE else ""
+    return f"expected a file next to {REPOSITORY_FILE}, which people write" if str(path) == REPOSITORY_FILE else ""

@@ -131,9 +131,9 @@ def _left_an_hour(asks: BudgetRule, members: Sequence[Subject]) -> float | str:
         name = member.variant.key.label
         if hours is None:
             began = datetime.fromtimestamp(began_s, tz=UTC)
-            return f"neither Git's history nor Prometheus tells what ran of {name} since {began:%Y-%m-%d}"
+            return f"neither Git's history nor Prometheus says what ran of {name} since {began:%Y-%m-%d}"
         if hours and price is None:
-            return f"nobody knows what {name} costs"
+            return f"it is not known what {name} costs"
         spent += hours * (price or 0.0)
     return max(asks.amount - spent, 0.0) / ((ends_s - now_s) / HOUR_S)
 

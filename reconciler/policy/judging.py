@@ -297,7 +297,7 @@ def _opposed(rules: Iterable[Rule], subjects: Iterable[Subject]) -> Iterator[Fin
         pair = tuple(rule.place for rule in conflict)
         if conflict and pair not in told:
             told.add(pair)
-            words = f"leaves {subject.variant.key.label} no number of replicas beside rule {conflict[1]}"
+            words = f"leaves {subject.variant.key.label} no number of replicas together with rule {conflict[1]}"
             yield _warning(conflict[0], words, "rules-opposed")
 
 

@@ -108,7 +108,7 @@ def _costs(asks: ApprovalRule, change: Change) -> Iterator[str]:
         return
     before, added = change.group_cost_before, change.group_cost_added
     if before is None or added is None:
-        yield "nobody knows what its group costs"
+        yield "it is not known what its group costs"
         return
     if asks.cost_per_hour is not None and added > asks.cost_per_hour:
         yield f"its group gets dearer by more than {asks.cost_per_hour:g} an hour"

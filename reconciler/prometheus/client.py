@@ -109,7 +109,7 @@ _RECOVERABLE = frozenset({429, 500, 502, 503, 504})
 _CONTENT_TYPES = frozenset({"", "application/json", "text/plain"})
 _QUOTED_CHARACTERS = 300
 _PREFIX = "is the URL's path prefix right?"
-_NO_CREDENTIAL = "it wants a credential: set RECONCILER_PROMETHEUS_TOKEN beside --prometheus, or prometheus.bearerToken"
+_NO_CREDENTIAL = "it wants a credential: set RECONCILER_PROMETHEUS_TOKEN with --prometheus, or prometheus.bearerToken"
 _ADVICE: Advice = {
     FailureKind.UNTRUSTED: "set prometheus.tls.ca, or tls.cert and tls.key",
     FailureKind.SILENT: "is the server overloaded? Its query log says what it works on",

@@ -215,7 +215,7 @@ def _judged(remark: AllocationRemark, currency: str) -> Iterator[str]:
     yield from remark.facts
     if decision is not None and decision.hold is not None:
         is_told = remark.before == remark.after
-        yield decision.hold.words if is_told else f"what that does cannot be told: {decision.hold.words}"
+        yield decision.hold.words if is_told else f"what that does is not known: {decision.hold.words}"
     elif decision is not None:
         yield from _against_demand(remark, decision)
     if cost is None:

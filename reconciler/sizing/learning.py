@@ -356,7 +356,7 @@ def _fit_of(
     noted = {
         f"a step makes {tokens:.3g} tokens of a request": tokens > 1,
         f"the prefix cache held {cached:.0%} of prompts": cached > 0,
-        f"prompts do not tell what their tokens take: no larger batch than {largest.seen} is sure": serial is not None
+        f"prompts do not show the time of a token: no larger batch than {largest.seen} is sure": serial is not None
         and not serial.is_sure,
     }
     return Fit(
@@ -391,7 +391,7 @@ def _fit_of(
 
 def _compared(serial: SerialPrefill, beside: FittedLine | None) -> str:
     """How well each law explains the time to first token."""
-    other = "cannot be told" if beside is None else f"within {beside.error:.1%}"
+    other = "is not known" if beside is None else f"within {beside.error:.1%}"
     return f"time to first token: prompts one after the other within {serial.error:.1%}, side by side {other}"
 
 

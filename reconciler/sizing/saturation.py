@@ -421,7 +421,7 @@ def need_in_tokens(
     for each in group:
         capacity = each.per_replica_tokens
         if capacity is None:
-            unsized[each.key] = "nobody knows what one replica of it holds"
+            unsized[each.key] = "it is not known what one replica of it holds"
             continue
         pods = sort_pods(each.variant, screened, clear_labels(each.variant, tokens[each.key], screened))
         doubts.extend(pods.words)
@@ -576,9 +576,9 @@ def _queued(queue: UpstreamQueue | None, lengths: MeanLengths, role: Role) -> tu
     doubts = [sound.reason or _QUEUE_UNKNOWN] if sound.num_waiting is None else []
     has_lengths = lengths.input_tokens and (lengths.output_tokens or role is Role.PREFILL)
     if sound.num_waiting and not has_lengths:
-        doubts.append("requests wait upstream, and nobody knows their lengths")
+        doubts.append("requests wait upstream, and their lengths are not known")
     if sound.num_waiting and sound.waiting_bytes is None:
-        doubts.append("requests wait upstream, and nobody knows their bytes")
+        doubts.append("requests wait upstream, and their bytes are not known")
     return queued_tokens(sound, lengths).for_role(role), tuple(doubts)
 
 
@@ -715,7 +715,7 @@ def _answer_role(role: Role, group: Sequence[VariantFacts], seen: _ScreenedModel
             arriving = f"{seen.readings.arriving_per_s:.4g} req/s arrive"
             return _RoleAnswer(amount=1.0, reason=f"{arriving} for a model at zero: one replica wakes")
         if seen.readings.queue is None or (waiting := screen_queue(seen.readings.queue).num_waiting) is None:
-            return _RoleAnswer(amount=None, reason="at zero, and nobody can say whether requests wait")
+            return _RoleAnswer(amount=None, reason="at zero, and it is not known whether requests wait")
         if waiting > 0:
             return _RoleAnswer(amount=1.0, reason=f"{waiting:g} requests wait for a model at zero: one replica wakes")
         return _RoleAnswer(amount=0.0, reason="at zero, and no request waits")
@@ -723,7 +723,7 @@ def _answer_role(role: Role, group: Sequence[VariantFacts], seen: _ScreenedModel
     if not any(seen.screened.of(variant.key) for variant in group if variant.current_replicas):
         return _RoleAnswer(amount=None, reason="no replica reports: it is unknown, not idle", need=need)
     if need.unsized and not need.per_replica:
-        return _RoleAnswer(amount=None, reason="nobody knows what one replica holds", need=need)
+        return _RoleAnswer(amount=None, reason="it is not known what one replica holds", need=need)
     return _settle(need, group, seen)
 
 

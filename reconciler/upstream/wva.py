@@ -158,7 +158,7 @@ def _of_tokens(readings: UpstreamReadings, active: Sequence[VariantFacts], voice
 
 def _of_throughput(readings: UpstreamReadings, active: Sequence[VariantFacts], voice: _Voice) -> ThroughputAnalysis:
     if readings.throughput is None:
-        return ThroughputAnalysis(ballot=None, reasons=("throughput: nobody asked for its samples",))
+        return ThroughputAnalysis(ballot=None, reasons=("throughput: its samples were not queried",))
     return analyze_throughput(
         active,
         readings.throughput,

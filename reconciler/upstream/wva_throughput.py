@@ -505,7 +505,7 @@ def _words(members: Sequence[_Member], readings: ThroughputReadings) -> Iterator
         yield f"throughput: nothing is spare while the arrival rate is unknown{why}"
     for each in members:
         if each.told is not None and each.is_current and each.told.num_serving and not each.is_sized:
-            yield f"throughput: nobody knows how fast {each.variant.key.label} decodes"
+            yield f"throughput: it is not known how fast {each.variant.key.label} decodes"
 
 
 def _figures(members: Sequence[_Member]) -> Iterator[Figure]:

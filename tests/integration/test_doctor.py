@@ -290,13 +290,13 @@ FAULTS: Mapping[str, Planted] = {
     ),
     "a kube-state-metrics that tells a part": Planted(
         ward="narrow",
-        line=r"^warn  prod +kube-state-metrics does not tell kube_deployment_spec_replicas: nobody says who else sets "
-        r"replicas: add them to its --metric-allowlist",
+        line=r"^warn  prod +kube-state-metrics has no kube_deployment_spec_replicas, so this is not known: "
+        r"who else sets replicas: add them to its --metric-allowlist",
     ),
     "a metric that the scrape drops": Planted(
         ward="plain",
         lines=2,
-        line=r"^warn  prod +vllm replicas tell no time to first token: expected vllm:time_to_first_token_seconds_sum",
+        line=r"^warn  prod +vllm replicas report no time to first token: expected vllm:time_to_first_token_seconds_sum",
     ),
     "labels of the target in the way": Planted(
         lines=2,
@@ -327,7 +327,7 @@ FAULTS: Mapping[str, Planted] = {
             "  - id: Qwen/Qwen2.5-7B-Instruct\n"
             "    profiles: [{accelerator: L4, alpha: 20ms, beta: 0.5ms, maxBatchSize: 32}]\n": ""
         },
-        line=r"^warn  prod +batch/qwen: nobody said or learned how fast .* is on L4: write what `reconciler fit`",
+        line=r"^warn  prod +batch/qwen: no profile was given or learned for .* on L4: write what `reconciler fit`",
     ),
     "a profile that was learned long ago": Planted(
         settings={

@@ -275,7 +275,7 @@ def test_a_render_that_differs_otherwise_is_refused(
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     outcome = fleet.invoke("plan", "--prove")
     assert outcome.code == 3
-    assert "Deployment llama spec.paused would change from False to True, which nobody wanted" in outcome.err
+    assert "Deployment llama spec.paused would change from False to True, which the change does not say" in outcome.err
 
 
 def test_without_a_tool_there_is_no_proof(

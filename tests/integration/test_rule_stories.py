@@ -210,7 +210,7 @@ def test_a_checkout_without_history_holds_what_a_budget_would_have_to_allow(begi
     team.replicas_were("chat", *SPENT)
     run_git(tmp_path, "clone", "-q", "--depth=1", f"file://{team.workshop.remote}", "shallow")
     planned = run_here(["plan", "--repo", str(tmp_path / "shallow"), "--prometheus", team.prometheus])
-    unknown = "neither Git's history nor Prometheus tells what ran of chat/chat since 2026-09-01, 5 would be needed"
+    unknown = "neither Git's history nor Prometheus says what ran of chat/chat since 2026-09-01, 5 would be needed"
     assert unknown in planned.out
 
 

@@ -782,5 +782,5 @@ def _lacks_prompt(variant: Variant, load: Load | None) -> Hold | None:
         return None
     if all(option.profile.law == DECODE_ONLY for option in variant.options):
         return None
-    words = "no series tells the input tokens of its requests, which a profile with prefill needs"
+    words = "no series has the input tokens of its requests, which a profile with prefill needs"
     return Hold(kind=HoldKind.PROMPTS_UNKNOWN, words=words)

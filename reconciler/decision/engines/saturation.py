@@ -347,7 +347,7 @@ def _steady(filling: Filling, variation: LoadVariation | None, carried: float, l
 
 def _words(requirement: Requirement, variation: LoadVariation | None, payback_s: float) -> str:
     if variation is None:
-        return f"kept: nobody knows how many {requirement.unit} were worked on within the last {span(payback_s)}"
+        return f"kept: it is not known how many {requirement.unit} were worked on within the last {span(payback_s)}"
     return (
         f"kept: {variation.peak_per_s:.4g} {requirement.unit} were worked on {ago(variation.peak_age_s)}, "
         f"{variation.mean_per_s:.4g} on average; payback {span(payback_s)}"
@@ -531,7 +531,7 @@ class FullnessSafeguards(Safeguards):
             return f"{what} before is not known: {lost.reason}"
         fullness = past_fullness(snapshot, members, payback_s)
         if fullness is None:
-            return f"{what} before is not known: no series tells it"
+            return f"{what} before is not known: no series has it"
         is_known = as_arrivals(np.where(fullness.is_known, 1.0, math.nan), fullness)
         return why_not_whole(is_known, snapshot.now_s, payback_s, what)
 

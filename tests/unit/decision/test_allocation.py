@@ -213,7 +213,7 @@ def test_a_plan_says_of_which_types_nobody_knows_the_number(fleet: Any, make: An
     fleet.stock(H100=None, A100=None)
     assert fleet.plan().assumptions[-1] == "accelerators unlimited, so scarcity was not considered"
     fleet.stock(H100=8, A100=None, L4=None)
-    assert "us-east/A100 unlimited, since nobody knows how many there are" in fleet.plan().assumptions
+    assert "us-east/A100 unlimited, as it is not known how many there are" in fleet.plan().assumptions
     fleet.stock(H100=8, A100=8)
     assert [words for words in fleet.plan().assumptions if "unlimited" in words or "held" in words] == []
 

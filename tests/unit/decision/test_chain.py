@@ -86,7 +86,7 @@ def test_the_pools_of_everything_that_it_may_run_on_are_shown(fleet: Any, make: 
     assert {key: row for key, row in shown.items() if key[0].startswith("us-east/")} == {
         ("us-east/h", "devices"): (64, "measured: 70, 9 nodes", "reconciler.yaml:7"),
         ("us-east/h", "reserve"): (4, "", "reconciler.yaml:7"),
-        ("us-east/h", "held by others"): (10, "lab 10 in 1 pod; 6 of them beside what is configured", ""),
+        ("us-east/h", "held by others"): (10, "lab 10 in 1 pod; 6 of them beyond what is configured", ""),
         ("us-east/h", "ours to plan"): (56, "", ""),
         ("us-east/A100", "devices"): (None, "no series", ""),
         ("us-east/A100", "held by others"): (None, "down", ""),

@@ -36,7 +36,7 @@ def test_a_number_that_stays_away_is_held_and_both_are_named(busy: Any) -> None:
     assert decision.desired == decision.current
     assert decision.hold.words == (
         "spec.replicas of Deployment llm/llama is 5 in the cluster and 3 in Git (apps/llm/llama.yaml:20), for longer "
-        "than the sync delay of 3m (built-in): something that Git does not show sets it, or nobody applies Git; stop "
+        "than the sync delay of 3m (built-in): something that is not in Git sets it, or Git is not applied; stop "
         "that and write the live count into Git, or put its owner there (an HPA or ScaledObject, with whenAutoscaled: "
         "bounds), or set ignore"
     )
@@ -200,7 +200,10 @@ def test_explain_shows_both_numbers(busy: Any) -> None:
 def test_explain_says_what_was_asked_and_why_a_number_is_not_known(busy: Any, make: Any) -> None:
     assert figures(busy) == {}
     busy.watch([NAN] * WINDOW)
-    assert figures(busy)["replicas in the cluster"] == (None, "not told lately, or by several and differently")
+    assert figures(busy)["replicas in the cluster"] == (
+        None,
+        "not reported lately, or by several series with different values",
+    )
     busy.live[make.key("llama")] = make.no_answer(Absence.MISSING, "no kube-state-metrics")
     assert figures(busy)["replicas in the cluster"] == (None, "no kube-state-metrics")
 

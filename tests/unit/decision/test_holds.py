@@ -193,7 +193,7 @@ def test_bounds_that_contradict_each_other_hold(fleet: Any) -> None:
 def test_a_profile_with_prefill_and_prompts_of_unknown_length_holds(fleet: Any, make: Any) -> None:
     key = fleet.add(replicas=9, profiles=(make.profile("H100", gamma_s=0.015, delta_s=1e-6),))
     fleet.loads[fleet.variant().model] = make.load(25.0, input_tokens=None)
-    words = "no series tells the input tokens of its requests, which a profile with prefill needs"
+    words = "no series has the input tokens of its requests, which a profile with prefill needs"
     assert_held(fleet, HoldKind.PROMPTS_UNKNOWN, words, key.name)
 
 

@@ -410,7 +410,7 @@ def test_a_count_that_nobody_schedules_is_held(queue: Any) -> None:
     assert told(queue) == (
         5,
         "count-implausible",
-        "llm/llama would need 30031 replicas, and more than 1000 nobody schedules: what is measured must be wrong",
+        "llm/llama would need 30031 replicas, more than 1000: what is measured must be wrong",
     )
     assert queue.decision().outcome is Outcome.HELD
 

@@ -181,7 +181,7 @@ def test_a_model_that_it_does_not_name_stays_as_it_is_below_five_percent(big: An
     big.offer(200.0, "qwen")
     big.propose(make.change("llama", "30 x H100", "21 x H100"))
     assert big.desired() == {"llama": "21 x H100", "qwen": "22 x H100"}
-    assert big.decision("qwen").steps[-1].reason.startswith("as now, beside open pull request #7:")
+    assert big.decision("qwen").steps[-1].reason.startswith("as now, next to open pull request #7:")
 
 
 def test_models_are_kept_one_by_one(big: Any, make: Any) -> None:

@@ -458,7 +458,7 @@ def test_a_month_of_which_nobody_knows_holds_what_is_asked_for_more(ruled: Any) 
         assert decision.desired.replicas == 6
         assert decision.waiting.words == (
             "rule money (p.yaml:4): what is left of the budget of 100000 a month is not known: "
-            "neither Git's history nor Prometheus tells what ran of llm/llama since 2027-01-01, 9 would be needed"
+            "neither Git's history nor Prometheus says what ran of llm/llama since 2027-01-01, 9 would be needed"
         )
     fleet.offer(90.0)
     assert said(fleet.decision())[1:] == (APPROVAL, "money")

@@ -1,4 +1,4 @@
-"""Variants of which nobody knows how fast they are, sized by how full their replicas are."""
+"""Variants of which it is not known how fast they are, sized by how full their replicas are."""
 
 from dataclasses import replace
 from typing import Any

@@ -197,7 +197,7 @@ def test_what_runs_beyond_git_is_nobody_elses(owned: Any) -> None:
     assert owned.desired()["ours"] == "3 x H100"
     owned.watch([4.0] * 13, "theirs")
     assert owned.desired() == {"theirs": "[2 x H100]", "ours": "2 x H100"}
-    words = "more of its replicas run than Git says: the 2 of us-east/H100 that they take are nobody else's"
+    words = "more of its replicas run than Git says: the 2 of us-east/H100 that they take are not free for others"
     assert words in [step.reason for step in owned.decision("theirs").steps]
 
 

@@ -143,7 +143,7 @@ def test_what_is_told_is_told_otherwise_a_day_later(delivered: Desk) -> None:
     result = delivered.run(sees)
     assert told(result) == ["OptimizationReady True False"], "it is seen, and held"
     (reason,) = (each.reason for each in result.published if each.reason)
-    assert reason == "conditions are told once a day, and #2 is not a day old"
+    assert reason == "conditions are published once a day, and #2 is not a day old"
     assert [each for each in delivered.pull_requests() if each.is_open] == [before]
     delivered.now_s += DAY_S
     delivered.run(sees)
@@ -196,7 +196,9 @@ def test_what_flips_back_is_withdrawn_and_not_told_again_that_day(delivered: Des
     assert open_ones(delivered) == []
     result = delivered.run(BLIND)
     assert open_ones(delivered) == []
-    assert [each.reason for each in result.published if each.reason] == ["conditions are told once a day, and #2 was"]
+    assert [each.reason for each in result.published if each.reason] == [
+        "conditions are published once a day, and #2 was"
+    ]
 
 
 def test_what_a_person_closed_stays_closed(delivered: Desk) -> None:

@@ -313,7 +313,7 @@ spec:
         (["{name: a, approval: {}}", "{name: b, approval: {}}"], "rule a says the same as rule b (rules.yaml:5)"),
         (
             ["{name: a, bounds: {minReplicas: 4}}", "{name: b, bounds: {maxReplicas: 3}}"],
-            "rule a leaves llm/llama no number of replicas beside rule b (rules.yaml:5)",
+            "rule a leaves llm/llama no number of replicas together with rule b (rules.yaml:5)",
         ),
         (
             ["{name: a, bounds: {maxReplicas: 9}}", "{name: b, bounds: {maxReplicas: 3}}"],

@@ -11,7 +11,7 @@ THRESHOLD = Figure(
     source=Source(kind=SourceKind.CONFIG_MAP, place=Place(path="wva.yaml", line=7), detail="ConfigMap wva"),
 )
 USAGE = Figure(subject="llama-0", name="KV cache usage", value=0.925, unit="fraction", queries=("kv_cache_usage",))
-SILENT = Figure(subject="llama-1", name="KV cache usage", value=None, unit="fraction", reason="no series tells it")
+SILENT = Figure(subject="llama-1", name="KV cache usage", value=None, unit="fraction", reason="no series has it")
 
 
 def test_each_figure_says_what_it_is_of_and_where_it_is_from() -> None:
@@ -19,7 +19,7 @@ def test_each_figure_says_what_it_is_of_and_where_it_is_from() -> None:
         "FIGURE                     VALUE  FROM",
         "threshold  scale_up        0.85   ConfigMap wva, wva.yaml:7",
         "llama-0    KV cache usage  0.925  kv_cache_usage",
-        "llama-1    KV cache usage  ?      no series tells it",
+        "llama-1    KV cache usage  ?      no series has it",
     )
 
 

@@ -149,7 +149,7 @@ def test_a_model_at_zero_sleeps_on_when_nothing_waits_or_nobody_knows(variant: V
 
     assert chosen(readings(own, queue=UpstreamQueue(num_waiting=0.0))) == {"v": 0}
     assert size_saturation(readings(own, queue=UpstreamQueue(reason="the query failed"))).held == {
-        own.key: "at zero, and nobody can say whether requests wait"
+        own.key: "at zero, and it is not known whether requests wait"
     }
 
 
