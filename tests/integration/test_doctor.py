@@ -166,7 +166,7 @@ FAULTS: Mapping[str, Planted] = {
     ),
     "signed commits only": Planted(
         break_servers=lambda fleet: forge_of(fleet, rules={"main": ["required_signatures"]}),
-        line=r"^warn  forge +main takes signed commits only, .*: merge by squash",
+        line=r"^warn  forge +main takes signed commits only, .*: set git.signing, or merge by squash",
     ),
     "a token that GitLab refuses": Planted(
         forge="gitlab",
@@ -286,7 +286,7 @@ FAULTS: Mapping[str, Planted] = {
     "no kube-state-metrics": Planted(
         lines=2,
         ward="bare",
-        line=r"^warn  prod +kube-state-metrics is not scraped: .*: install it, or let this Prometheus scrape it",
+        line=r"^warn  prod +kube-state-metrics is not scraped, .*: install it, or let this Prometheus scrape it",
     ),
     "a kube-state-metrics that tells a part": Planted(
         ward="narrow",
