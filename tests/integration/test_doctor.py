@@ -301,7 +301,7 @@ FAULTS: Mapping[str, Planted] = {
     "labels of the target in the way": Planted(
         lines=2,
         ward="renamed",
-        line=r"^warn  prod +\d+ series of replicas have a label exported_namespace beside namespace: "
+        line=r"^warn  prod +\d+ series of replicas have a label exported_namespace next to namespace: "
         r"set labelNames: \{namespace: exported_namespace\}",
     ),
     # variants
