@@ -56,7 +56,8 @@ def take_inventory(
 ) -> Inventory:
     """A pool for every device type that is configured, offered, or that a variant may take, in every cluster.
 
-    The devices of `unmanaged` workloads count as held by others, where it is not measured what others hold.
+    The devices of `unmanaged` workloads count as held by others where it is not measured what others hold; such a
+    claim may keep variants from growing, but never takes what they run on now.
     """
     variants = list(variants)
     wanted = wanted_devices(variants, catalogs)
@@ -65,7 +66,7 @@ def take_inventory(
         for variant in variants
         if is_counted_by_pods(variant)
     }
-    declared = _declared(unmanaged, catalogs)
+    declared, running = _declared(unmanaged, catalogs), _running(variants, catalogs)
     pools: dict[tuple[str, str], DevicePool] = {}
     for cluster in settings.clusters:
         if cluster.name not in seen:
@@ -75,7 +76,9 @@ def take_inventory(
         for device in sorted({*wanted.get(cluster.name, ()), *configured, *count.tallies}):
             members, measured = configured.get(device, ()), count.measured(device)
             pool = _pool(cluster.name, device, members, measured, now_s)
-            pools[cluster.name, device] = replace(pool, declared=declared[cluster.name, device])
+            key = cluster.name, device
+            spare = max((pool.exists or 0) - pool.reserve - running[key], 0)
+            pools[key] = replace(pool, declared=declared[key] if pool.exists is None else min(declared[key], spare))
     return Inventory(pools=pools)
 
 
@@ -89,6 +92,16 @@ def _declared(unmanaged: Iterable[UnmanagedWorkload], catalogs: Mapping[str, Cat
         if accelerator is not None:
             asked = workload.devices.get(accelerator.resource, 0)
             found[each.key.cluster, accelerator.device] += replicas * asked
+    return found
+
+
+def _running(variants: Iterable[Variant], catalogs: Mapping[str, Catalog]) -> Counter[tuple[str, str]]:
+    """The devices that variants run on by Git, by cluster and type."""
+    found: Counter[tuple[str, str]] = Counter()
+    for variant in variants:
+        cluster = variant.key.cluster
+        for device, count in _planned(variant, catalogs.get(cluster, _NO_CATALOG)).items():
+            found[cluster, device] += count
     return found
 
 

@@ -264,6 +264,34 @@ def test_devices_of_unmanaged_workloads_are_taken(declare: Declare, holdings: tu
     assert (pool.taken, pool.devices) == (taken, 64 - taken), "3 replicas of 2 devices, and at least 5 of 2"
 
 
+@pytest.mark.parametrize(("devices", "left"), [(64, 48), (24, 12), (12, 12), (8, 8)])
+def test_a_claim_that_is_not_measured_never_takes_what_variants_run_on(
+    declare: Declare, devices: int, left: int
+) -> None:
+    declaration = declare(
+        {
+            "a.yaml": deployment().replace("replicas: 3", "replicas: 8"),
+            "b.yaml": deployment(name="b", annotations="{reconciler.io/model: m}").replace(": 3", ": 6"),
+        }
+    )
+    pools = (PoolSettings(name="l4", device="L4", devices=devices),)
+    settings = Settings(clusters=(ClusterSettings(name="prod", pools=pools),))
+    unknown = NoAnswer(Absence.MISSING, "x")
+    variants = declared_variants(settings, declaration)
+    claimed = {each.workload.key for each in variants if each.workload is not None}
+    inventory = take_inventory(
+        settings,
+        build_catalogs(settings, declaration),
+        variants,
+        {"prod": DevicesSeen(nodes=unknown, holdings=unknown)},
+        0.0,
+        find_unmanaged(settings, declaration, claimed),
+    )
+    pool = inventory.find("prod", "L4")
+    assert pool is not None
+    assert pool.devices == left, "16 are claimed, and the variant runs on 12"
+
+
 # ---- a change that has a workload managed
 
 
