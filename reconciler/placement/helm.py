@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from typing import Final
 
 from reconciler.domain.identity import ResourceKey, finding_of
@@ -305,7 +306,10 @@ def release_values(fleet: Fleet, release: Release) -> dict[str, Value] | Obstacl
     values = merged if isinstance(merged, dict) else {}
     if not release.is_flux:
         parameters = _first(list(_sections(fleet.repository, release)), "parameters")
-        for entry in [] if parameters is None else parameters.members():
+        entries = [] if parameters is None else parameters.members()
+        # other releases read the same parsed documents, and a parameter changes items of lists in place
+        values = deepcopy(values) if entries else values
+        for entry in entries:
             _set_parameter(values, split_setting(entry.text("name")), entry.below("value").value)
     return values
 
@@ -333,7 +337,7 @@ def _set_parameter(values: dict[str, Value], path: Field, value: Value) -> None:
     for part in path[:-1]:
         if isinstance(holder, dict) and isinstance(part, str):
             member = holder.get(part)
-            holder[part] = member = {**member} if isinstance(member, dict) else member if member is not None else {}
+            holder[part] = member = {} if member is None else member
             holder = member
         elif isinstance(holder, list) and isinstance(part, int) and part < len(holder):
             holder = holder[part]

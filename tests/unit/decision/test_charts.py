@@ -164,6 +164,17 @@ def test_a_parameter_goes_before_the_files() -> None:
     assert made(edited(files, llama, 6))[LLAMA].replicas == 6
 
 
+def test_a_parameter_changes_no_other_release_of_the_same_file() -> None:
+    name = "servingEngineSpec.modelSpec[0].vllmConfig.tensorParallelSize"
+    other = APPLICATION.replace("name: stack", "name: other").replace(
+        "        releaseName: vllm\n",
+        f'        releaseName: other\n        parameters: [{{name: "{name}", value: "8"}}]\n',
+    )
+    found = made({"apps/0-other.yaml": other, **BY_ARGO})
+    launches = [found[each].launch for each in (LLAMA, "other-llama-deployment-vllm")]
+    assert [each.tensor_parallel for each in launches if each is not None] == [2, 8]
+
+
 def test_keda_owns_the_number_with_bounds_in_the_values() -> None:
     keda = STACK.replace(
         "      requestGPU: 2\n",
