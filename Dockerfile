@@ -21,6 +21,8 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates git openssh-client \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/reconciler /opt/reconciler
+# ssh and ssh-keygen refuse a user without an entry.
+RUN echo 'reconciler:x:65532:65532::/tmp:/usr/sbin/nologin' >> /etc/passwd
 # The root may be read-only: whatever is written goes to /tmp.
 ENV PATH=/opt/reconciler/bin:$PATH HOME=/tmp TMPDIR=/tmp PYTHONDONTWRITEBYTECODE=1
 WORKDIR /tmp

@@ -89,7 +89,7 @@ class Environment:
         if key is None:
             return None
         if not (number.isascii() and number.replace("-", "").replace(".", "").isalnum()):
-            raise ConfigurationError(f"{GITHUB_APP_ID}: expected the App's number or client ID, got {number!r}")
+            raise ConfigurationError(f"{GITHUB_APP_ID}: expected the App's number or client ID")
         return number, key
 
     def forge_of_job(self, host: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ nothing is scheduled here. A pull request whose checks or reviews are not finish
 import contextlib
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ from reconciler.domain.records import replace
 from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.forge.hosted import (
+    MAX_DIGITS,
     SETTLING_WAITS_S,
     TITLE_LIMIT,
     ForbiddenError,
@@ -29,7 +31,6 @@ from reconciler.forge.hosted import (
     needed_text,
     needed_token,
     number_of,
-    number_or_none,
     text_of,
     time_of,
 )
@@ -49,6 +50,7 @@ logger = logging.getLogger(__name__)
 
 API = "/api/v1"
 DAY_S = 86_400.0
+GLOBS: Mapping[str, str] = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
 DRAFT = "WIP: "
 LABEL_COLOR = "#ededed"
 METHODS: Mapping[str, str] = {
@@ -58,7 +60,12 @@ METHODS: Mapping[str, str] = {
 }
 """Merge methods, the preferred first, with the fields that say whether a repository allows them."""
 DELETED = "refs/pull/"
-"""Begins the head's ref of a pull request whose branch was deleted; its label still has the branch."""
+"""Begins the head's ref of a pull request without a branch: where it was deleted, its label still has it.
+
+One that was pushed without a branch (`refs/for/BASE`, AGit) never had any.
+"""
+FINE = frozenset({"success", "skipped"})
+"""States of a check that is done."""
 CURES = Cures(
     opening="give TOKEN the scope write:repository and its account write access to pull requests",
     labelling="give TOKEN the scope write:issue",
@@ -104,9 +111,14 @@ class GiteaClient(ForgeClient):
         """See `ForgeClient`."""
         return UnprocessableError(shown) if status == 422 else super().refusal(status, content, shown)
 
-    def is_last(self, page: list[object], response: Response) -> bool:
-        """See `ForgeClient`; the server's own limit on a page may be below ours, so its header says what follows."""
-        del page
+    def is_last(self, page: list[object], response: Response, seen: int) -> bool:
+        """See `ForgeClient`; the server's own limit on a page may be below ours, so its headers say what follows.
+
+        Most lists say how many entries there are, some which page is next, and what is not paged neither.
+        """
+        total = response.headers.get("X-Total-Count", "")
+        if total.isascii() and total.isdigit() and len(total) <= MAX_DIGITS:
+            return not page or seen >= int(total)
         return 'rel="next"' not in response.headers.get("Link", "")
 
 
@@ -272,9 +284,11 @@ class Gitea(HostedForge[GiteaClient]):
             return waiting("it is a draft")
         if not flag_of(answer, "mergeable"):
             return waiting("it conflicts with its base, or Gitea has not found out yet whether it can be merged")
-        action = f"ask for checks of {found.head_commit[:7]}"
-        checks = self._client.get(self._path(f"commits/{found.head_commit}/status"), action=action)
-        if number_or_none(checks, "total_count") and text_of(checks, "state") != "success":
+        action, newest = f"ask for checks of {found.head_commit[:7]}", dict[str, str]()
+        path = self._path(f"commits/{found.head_commit}/statuses")  # the combined one is of its first page alone
+        for each in self._client.entries(path, action=action, query={"sort": "highestindex"}):
+            newest.setdefault(text_of(each, "context"), text_of(each, "status"))
+        if not FINE.issuperset(newest.values()):
             return waiting("a check failed or has not finished")
         if self._has_objection(found.number, "REQUEST_CHANGES"):
             return waiting("a review asks for changes")
@@ -358,7 +372,7 @@ def _is_draft(answer: object) -> bool:
 def _head_branch(answer: object) -> str:
     """The branch of a pull request, also of one whose branch is gone."""
     ref = needed_text(answer, "head", "ref")
-    return needed_text(answer, "head", "label") if ref.startswith(DELETED) else ref
+    return (text_of(answer, "head", "label") or ref) if ref.startswith(DELETED) else ref
 
 
 def _by_name(labels: Iterable[object]) -> dict[str, int]:
@@ -376,9 +390,9 @@ def _head_of_push(activity: object) -> str:
 
 def _covers(rule: object, branch: str) -> bool:
     """Whether a rule is about a branch: its name, or a pattern in which `**` passes slashes and `*` does not."""
-    pattern = text_of(rule, "rule_name") or text_of(rule, "branch_name")
-    start, star, _ = pattern.partition("*")
-    return branch.startswith(start) if star else pattern == branch
+    words = re.split(r"(\*\*|\*|\?)", text_of(rule, "rule_name") or text_of(rule, "branch_name"))
+    pattern = "".join(GLOBS.get(word) or re.escape(word) for word in words)
+    return re.fullmatch(pattern, branch) is not None
 
 
 def open_forge(remote: str, settings: ForgeSettings, token: ForgeToken | None, run_ends_s: float) -> Gitea:

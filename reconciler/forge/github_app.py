@@ -49,5 +49,5 @@ def _signed(app_id: str, key: str, source: str) -> str:
     claims = {"iss": app_id, "iat": now_s - CLOCKS_DIFFER_S, "exp": now_s + LIFE_S}
     try:
         return jwt.encode(claims, key, algorithm="RS256")
-    except (ValueError, TypeError, jwt.PyJWTError):  # what they say may quote the key
+    except (ValueError, TypeError, AttributeError, jwt.PyJWTError):  # a public key, too; what they say may quote it
         raise ConfigurationError(f"{source}: expected the App's private key, as GitHub gave it (PEM)") from None

@@ -150,11 +150,11 @@ class GitLabClient(ForgeClient):
             return ConflictError(f"{shown} (somebody changed it at the same time)")
         return super().refusal(status, content, shown)
 
-    def is_last(self, page: list[object], response: Response) -> bool:
+    def is_last(self, page: list[object], response: Response, seen: int) -> bool:
         """See `ForgeClient`; a short page may not be the last, which a header says."""
         if NEXT_PAGE in response.headers:
             return not response.headers[NEXT_PAGE].strip()
-        return super().is_last(page, response)
+        return super().is_last(page, response, seen)
 
 
 def _texts(message: object) -> Iterator[str]:

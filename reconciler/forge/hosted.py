@@ -220,9 +220,9 @@ class ForgeClient(ABC):
         """Whether its headers say that a limit is used up."""
         return response.headers.get(f"{self.limit_headers}-Remaining") == "0"
 
-    def is_last(self, page: list[object], response: Response) -> bool:
-        """Whether a page of a list is the last one."""
-        del response
+    def is_last(self, page: list[object], response: Response, seen: int) -> bool:
+        """Whether a page of a list is the last one; `seen` counts all entries so far, its own too."""
+        del response, seen
         return len(page) < PAGE_SIZE
 
     def get(self, path: str, *, action: str, query: Mapping[str, str | int] | None = None) -> object:
@@ -231,13 +231,15 @@ class ForgeClient(ABC):
 
     def pages(self, path: str, *, action: str, query: Mapping[str, str | int] | None = None) -> Iterator[list[object]]:
         """The pages of a list, by number: addresses from the server are never followed."""
+        seen = 0
         for number in range(1, MAX_PAGES + 1):
             numbered = {**(query or {}), self.page_size_name: PAGE_SIZE, "page": number}
             page, response = self.send("GET", f"{self.root}{path}", action=action, query=numbered)
             if not isinstance(page, list):
                 raise TransientError(f"{action}: expected a list, found {type(page).__name__}")
             yield page
-            if self.is_last(page, response):
+            seen += len(page)
+            if self.is_last(page, response, seen):
                 return
         raise TransientError(f"{action}: more than {MAX_PAGES * PAGE_SIZE} entries")
 

@@ -1,6 +1,7 @@
 """Signed commits: a key of SSH or OpenPGP, prepared for one run, and what git needs to sign with it."""
 
 import os
+import pwd
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -57,6 +58,12 @@ def prepare_signer(method: str, key: str, directory: Path) -> Signer:
     folder = directory / FOLDER
     folder.mkdir(mode=0o700)
     if method == "ssh":
+        try:
+            pwd.getpwuid(os.getuid())
+        except KeyError:
+            raise ConfigurationError(
+                f"git.signing: ssh-keygen needs its user in /etc/passwd, and {os.getuid()} has none: add one"
+            ) from None
         path = folder / "key"
         path.touch(mode=0o600)
         path.write_text(f"{key.strip()}\n", encoding="utf-8")

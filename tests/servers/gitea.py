@@ -55,8 +55,8 @@ class GiteaServer(ForgeServer):
         self.scopes = {"repository", "issue"}
         self.labels: dict[str, int] = {}
         self.organization_labels: dict[str, int] = {}
-        self.checks: dict[str, str] = {}
-        """The combined state of a commit, where checks ran."""
+        self.checks: dict[str, Sequence[str]] = {}
+        """The states of the checks of a commit, where any ran."""
 
     def error(self, message: str) -> Json:
         """See `ForgeServer`."""
@@ -108,19 +108,19 @@ class GiteaServer(ForgeServer):
             ("POST", r"/issues/(\d+)/comments", lambda number: self._comment(repository, number, body)),
             ("PATCH", r"/issues/comments/(\d+)", lambda key: self._edit_comment(repository, key, body)),
             ("DELETE", r"/issues/comments/(\d+)", lambda key: self._delete_comment(repository, key)),
-            ("GET", r"/commits/([0-9a-f]+)/statuses", lambda sha: self._page(repository.statuses.get(sha, []), query)),
-            ("GET", r"/commits/([0-9a-f]+)/status", lambda sha: self._combined(repository, sha)),
+            ("GET", r"/commits/([0-9a-f]+)/statuses", lambda sha: self._statuses(repository, sha, query)),
             ("POST", r"/statuses/([0-9a-f]+)", lambda sha: self._set_status(repository, sha, body)),
         ]
 
     def _missing(self) -> Answer:
         return Answer(status=404, body=self.error("The target couldn't be found."))
 
-    def _page(self, found: Sequence[Any], query: Mapping[str, str]) -> Answer:
+    def _page(self, found: Sequence[Any], query: Mapping[str, str], *, is_linked: bool = False) -> Answer:
+        """A page, whose headers count all entries; few lists link to the next one (`is_linked`)."""
         size = min(MOST_ON_A_PAGE, int(query.get("limit", "30")))
         page = int(query.get("page", "1"))
         headers = {"X-Total-Count": str(len(found))}
-        if page * size < len(found):  # an address that must not be followed: paging is by number
+        if is_linked and page * size < len(found):  # an address that must not be followed: paging is by number
             headers["Link"] = f'<{self.next_page}/steal?page={page + 1}>; rel="next"'
         return Answer(status=200, body=list(found[(page - 1) * size : page * size]), headers=headers)
 
@@ -187,7 +187,7 @@ class GiteaServer(ForgeServer):
         found = [each for each in repository.pull_requests.values() if self._is_listed(each, query)]
         if query["sort"] == "recentupdate":
             found.sort(key=lambda each: (-each.updated_s, -each.number))
-        return self._page([self._view(repository, each) for each in found], query)
+        return self._page([self._view(repository, each) for each in found], query, is_linked=True)
 
     def _is_listed(self, stored: StoredPullRequest, query: Mapping[str, str]) -> bool:
         if stored.hidden_lists:
@@ -312,10 +312,13 @@ class GiteaServer(ForgeServer):
             "updated_at": _timestamp(stored.updated_s),
         }
 
-    def _combined(self, repository: StoredRepository, sha: str) -> Answer:
-        count = len(repository.statuses.get(sha, [])) + (sha in self.checks)
-        shown = {"state": self.checks.get(sha, "success" if count else ""), "total_count": count}
-        return Answer(status=200, body=shown)
+    def _statuses(self, repository: StoredRepository, sha: str, query: Mapping[str, str]) -> Answer:
+        others = enumerate(self.checks.get(sha, ()), start=1000)
+        shown = [
+            {"id": number, "status": state, "context": f"ci/{number}", "description": "", "creator": self._user("ci")}
+            for number, state in others
+        ]
+        return self._page([*repository.statuses.get(sha, []), *shown], query, is_linked=True)
 
     def _set_status(self, repository: StoredRepository, sha: str, body: Any) -> Answer:
         listed = repository.statuses.setdefault(sha, [])

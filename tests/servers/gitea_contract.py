@@ -25,7 +25,7 @@ from tests.servers.contract import (
 )
 
 COUNT: Json = {"type": "integer", "minimum": 0}
-STATE = one_of("pending", "success", "error", "failure", "warning")
+STATE = one_of("pending", "success", "error", "failure", "warning", "skipped")
 USER = objects({"id": NUMBER, "login": TEXT, "full_name": TEXT, "email": TEXT})
 PERMISSIONS = objects({"admin": FLAG, "push": FLAG, "pull": FLAG})
 REPOSITORY = objects(
@@ -193,9 +193,6 @@ PATHS: Json = {
     },
     "/repos/{owner}/{repo}/commits/{ref}/statuses": {
         "get": operation("statuses/list", many(STATUS), query={**PAGE, "sort": TEXT, "state": STATE})
-    },
-    "/repos/{owner}/{repo}/commits/{ref}/status": {
-        "get": operation("status/combined", objects({"state": TEXT, "total_count": COUNT}))
     },
     "/repos/{owner}/{repo}/statuses/{sha}": {
         "post": operation(

@@ -33,6 +33,29 @@ def test_a_label_that_exists_nowhere_is_created_once(gitea: ServedStage) -> None
     assert len([each for each in gitea.server.writes if each.path.endswith(f"{FULL_NAME}/labels")]) == 2
 
 
+def test_a_label_after_many_others_is_not_created_twice(gitea: ServedStage) -> None:
+    gitea.server.labels = {f"label {number}": number for number in range(1, 131)}
+    opened(gitea, labels=("label 130",))
+    assert not [each for each in gitea.server.writes if each.path.endswith(f"{FULL_NAME}/labels")]
+
+
+def test_a_pull_request_without_a_branch_is_not_ours_and_stops_nothing(gitea: ServedStage) -> None:
+    """Whoever may read the repository can push to `refs/for/main`."""
+    forge = opened(gitea)
+    real = gitea.server.route
+
+    def without_branch(method: str, path: str, *rest: Any) -> Any:
+        answer = real(method, path, *rest)
+        if path.endswith("/pulls") and method == "GET":
+            for each in answer.body:
+                each["head"] |= {"label": "", "ref": f"refs/pull/{each['number']}/head"}
+        return answer
+
+    gitea.server.route = without_branch
+    assert listed(forge) == ()
+    assert [each.number for each in forge.list_open(base="main")] == [1]
+
+
 def test_labels_that_the_token_may_not_write_are_a_warning(
     gitea: ServedStage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -83,6 +106,10 @@ def test_a_push_is_found_by_branch_and_commit_back_to_a_time(gitea: ServedStage)
     assert forge.pushed_s(HEAD, commit, since_s=at_s + 3600) == at_s, "clocks differ"
     assert forge.pushed_s(HEAD, commit, since_s=at_s + 2 * 86_400) is None
     assert forge.pushed_s("main", commit, since_s=0.0) is None
+    for number in range(70):
+        gitea.push(f"person/{number}")
+        forge.pushed_s("main", commit, since_s=at_s)
+    assert forge.pushed_s(HEAD, commit, since_s=0.0) == at_s, "however much was pushed since"
     later = run_git(gitea.repository, "commit-tree", "main^{tree}", "-p", commit, "-m", "Later")
     run_git(gitea.repository, "update-ref", f"refs/heads/{HEAD}", later)
     assert forge.pushed_s(HEAD, commit, since_s=0.0) is None, "another commit is the newest"
@@ -109,12 +136,12 @@ def test_an_activity_that_names_no_commit_is_no_push(gitea: ServedStage, content
 @pytest.mark.parametrize("state", ["pending", "failure", "error", "warning"])
 def test_a_check_that_is_not_fine_waits_for_the_next_run(gitea: ServedStage, state: str) -> None:
     hosted, forge, _, head = proposal_on(gitea)
-    hosted.server.checks[head] = state
+    hosted.server.checks[head] = [*["success"] * 60, state]
     before = len(hosted.server.writes)
     answer = order(forge, head)
     assert (answer.state, answer.words) == (MergeState.WAITING, "a check failed or has not finished")
     assert len(hosted.server.writes) == before
-    hosted.server.checks[head] = "success"
+    hosted.server.checks[head] = [*["success"] * 60, "skipped"]
     assert order(forge, head).state is MergeState.MERGED
 
 
@@ -142,6 +169,7 @@ def test_a_conflict_waits(gitea: ServedStage) -> None:
         ([("ann", "REQUEST_CHANGES"), ("ann", "APPROVED")], True),
         ([("ann", "REQUEST_CHANGES"), ("bob", "APPROVED")], False),
         ([("ann", "DISMISSED")], True),
+        ([*[("bob", "COMMENT")] * 120, ("ann", "REQUEST_CHANGES")], False),
     ],
 )
 def test_the_last_verdict_of_each_reviewer_counts(
@@ -213,6 +241,7 @@ def test_rules_of_branches_are_reported_where_they_are_shown(gitea: ServedStage)
         {**rule, "rule_name": "main", "require_signed_commits": True, "dismiss_stale_approvals": True},
         {**rule, "rule_name": "reconciler/**", "enable_push": False},
         {**rule, "rule_name": "release/*", "require_signed_commits": True},
+        {**rule, "rule_name": "*-archive", "dismiss_stale_approvals": False},
     ]
     rights = gitea.open().rights(base="main", head=HEAD)
     assert (rights.drops_approvals, rights.needs_signatures) == (True, True)

@@ -62,6 +62,11 @@ def test_what_is_no_key_is_refused_and_not_repeated(github: ServedStage, key: st
     assert caught.value.__cause__ is None
 
 
+def test_a_public_key_is_refused(github: ServedStage, keys: tuple[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="expected the App's private key"):
+        made(github, keys[1])
+
+
 def test_a_run_opens_the_forge_with_the_app_of_the_environment(
     github: ServedStage, keys: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -88,9 +93,10 @@ def test_a_run_opens_the_forge_with_the_app_of_the_environment(
     [
         ({"RECONCILER_GITHUB_APP_ID": "1"}, "set it together with RECONCILER_GITHUB_APP_KEY_FILE"),
         ({"RECONCILER_GITHUB_APP_KEY_FILE": "/app.pem"}, "set it together with"),
-        ({"RECONCILER_GITHUB_APP_ID": "a/b", "RECONCILER_GITHUB_APP_KEY": "x"}, "expected the App's number"),
+        ({"RECONCILER_GITHUB_APP_ID": "a/canary", "RECONCILER_GITHUB_APP_KEY": "1"}, "expected the App's number"),
     ],
 )
 def test_half_an_app_is_an_error(variables: dict[str, str], error: str) -> None:
-    with pytest.raises(ConfigurationError, match=error):
+    with pytest.raises(ConfigurationError, match=error) as caught:
         _ = Environment(variables=variables).github_app
+    assert "canary" not in str(caught.value), "swapped, the key would be in the log"

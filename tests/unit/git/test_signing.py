@@ -152,3 +152,10 @@ def test_what_was_signed_is_merged_as_before(
     )
     assert run_git(workshop.remote, "rev-parse", "main") == merged.commit
     assert "gpgsig" in run_git(workshop.remote, "cat-file", "commit", "main")
+
+
+def test_a_user_without_an_entry_is_named(tmp_path: Path, ssh_key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the users that OpenShift makes up: ssh-keygen only says that no user exists."""
+    monkeypatch.setattr("os.getuid", lambda: 1_000_770_000)
+    with pytest.raises(ConfigurationError, match="1000770000 has none: add one"):
+        prepare_signer("ssh", ssh_key.read_text(), tmp_path)
