@@ -1,15 +1,18 @@
 """Which serving workloads become variants because the team says so, and which ones nothing wants managed."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import TypeAlias
 
-from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
+from reconciler.domain.records import replace
 from reconciler.domain.settings import Override, Settings
 from reconciler.domain.snapshot import Form, StatusShape, UnmanagedWorkload
 from reconciler.domain.variant_settings import IGNORE, MANAGED, MODEL
 from reconciler.domain.workloads import Workload
 from reconciler.resources.declaration import Declaration, Owners
 from reconciler.resources.registry import KINDS
+from reconciler.resources.validation import is_templated
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.effective_settings import override_fits
 
@@ -24,9 +27,58 @@ def adopted_variants(
     An annotation on the workload goes before `workloads`, of which the last entry that fits counts. An entry
     manages what is recognised; what is not, only where it names the workload and its model.
     """
+    wanted, left = [], {}
     for workload in _candidates(settings, declaration.workloads, claimed):
         if is_wanted(workload, settings):
-            yield _as_variant(workload, _model_of(workload, settings))
+            wanted.append(workload)
+        elif workload.is_serving and workload.replicas != 0:
+            left.update(dict.fromkeys(_names_in_metrics(_as_variant(workload, workload.model_id)), workload))
+    scalers = {_namespace_of(each.key): each for each in declaration.broken if _may_scale_others(each.key)}
+    for workload in wanted:
+        variant = _as_variant(workload, _model_of(workload, settings))
+        held = _doubt(workload, scalers) or variant.unsupported or _mixture(variant, left)
+        yield replace(variant, unsupported=held)
+
+
+def _may_scale_others(key: ResourceKey) -> bool:
+    kind = KINDS.get(key.kind)
+    return kind is not None and (kind.declares_variants or kind.is_autoscaler)
+
+
+def _namespace_of(key: ResourceKey) -> tuple[str, str]:
+    """Its cluster and namespace, which is any (empty) where it is filled in later."""
+    return key.cluster, "" if is_templated(key.namespace) else key.namespace
+
+
+def _doubt(workload: Workload, scalers: Mapping[tuple[str, str], BrokenResource]) -> Hold | None:
+    """That a resource which cannot be read may scale it."""
+    cluster, namespace = _namespace_of(workload.key)
+    broken = scalers.get((cluster, namespace)) or scalers.get((cluster, ""))
+    if broken is None:
+        return None
+    words = f"{broken.key.kind} {broken.key.label} cannot be read ({broken.place}) and may scale it: mend it first"
+    return Hold(kind=HoldKind.OWNED_BY_ANOTHER, words=words, place=broken.place)
+
+
+_InMetrics: TypeAlias = tuple[str, str, str]
+"""A cluster, a namespace, and the name of a model there."""
+
+
+def _names_in_metrics(variant: VariantResource) -> Iterator[_InMetrics]:
+    for name in variant.served_names or (variant.model_id,):
+        yield variant.key.cluster, variant.key.namespace, name
+
+
+def _mixture(variant: VariantResource, left: Mapping[_InMetrics, Workload]) -> Hold | None:
+    """That metrics give it the load of another workload, which is not managed."""
+    other = next((left[each] for each in _names_in_metrics(variant) if each in left), None)
+    if other is None:
+        return None
+    words = (
+        f"{other.key.kind} {other.key.label} ({other.place}) serves the same model and is not managed: their requests "
+        "cannot be told apart: manage both, or give one another --served-model-name"
+    )
+    return Hold(kind=HoldKind.RESOURCE_UNSUPPORTED, words=words, place=other.place)
 
 
 def find_unmanaged(

@@ -233,13 +233,50 @@ def test_annotations_of_workloads_mean_nothing_on_a_resource(declare: Declare) -
     assert "unknown annotation" in str(declare(text).findings[0])
 
 
-# ---- devices of what is not managed
-
 SCALED = """apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata: {name: NAME, namespace: llm}
 spec: {scaleTargetRef: {kind: Deployment, name: NAME}, minReplicas: 5, maxReplicas: 9}
 """
+
+
+@pytest.mark.parametrize(
+    "scaler",
+    [
+        TARGET.replace("modelID: meta/llama-8b", "modelID: meta/llama-8b, minReplicas: some"),
+        SCALED.replace("NAME", "llama").replace("minReplicas: 5", 'minReplicas: "5"'),
+    ],
+    ids=["VariantAutoscaling", "HorizontalPodAutoscaler"],
+)
+def test_what_a_resource_that_cannot_be_read_may_scale_is_held(declare: Declare, scaler: str) -> None:
+    declaration = declare({"a.yaml": deployment(), "b.yaml": scaler})
+    variant = only(declaration, with_entries(entry({"namespace": "*"})))
+    assert [each.kind for each in variant.holds] == [HoldKind.OWNED_BY_ANOTHER]
+    assert "cannot be read (b.yaml" in variant.holds[0].words
+    elsewhere = declare({"a.yaml": deployment(), "b.yaml": scaler.replace("namespace: llm", "namespace: other")})
+    assert only(elsewhere, with_entries(entry({"namespace": "*"}))).holds == ()
+
+
+@pytest.mark.parametrize(
+    ("sibling", "is_held"),
+    [
+        (deployment(name="b"), True),
+        (deployment(name="b", annotations='{reconciler.io/managed: "false"}'), True),
+        (deployment(name="b").replace("replicas: 3", "replicas: 0"), False),
+        (deployment(name="b").replace("namespace: llm", "namespace: other"), False),
+        (deployment(VLLM.replace("llama-8b", "llama-8b, --served-model-name, b"), "b"), False),
+    ],
+    ids=["sibling", "managed: false", "no replicas", "other namespace", "other name"],
+)
+def test_a_model_that_an_unmanaged_workload_serves_too_is_held(
+    declare: Declare, sibling: str, *, is_held: bool
+) -> None:
+    own = deployment(annotations='{reconciler.io/managed: "true"}')
+    variant = only(declare({"a.yaml": own, "b.yaml": sibling}))
+    assert ["cannot be told apart: manage both" in each.words for each in variant.holds] == [True] * is_held
+
+
+# ---- devices of what is not managed
 
 
 @pytest.mark.parametrize(
