@@ -35,7 +35,8 @@ def why_kept(situation: Situation, proposals: Iterable[Proposal], kept: Mapping[
     """
     for proposal in proposals:
         changes = {change.resource: change for change in proposal.changes if change.resource in kept}
-        if changes and not _is_in_git(proposal, situation):
+        # Merged by hand, it holds nothing that could be lost.
+        if changes and not proposal.says({}, situation.current):
             gone = {
                 str(key)
                 for key, now in situation.current.items()
@@ -73,13 +74,6 @@ def kept_resources(situation: Situation, staged: StagedPlan) -> dict[str, Hold]:
         if keeping is not None:
             holds[state.variant.key] = keeping
     return {str(key): replace(hold, words=_in_short(key, hold)) for key, hold in holds.items()}
-
-
-def _is_in_git(proposal: Proposal, situation: Situation) -> bool:
-    """Whether Git says all that it says: merged by hand, it holds nothing that could be lost."""
-    told = {change.resource for change in proposal.changes}
-    named = {key: now for key, now in situation.current.items() if str(key) in told}
-    return len(named) == len(told) and proposal.merged(named) == named
 
 
 def _in_short(key: ResourceKey, hold: Hold) -> str:
@@ -355,7 +349,17 @@ def _as_collected(situation: Situation, plans: Iterable[GroupPlan]) -> Iterator[
         else:
             yield plan
     for branch, each in shared.items():
-        yield together(situation.collected[branch][0], branch, each)
+        made = together(situation.collected[branch][0], branch, each)
+        # What one group must keep does not keep what the others do not want any more.
+        is_kept = all(plan.blocked is not None or _still_says(situation, branch, plan) for plan in each)
+        yield made if is_kept else replace(made, blocked=None)
+
+
+def _still_says(situation: Situation, branch: str, plan: GroupPlan) -> bool:
+    """Whether the open pull request of a branch says of a group what is decided now."""
+    ours = (each for each in situation.open_proposals(plan.name).values() if each.head_branch == branch)
+    desired = {change.variant: change.desired for change in plan.changes}
+    return any(each.says(desired, situation.current) for each in ours)
 
 
 def _plans_of(

@@ -195,6 +195,12 @@ class Proposal:
             for key, now in current.items()
         }
 
+    def says(self, desired: Mapping[ResourceKey, Allocation], current: Mapping[ResourceKey, Allocation]) -> bool:
+        """Whether merging it makes what is `desired` of what all variants have now, and changes no other variant."""
+        told = {change.resource for change in self.changes}
+        named = {key: now for key, now in current.items() if str(key) in told}
+        return len(named) == len(told) and self.merged(named) == {**named, **desired}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedFile:

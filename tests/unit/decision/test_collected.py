@@ -145,6 +145,46 @@ def test_what_cannot_be_seen_any_more_keeps_it_as_it_is(late: Any) -> None:
     assert "#3 stays as it is: metrics of" in plan.blocked.words
 
 
+def blind(fleet: Any, name: str) -> None:
+    """No metrics of a model arrive any more."""
+    fleet.loads = {model: each for model, each in fleet.loads.items() if model.model_id != f"model-{name}"}
+
+
+def test_a_group_that_cannot_be_seen_does_not_keep_repairs_of_others_back(late: Any) -> None:
+    publish(late, FIRST, number=3)
+    limit(late)
+    blind(late, "c")
+    late.offer(95.0, "model-d")
+    plan = next(each for each in planned(late) if each.name == FIRST)
+    assert plan.blocked is None
+    assert {each.variant.name: each.desired.replicas for each in plan.changes} == {"d": 10, "e": 6, "f": 6}
+
+
+def test_a_group_that_cannot_be_seen_does_not_keep_what_would_take_a_repair_back(fleet: Any) -> None:
+    for name in GROUPS:
+        fleet.add(name, model_id=f"model-{name}", replicas=9, annotations={"group": name})
+        fleet.offer(55.0, f"model-{name}")
+    limit(fleet, created_per_hour=4)
+    publish(fleet, FIRST, number=3)
+    limit(fleet)
+    blind(fleet, "c")
+    fleet.offer(135.0, "model-d")
+    found = {each.name: each for each in planned(fleet) if each.changes}
+    assert found[FIRST].blocked is None
+    assert [each.variant.name for each in found[FIRST].changes] == ["e", "f"]
+    assert [(each.variant.name, each.desired.replicas) for each in found["d"].changes] == [("d", 14)]
+
+
+def test_what_a_person_wrote_as_proposed_does_not_free_what_cannot_be_seen(late: Any) -> None:
+    """The pull request still says of that group what is decided."""
+    publish(late, FIRST, number=3)
+    blind(late, "c")
+    late.workloads = [replace(each, replicas=6) if each.key.name == "d" else each for each in late.workloads]
+    plan = next(each for each in planned(late) if each.name == FIRST)
+    assert [each.variant.name for each in plan.changes] == ["e", "f"]
+    assert plan.blocked is not None
+
+
 def test_rules_judge_each_group_by_itself(late: Any) -> None:
     """Four groups add four times what one does: to a rule about a group's costs that is still one."""
     rule = b"{name: dear, approval: {costMoreThan: 50}}"
