@@ -1,14 +1,14 @@
 """Publish: one commit and one pull request per part of a group: created, updated, merged or withdrawn."""
 
 import logging
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
 
 from reconciler.decision.limits import recent, why_not_pushed
 from reconciler.decision.staged_plan import branches_of, collected_groups
 from reconciler.domain.identity import Severity
-from reconciler.domain.plan import GroupPlan, MergeTerms, Outcome, Plan
+from reconciler.domain.plan import Decision, GroupPlan, MergeTerms, Outcome, Plan
 from reconciler.domain.proposals import STOP_LABEL, Draft, MergedOutcome, Part, Proposal, ProposalState
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Identity, PullRequestSettings
@@ -76,8 +76,8 @@ class GroupState:
     draft: Draft | None
     observed: ObservedRun
     ours: Identity
-    unseen: Container[str] = frozenset()
-    """Resources that the plan cannot judge, as the proposal names them."""
+    unseen: str = ""
+    """A resource of the open proposal that the plan cannot judge, for which it stays as it is."""
 
     @property
     def part(self) -> Part | None:
@@ -157,10 +157,9 @@ class GroupState:
                 return f"{opener} opened pull request #{proposal.number} from this branch: merge or close it yourself"
             if STOP_LABEL in proposal.labels:
                 return f"pull request #{proposal.number} is labelled {STOP_LABEL}"
-            unseen = [change.resource for change in proposal.changes if change.resource in self.unseen]
-            if unseen:
+            if self.unseen:
                 return (
-                    f"open pull request #{proposal.number} stays as it is: not all that {unseen[0]} needs can be read"
+                    f"open pull request #{proposal.number} stays as it is: not all that {self.unseen} needs can be read"
                 )
         would_write = proposal is not None or self.draft is not None or self.is_abandoned_branch
         stranger = self._strangers_work() if would_write else ""
@@ -426,21 +425,40 @@ def _vanished(plan: Plan, observed: ObservedRun) -> list[tuple[str, str]]:
     ]
 
 
-def _unseen(plan: Plan, observed: ObservedRun) -> frozenset[str]:
-    """Resources of open pull requests that are gone or held, perhaps only because something cannot be read.
+def _unseen(plan: Plan, observed: ObservedRun) -> dict[str, str]:
+    """By the branch of an open pull request that stays for it, a resource that perhaps only seems to be gone or held.
 
     Not what a person has written over since.
     """
     if not _is_partial(plan, observed):
-        return frozenset()
+        return {}
     decisions = {str(each.variant): each for each in plan.decisions}
-    changes = (change for proposal in observed.recording.proposals for change in proposal.changes)
-    return frozenset(
-        change.resource
-        for change in changes
-        if (decision := decisions.get(change.resource)) is None
-        or (decision.outcome is Outcome.HELD and change.begins_at(decision.current))
-    )
+    plans = {each.head_branch: each for each in plan.groups}
+    collected = _collected_branches(plan, observed.recording.settings.git.branch_prefix)
+    found = {}
+    for proposal in observed.recording.proposals:
+        unseen = [
+            change.resource
+            for change in proposal.changes
+            if (decision := decisions.get(change.resource)) is None
+            or (decision.outcome is Outcome.HELD and change.begins_at(decision.current))
+        ]
+        group = plans.get(proposal.head_branch) if proposal.head_branch in collected else None
+        is_kept = group is None or _others_still_say(decisions, proposal, group, unseen)
+        if unseen and is_kept and proposal.state is ProposalState.OPEN:
+            found[proposal.head_branch] = unseen[0]
+    return found
+
+
+def _others_still_say(
+    decisions: Mapping[str, Decision], proposal: Proposal, plan: GroupPlan, unseen: Collection[str]
+) -> bool:
+    """Whether a pull request of several groups says what is decided now of those that can be judged."""
+    groups = {decisions[each].group for each in unseen if each in decisions}
+    others = {name: each for name, each in decisions.items() if each.group not in groups and name not in unseen}
+    said = replace(proposal, changes=tuple(each for each in proposal.changes if each.resource in others))
+    desired = {each.variant: each.desired for each in plan.changes if each.group not in groups}
+    return said.says(desired, {each.variant: each.current for each in others.values()})
 
 
 def _is_partial(plan: Plan, observed: ObservedRun) -> bool:
@@ -458,7 +476,7 @@ class _Press:
     observed: ObservedRun
     date_s: int
     settings: PullRequestSettings
-    unseen: frozenset[str]
+    unseen: Mapping[str, str]
     is_access_checked: bool = False
     strict: bool | None = None
     standing: dict[str, bool] = field(default_factory=dict)
@@ -475,7 +493,7 @@ class _Press:
             draft=draft,
             observed=self.observed,
             ours=self.doors.author,
-            unseen=self.unseen,
+            unseen=self.unseen.get(branch, ""),
         )
 
     def note_merges(self) -> None:

@@ -11,6 +11,7 @@ from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Ask
 from tests.servers.answers import answering
 from tests.servers.desk import GRANITE, QWEN, Desk, llama
+from tests.servers.fleet import CODE
 from tests.servers.git_workshop import run_git
 
 NAME, SECOND, _ = collected_groups("prod")
@@ -110,6 +111,17 @@ def test_a_pull_request_that_none_of_its_groups_is_in_any_more_is_withdrawn(busy
     found = run(busy, ALL)
     assert found[NAME] is Operation.CLOSED
     assert changed(busy, head_branch("reconciler/", "prod/chat", Part.URGENT)) == {"chat"}
+
+
+def test_what_cannot_be_seen_of_one_group_keeps_the_others_from_nothing(busy: Desk) -> None:
+    run(busy, ALL)
+    busy.write(
+        "clusters/prod/wrong.yaml", CODE.replace("granite", "wrong").replace("maxBatchSize: 32", "maxBatchSize: x")
+    )
+    assert run(busy, answering(*llama(110.0), MORE_BATCH)) == {NAME: Operation.LEFT}
+    assert changed(busy, BRANCH) == {"chat", "code"}
+    assert run(busy, answering(*llama(170.0), MORE_BATCH)) == {NAME: Operation.UPDATED}
+    assert changed(busy, BRANCH) == {"chat"}
 
 
 def test_statuses_are_delivered_by_group_also_where_one_kustomization_builds_both(desk: Desk) -> None:
