@@ -345,7 +345,8 @@ def _surplus(variant: Variant, fresh: Sequence[ReplicaSeries]) -> NoAnswer | Non
     """Why so many pods cannot all be the variant's: a rolling update has half as many again only for minutes."""
     pods, wanted = len({one.pod for one in fresh}), variant.current.replicas
     workload = variant.workload
-    if workload is None or workload.key.kind not in WORKLOAD_LABELS or variant.is_autoscaled:
+    _, kind, _ = target_of(variant)
+    if workload is None or kind not in WORKLOAD_LABELS or variant.is_autoscaled:
         return None
     if pods < wanted + MOST_SURPLUS or pods <= wanted * MOST_SURPLUS_SHARE:
         return None

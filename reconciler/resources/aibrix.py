@@ -12,7 +12,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.domain.workloads import FieldPath, ReplicaOwner
+from reconciler.domain.records import replace
+from reconciler.domain.workloads import FieldPath, ReplicaOwner, Workload
 from reconciler.resources.kinds import GENERATED, Family, Kind, ServingKind
 from reconciler.resources.kubernetes.pods import PodTemplate, TemplateFields
 from reconciler.resources.kubernetes.served_parts import Count, ServedPart, command_line, read_parts, severity_of
@@ -101,14 +102,16 @@ def read_pod_autoscaler(source: KubernetesObject) -> Iterator[Piece]:
         Count(path=("spec", "minReplicas"), written=spec.min_replicas, default=1),
         Count(path=("spec", "maxReplicas"), written=spec.max_replicas, is_ceiling=True),
     )
-    is_known = not spec.schedules and all(each.written is None or each.number is not None for each in counts)
+    role = spec.sub_target_selector.role_name if spec.sub_target_selector is not None else ""
+    # the bounds of a role move its own number, which rolls every RoleSet
+    is_known = not (spec.schedules or role) and all(each.written is None or each.number is not None for each in counts)
     yield ReplicaOwner(
         cluster=source.cluster,
         namespace="" if is_templated(source.namespace) else source.namespace,
         owner=f"PodAutoscaler {source.name}",
         target_kind=spec.target.kind,
         target_name=spec.target.name,
-        target_part=spec.sub_target_selector.role_name if spec.sub_target_selector is not None else "",
+        target_part=role,
         place=source.locate(("spec", "scaleTargetRef")),
         least=counts[0].value,
         fields=tuple(each.as_field(source) for each in counts) if is_known else (),
@@ -122,7 +125,12 @@ def read_storm_service(source: KubernetesObject) -> Iterator[Piece]:
     spec = (validated.value.spec if validated.value is not None else None) or ServiceSpec()
     roles = (spec.template.spec.roles if spec.template is not None and spec.template.spec is not None else None) or []
     parts = [_part(spec, index, role, is_alone=len(roles) == 1) for index, role in enumerate(roles)]
-    yield from read_parts(source, parts, validated.findings)
+    for piece in read_parts(source, parts, validated.findings):
+        # an autoscaler may name the only role, which is no part of its own here
+        if isinstance(piece, Workload) and len(roles) == 1:
+            yield replace(piece, becomes=replace(piece.key, part=roles[0].name))
+        else:
+            yield piece
 
 
 def _part(spec: ServiceSpec, index: int, role: RoleFields, *, is_alone: bool) -> ServedPart:

@@ -24,6 +24,7 @@ from reconciler.resources.kubernetes.pods import (
     Container,
     PodSpec,
     PodTemplate,
+    Resources,
     TemplateFields,
     is_device_resource,
     pod_of,
@@ -367,7 +368,16 @@ def _over(base: Container | None, model: ModelFields, name: str) -> Container:
         command=model.command or (base.command if base is not None else None),
         args=[*args, *(model.args or [])],
         env=env,
-        resources=model.resources or (base.resources if base is not None else None),
+        resources=_both(base.resources if base is not None else None, model.resources),
+    )
+
+
+def _both(base: Resources | None, own: Resources | None) -> Resources | None:
+    """Resources as KServe merges them, by key."""
+    if base is None or own is None:
+        return own or base
+    return Resources(
+        limits={**(base.limits or {}), **(own.limits or {})}, requests={**(base.requests or {}), **(own.requests or {})}
     )
 
 

@@ -29,9 +29,15 @@ class Count:
 
     @property
     def number(self) -> int | None:
-        """None where nothing is written, or text that is filled in later."""
-        is_count = isinstance(self.written, int) and not isinstance(self.written, bool)
-        return self.written if is_count and isinstance(self.written, int) else None
+        """None where nothing is written, text that is filled in later, or what is no number of replicas."""
+        if isinstance(self.written, bool) or not isinstance(self.written, int):
+            return None
+        return self.written if 0 <= self.written <= MAX_REPLICAS else None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether nothing is written, or a number."""
+        return self.written is None or self.number is not None
 
     @property
     def value(self) -> int | None:
@@ -42,11 +48,21 @@ class Count:
 
     def check(self, source: KubernetesObject, severity: Severity = Severity.ERROR) -> Iterator[Finding]:
         """A count, nothing, or text that is filled in later: anything else is a mistake."""
-        number = self.number
-        is_valid = number is not None and 0 <= number <= MAX_REPLICAS
-        if not (is_valid or self.written is None or is_templated(self.written)):
-            message = f"expected an integer of at least 0, got {describe(self.written)}"
-            yield source.complain(self.path, message, severity)
+        if not (self.is_readable or is_templated(self.written)):
+            yield source.complain(self.path, self._mistake, severity)
+
+    @property
+    def _mistake(self) -> str:
+        return f"expected an integer of at least 0, got {describe(self.written)}"
+
+    def hold(self, source: KubernetesObject) -> Hold | None:
+        """Why the number is not known, where it is not just filled in later."""
+        if self.is_readable or is_templated(self.written):
+            return None
+        place = source.locate(self.path)
+        return Hold(
+            kind=HoldKind.NOT_WRITABLE, words=f"{name_field(self.path)}: {self._mistake} ({place})", place=place
+        )
 
     def as_field(self, source: KubernetesObject) -> WrittenField:
         """Where an edit finds it."""
@@ -103,28 +119,23 @@ def read_parts(source: KubernetesObject, parts: Sequence[ServedPart], findings: 
         *(fault for part in parts for count in part.counts for fault in count.check(source, severity)),
         *annotations.findings,
     )
-    is_readable = all(count.written is None or count.number is not None for part in parts for count in part.counts)
     yield from break_on(source, found)
     if any(each.severity is Severity.ERROR for each in found):
         return
     for part, workload, _ in composed:
         built = _build(source, part, workload)
-        yield (
-            replace(built, settings=annotations.settings)
-            if is_readable
-            else replace(built, settings=annotations.settings, templated=built.templated or _name_templated(part))
-        )
+        yield replace(built, settings=annotations.settings, templated=built.templated or _name_templated(part))
 
 
 def _name_templated(part: ServedPart) -> str:
-    return next((name_field(each.path) for each in part.counts if each.written is not None and each.number is None), "")
+    return next((name_field(each.path) for each in part.counts if is_templated(each.written)), "")
 
 
 def _build(source: KubernetesObject, part: ServedPart, workload: Workload) -> Workload:
     first = part.counts[0]
     return replace(
         _serving(source, part, workload),
-        unwritable=part.unwritable,
+        unwritable=part.unwritable or next(filter(None, (each.hold(source) for each in part.counts)), None),
         immovable=Hold(kind=HoldKind.NOT_WRITABLE, words=MADE_BY_CONTROLLER),
         replicas=first.value,
         replicas_place=source.locate(first.path),
@@ -163,7 +174,7 @@ def bounds_owner(
 ) -> ReplicaOwner:
     """What sets the replicas of a part in the cluster, with its bounds where they stand in the resource itself."""
     counts = () if bounds is None else bounds
-    is_known = bool(counts) and all(count.written is None or count.number is not None for count in counts)
+    is_known = bool(counts) and all(count.is_readable for count in counts)
     return ReplicaOwner(
         cluster=source.cluster,
         namespace=source.namespace,

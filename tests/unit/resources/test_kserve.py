@@ -287,6 +287,21 @@ spec:
     assert workload.launch.max_num_seqs == 32
 
 
+def test_resources_of_a_runtime_and_of_its_service_are_merged_by_key(declare: Declare) -> None:
+    resources = "resources: {limits: {cpu: '4'}}"
+    text = (ISVC % (STANDARD, "    minReplicas: 1")).replace("modelFormat:", "runtime: our-vllm\n      modelFormat:")
+    text = text.replace('resources: {limits: {nvidia.com/gpu: "1"}}', resources)
+    assert resources in text
+    runtime = """---
+apiVersion: serving.kserve.io/v1alpha1
+kind: ServingRuntime
+metadata: {name: our-vllm, namespace: llm}
+spec:
+  containers: [{name: kserve-container, image: vllm/vllm-openai, resources: {limits: {cpu: 2, nvidia.com/gpu: 4}}}]
+"""
+    assert only(declare(text + runtime)).devices == {"nvidia.com/gpu": 4}
+
+
 def test_metrics_that_all_services_share_size_none(declare: Declare) -> None:
     text = (ISVC % (STANDARD, "    minReplicas: 1")).replace(
         ", --served-model-name=llama-8b, --model_id=meta-llama/Llama-3.1-8B-Instruct", ""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.domain.workloads import ReplicaOwner, Workload
-from reconciler.resources.declaration import Declaration
+from reconciler.resources.declaration import Declaration, Owners
 
 Declare = Callable[..., Declaration]
 
@@ -82,6 +82,16 @@ def test_a_storm_service_of_one_role_is_scaled_by_its_role_sets(declare: Declare
 
 def test_several_pods_of_one_role_would_all_be_rolled(declare: Declare) -> None:
     assert "rolls all of them" in only(declare(STORM + ROLE % ("server", 2))).unsized
+
+
+def test_an_autoscaler_of_the_only_role_owns_the_replicas(declare: Declare) -> None:
+    scaler = PA.replace("kind: Deployment, name: llama", "kind: StormService, name: qwen")
+    scaler += "  maxReplicas: 8\n  subTargetSelector: {roleName: server}\n"
+    declared = declare(STORM + ROLE % ("server", 1) + "---\n" + scaler)
+    workload = only(declared)
+    owner = Owners.of(declared.owners).owner_of(workload.key, workload)
+    assert owner is not None
+    assert (owner.owner, owner.fields) == ("PodAutoscaler llama", ())
 
 
 def test_roles_for_prefill_and_decode_are_parts_that_are_not_sized(declare: Declare) -> None:
@@ -190,6 +200,19 @@ def test_a_number_that_is_filled_in_later_is_held(declare: Declare, text: str) -
     before = "replicas: 3" if "replicas: 3" in text else "replicas: 2"
     workload = only(declare(text.replace(f"  {before}\n", '  replicas: "${COUNT}"\n', 1)))
     assert (workload.replicas, workload.templated) == (None, "spec.replicas")
+
+
+@pytest.mark.parametrize("number", ["-1", str(2**31), "true", "two"])
+@pytest.mark.parametrize("text", [STORM + ROLE % ("server", 1), SET, NIM + "  replicas: 2\n"])
+def test_what_is_no_number_of_replicas_is_held_where_no_annotation_makes_it_a_mistake(
+    declare: Declare, text: str, number: str
+) -> None:
+    before = "replicas: 3" if "replicas: 3" in text else "replicas: 2"
+    foreign = text.replace(', annotations: {reconciler.io/managed: "true"}', "")
+    workload = only(declare(foreign.replace(f"  {before}\n", f"  replicas: {number}\n", 1)))
+    assert (workload.replicas, workload.templated) == (None, "")
+    assert workload.unwritable is not None
+    assert workload.unwritable.words.startswith("spec.replicas: expected an integer of at least 0, got ")
 
 
 # ---- KubeRay
