@@ -412,14 +412,14 @@ def _vanished(plan: Plan, observed: ObservedRun) -> list[tuple[str, str]]:
     So is one of several groups that none of them is in any more.
     """
     prefix = observed.recording.settings.git.branch_prefix
-    known = {group.head_branch for group in plan.groups} | (
-        _own_branches(plan, prefix).keys() - _collected_branches(plan, prefix).keys()
-    )
+    of_several = _collected_branches(plan, prefix)
+    known = {group.head_branch for group in plan.groups} | (_own_branches(plan, prefix).keys() - of_several.keys())
     return [
-        (proposal.group or proposal.head_branch, proposal.head_branch)
+        (proposal.group or of_several.get(proposal.head_branch, proposal.head_branch), proposal.head_branch)
         for proposal in observed.recording.proposals
         if proposal.state is ProposalState.OPEN
-        and proposal.decision  # else it is a person's, under our prefix
+        # Without a decision it is a person's, under our prefix, unless its commit is ours and a person edited its text.
+        and (proposal.decision or (proposal.branch_decision and proposal.head_branch in of_several))
         and proposal.head_branch not in known
         and not _is_partial(plan, observed)
     ]
@@ -554,12 +554,16 @@ class _Press:
             return self._withdraw(state)
         if self._stands(state, state.draft):
             return self._write_body(state, state.draft, pushed=False)
-        is_repair = state.draft.change_set.part is Part.URGENT
-        late = "" if state.proposal is None else why_not_pushed(state.proposal, self.settings, self.date_s)
-        if late and not is_repair:
+        if late := self._why_late(state, state.draft):
             return state.outcome(Operation.PUT_BACK, reason=late)
         commit = self._push(state, state.draft)
         return self._write_body(state, state.draft, pushed=True, commit=commit)
+
+    def _why_late(self, state: GroupState, draft: Draft) -> str:
+        """Why nothing is pushed to an open pull request now; a repair never waits."""
+        if state.proposal is None or draft.change_set.part is Part.URGENT:
+            return ""
+        return why_not_pushed(state.proposal, self.settings, self.date_s)
 
     def _take_back(self, state: GroupState, reason: str) -> None:
         """Before anything else: the forge would merge what is pushed now, or what a rule has come to object to."""
@@ -695,6 +699,8 @@ class _Press:
         try:
             if state.draft is None:
                 return state.outcome(Operation.NONE, pull_request=state.pull_request)
+            if late := self._why_late(state, state.draft):
+                return state.outcome(Operation.PUT_BACK, pull_request=state.pull_request, reason=late)
             commit = self._push(state, state.draft)
             return self._write_body(state, state.draft, pushed=True, commit=commit)
         except (ReconcilerError, ValueError) as error:

@@ -113,6 +113,15 @@ def test_a_pull_request_that_none_of_its_groups_is_in_any_more_is_withdrawn(busy
     assert changed(busy, head_branch("reconciler/", "prod/chat", Part.URGENT)) == {"chat"}
 
 
+def test_one_whose_text_a_person_emptied_is_withdrawn_so_that_nothing_is_proposed_twice(busy: Desk) -> None:
+    run(busy, ALL)
+    number = next(each.number for each in busy.pull_requests() if each.head_branch == BRANCH)
+    busy.forge.update(number, body="Ours.")
+    assert run(busy, ALL) == {NAME: Operation.CLOSED, SECOND: Operation.CREATED}
+    assert BRANCH not in busy.branches()
+    assert run(busy, ALL) == {}
+
+
 def test_what_cannot_be_seen_of_one_group_keeps_the_others_from_nothing(busy: Desk) -> None:
     run(busy, ALL)
     busy.write(

@@ -182,6 +182,25 @@ def test_a_branch_that_is_behind_is_rebuilt_though_no_rule_is_shown(desk: Desk, 
         assert place.outcome(place.run()).operation is Operation.MERGED
 
 
+def test_a_branch_that_the_forge_calls_behind_is_pushed_no_more_often_than_other_changes(desk: Desk) -> None:
+    with open_field("github", desk) as place:
+        assert place.server is not None
+        limited = SETTINGS.replace("labels: [reconciler]", "labels: [reconciler], limits: {pushesPerHour: 1}")
+        desk.write("reconciler.yaml", limited + "policies: [.reconciler/policies/]\n")
+        desk.write(".reconciler/policies/rules.yaml", RULE)
+        desk.write(CHAT, SIX)
+        place.run(LESS)
+        assert place.branch == head_branch("reconciler/", "prod/chat", Part.AUTO)
+        place.server.repositories[NAME].pull_requests[2].mergeable_state = "behind"
+        move_base(place)
+        before = parents(place)
+        found = place.outcome(place.run(LESS))
+        assert found.operation is Operation.PUT_BACK
+        assert "pullRequests.limits.pushesPerHour is 1" in found.reason
+        assert parents(place) == before
+        assert place.outcome(place.run(LESS, minutes=60)).operation is Operation.UPDATED
+
+
 def test_what_is_only_behind_is_pushed_no_more_often_than_other_changes(desk: Desk) -> None:
     with open_field("github", desk) as place:
         desk.write(".reconciler/policies/rules.yaml", "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules: []\n")
