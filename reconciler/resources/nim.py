@@ -12,7 +12,15 @@ from typing import Annotated
 from pydantic import Field
 
 from reconciler.resources.kinds import Family, Kind, ServingKind
-from reconciler.resources.kubernetes.pods import Affinity, Container, PodTemplate, Resources, TemplateFields, pod_of
+from reconciler.resources.kubernetes.pods import (
+    Affinity,
+    Container,
+    PodTemplate,
+    Resources,
+    TemplateFields,
+    compose,
+    pod_of,
+)
 from reconciler.resources.kubernetes.served_parts import (
     Count,
     ServedPart,
@@ -24,6 +32,9 @@ from reconciler.resources.kubernetes.served_parts import (
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.validation import LooseShape, validate
 
+_GPU = "nvidia.com/gpu"
+_BY_KSERVE = "KServe runs it as an InferenceService, which is not in Git"
+_BY_PROFILE = "the operator gives it GPUs by its profile, which is not in Git: write them into resources.limits"
 _VERSIONS = ("apps.nvidia.com/v1alpha1",)
 _Size = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -76,6 +87,7 @@ class SpecFields(LooseShape):
     scale: ScaleFields | None = None
     multi_node: MultiNodeFields | None = None
     inference_platform: str | None = None
+    dra_resources: list[object] | None = None
 
 
 class ServiceFields(LooseShape):
@@ -108,17 +120,22 @@ def _part(source: KubernetesObject, spec: SpecFields) -> ServedPart:
     pod = pod_of([container], spec.node_selector, spec.affinity)
     parallel = spec.multi_node.parallelism if spec.multi_node is not None else None
     pods = (parallel.pipeline or 1) if parallel is not None else 1
+    template = PodTemplate(path=("spec",), fields=TemplateFields(spec=pod), pods=pods, below=())
+    asked = compose(source, (template,))[0].devices
+    # without any in resources the operator gives each pod of a group as many GPUs as it has ranks
+    ranks = parallel.tensor if parallel is not None and not spec.dra_resources else None
     words, variables = command_line(container)
     made = ("Deployment", source.name) if spec.multi_node is None else ("LeaderWorkerSet", f"{source.name}-lws")
     is_kserve = spec.inference_platform == "kserve"
     return ServedPart(
         counts=(Count(path=("spec", "replicas"), written=spec.replicas),),
-        templates=(PodTemplate(path=("spec",), fields=TemplateFields(spec=pod), pods=pods, below=()),),
+        templates=(template,),
         words=words,
         variables=variables,
         labels={"app": made[1]},
         made=made,
-        unsized="KServe runs it as an InferenceService, which is not in Git" if is_kserve else "",
+        devices={_GPU: ranks * pods} if ranks and not asked else None,
+        unsized=_BY_KSERVE if is_kserve else _BY_PROFILE if not (asked or ranks) else "",
     )
 
 

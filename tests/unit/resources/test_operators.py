@@ -191,6 +191,21 @@ def test_a_nim_service_over_several_nodes_is_a_group(declare: Declare) -> None:
     assert (workload.becomes.kind, workload.becomes.name) == ("LeaderWorkerSet", "llama-lws")
 
 
+def test_gpus_that_the_operator_gives_a_nim_service_are_known_only_by_its_ranks(declare: Declare) -> None:
+    text = NIM.replace("  resources: {limits: {nvidia.com/gpu: 1}}\n", "  replicas: 1\n")
+    group = only(declare(text + "  multiNode: {parallelism: {pipeline: 2, tensor: 8}}\n"))
+    assert (group.devices, group.unsized) == ({"nvidia.com/gpu": 16}, "")
+    claimed = "  draResources: [{resourceClaimName: a}]\n"
+    for more in (
+        "",
+        "  multiNode: {parallelism: {pipeline: 2}}\n",
+        f"{claimed}  multiNode: {{parallelism: {{tensor: 8}}}}\n",
+    ):
+        workload = only(declare(text + more))
+        assert "write them into resources.limits" in workload.unsized
+        assert workload.devices == {}
+
+
 def test_a_nim_service_that_kserve_runs_is_not_sized(declare: Declare) -> None:
     assert only(declare(NIM + "  replicas: 1\n  inferencePlatform: kserve\n")).unsized
 
