@@ -168,7 +168,8 @@ class _Made:
         shape, place = self.shape, self._place(self.shape.replicas, "replicas")
         source = self._source()
         annotations = check_annotations(source, WORKLOAD_NAMES)
-        pods = _pods_of(shape.parallel, self._value)
+        is_one_pod = shape.grouped is not None and self.key.kind == "Deployment"
+        pods = 1 if is_one_pod else _pods_of(shape.parallel, self._value)
         template = PodTemplate(path=("spec", "template"), fields=TemplateFields(spec=self._pod()), pods=pods)
         served = self._text(shape.served or shape.model or "")
         served = "" if is_templated(served) else served
@@ -328,7 +329,8 @@ class _Made:
         else:
             parallel = self.shape.parallel or ParallelShape()
             tensor = _number(self._value(parallel.tensor)) if parallel.tensor is not None else None
-            count = (tensor or 1) * _local(parallel, self._value, pods)
+            # a Deployment has one pod, which is as large as each pod of a group
+            count = (tensor or 1) * _local(parallel, self._value, _pods_of(parallel, self._value))
         return {resource: count * pods} if resource and count else {}
 
     # ---- places

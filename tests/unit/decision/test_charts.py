@@ -246,6 +246,14 @@ def test_llm_d_over_several_nodes_is_a_leader_worker_set() -> None:
     assert (workload.key.kind, workload.devices) == ("LeaderWorkerSet", {"nvidia.com/gpu": 16})
 
 
+def test_llm_d_on_one_node_is_a_deployment_of_one_pod() -> None:
+    text = MODEL_SERVICE.replace("parallelism: {tensor: 4}", "parallelism: {tensor: 1, data: 16, dataLocal: 8}")
+    (workload,) = made({"a.yaml": text}).values()
+    assert (workload.key.kind, workload.devices) == ("Deployment", {"nvidia.com/gpu": 8})
+    own = text.replace("image: ghcr.io", "resources: {limits: {nvidia.com/gpu: 4}}, image: ghcr.io")
+    assert [each.devices for each in made({"a.yaml": own}).values()] == [{"nvidia.com/gpu": 4}]
+
+
 def test_a_number_that_stands_only_in_the_chart_is_held_until_it_is_written() -> None:
     (workload,) = made({"a.yaml": MODEL_SERVICE.replace("      replicas: 2\n", "")}).values()
     assert workload.replicas == 1

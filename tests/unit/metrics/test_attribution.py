@@ -1,5 +1,6 @@
 """Whose a series is, also where it names no model."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -121,6 +122,22 @@ def test_series_without_a_model_count_for_the_variant_of_their_pod() -> None:
     seen = {key.name: each for key, each in observed.observations.items()}
     assert (seen["a"].performance.itl_s, seen["a"].performance.ttft_s, seen["a"].absence) == (0.02, None, None)
     assert (seen["a"].replicas_reporting, seen["b"].arrival_rate_per_s) == (1, 3.0)
+
+
+@pytest.mark.parametrize(("made", "is_known"), [("Deployment", False), ("LeaderWorkerSet", True)])
+def test_more_pods_than_git_asks_for_are_doubted_where_a_controller_makes_a_deployment(
+    made: str, *, is_known: bool
+) -> None:
+    declared = make_variant("a", kind="InferenceService")
+    assert declared.workload is not None
+    becomes = replace(declared.workload.key, kind=made)
+    variant = replace(declared, workload=replace(declared.workload, becomes=becomes))
+    names = [pod("a", index) if made == "Deployment" else f"a-{index}" for index in range(4)]
+    fleet = Fleet().model()
+    for name in names:
+        fleet.pod(name)
+    absence = look(fleet, variant).observations[variant.key].absence
+    assert (absence is None) == is_known, absence
 
 
 def test_one_model_on_engines_that_name_it_and_do_not_is_one_load() -> None:
