@@ -307,6 +307,8 @@ def _read_id(output: bytes) -> str:
 
 PERSON = re.compile(r"(?P<name>.*?) ?<(?P<email>[^>]*)>.*")
 TIME = re.compile(r".*> (?P<seconds>[0-9]{1,12}) [+-][0-9]{4}")
+SIGNATURES = frozenset({"gpgsig", "gpgsig-sha256"})
+"""Headers of a signature, of SSH and OpenPGP alike: the second where object ids are of SHA-256."""
 NEW_FILE_MODE = "100644"
 DRAFT_REF = "refs/reconciler/draft"
 
@@ -323,6 +325,8 @@ class CommitRecord:
     message: str
     committed_s: float = 0.0
     """Unix seconds, by the clock of its author's machine."""
+    is_signed: bool = False
+    """Whether it has a signature; whose, and whether it is valid, was not checked."""
 
 
 def parse_commit(oid: str, content: bytes) -> CommitRecord:
@@ -344,6 +348,7 @@ def parse_commit(oid: str, content: bytes) -> CommitRecord:
         committer=_parse_person(values.get("committer", [""])[0]),
         message=message,
         committed_s=float(match["seconds"]) if match else 0.0,
+        is_signed=not SIGNATURES.isdisjoint(values),
     )
 
 

@@ -604,6 +604,8 @@ class _Press:
             return False
         if tip.parents[0] != self.clone.commit and self.is_strict:
             return False
+        if self.clone.signer is not None and not tip.is_signed:  # opened before git.signing was set
+            return False
         try:
             merges = self.clone.merges_cleanly(head=tip.oid, onto=self.clone.commit, parent=tip.parents[0])
             if not merges or not draft.merges or self._is_as_drafted(tip, draft.change_set.files):

@@ -69,6 +69,7 @@ def test_a_commit_signed_by_ssh_is_verified_by_git(
     signers.write_text(f"{author.email} {ssh_key.with_suffix('.pub').read_text()}")
     run_git(clone.git.directory, "-c", f"gpg.ssh.allowedSignersFile={signers}", "verify-commit", signed)
     unsigned = commit(clone, None, author)
+    assert [clone.read_commit(each).is_signed for each in (signed, unsigned)] == [True, False]
     assert shown(clone.git.directory, signed) == shown(clone.git.directory, unsigned), "but for the signature"
     (tmp_path / "second").mkdir()
     again = prepare_signer("ssh", ssh_key.read_text(), tmp_path / "second")

@@ -1,6 +1,7 @@
 """What becomes of pull requests, run after run."""
 
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from reconciler.forge.local import Local
 from reconciler.forge.marker import read_marker, withdrawn
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
 from reconciler.git.clone import clone_base
+from reconciler.git.signing import prepare_signer
 from reconciler.pipeline.prepare import Prepared
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import RunResult, run
@@ -333,3 +335,20 @@ def test_noise_about_the_edge_of_one_replica_rewrites_no_pull_request(desk: Desk
 
 def desired_of_chat(prepared: Prepared) -> int:
     return next(each.desired.replicas for each in prepared.plan.decisions if each.variant.name == "llama")
+
+
+def test_what_was_opened_before_commits_were_signed_is_signed_once(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.run(BUSY)
+    key = tmp_path / "bot"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    signer, clone = prepare_signer("ssh", key.read_text(), tmp_path), desk.clone
+    monkeypatch.setattr(desk, "clone", lambda: replace(clone(), signer=signer))
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.UPDATED}
+    assert "\ngpgsig -----BEGIN SSH SIGNATURE-----\n" in run_git(desk.workshop.remote, "cat-file", "commit", CHAT)
+    before = desk.branches()
+    assert operations(desk.run(BUSY)) == {}
+    assert desk.branches() == before
+    monkeypatch.undo()
+    assert operations(desk.run(BUSY)) == {}, "without a key nothing is written anew"
