@@ -81,10 +81,10 @@ def _mixture(variant: VariantResource, left: Mapping[_InMetrics, Workload]) -> H
     return Hold(kind=HoldKind.RESOURCE_UNSUPPORTED, words=words, place=other.place)
 
 
-def find_unmanaged(
+def find_left(
     settings: Settings, declaration: Declaration, claimed: Container[ResourceKey]
 ) -> tuple[UnmanagedWorkload, ...]:
-    """The workloads that serve models and are no variant's (`claimed`), where nothing says whether to manage them."""
+    """The workloads that serve models and are no variant's (`claimed`), ignored ones included: they hold devices."""
     owners = Owners.of(declaration.owners)
     doubled = {each.key for each in declaration.alternatives}
     reasons = {each.key: each.reason for each in declaration.broken if each.key in doubled}
@@ -95,9 +95,14 @@ def find_unmanaged(
             obstacle=reasons.get(workload.key, ""),
         )
         for workload in _candidates(settings, (*declaration.workloads, *declaration.alternatives), claimed)
-        if workload.is_serving and not _is_ignored(workload) and is_wanted(workload, settings) is None
+        if workload.is_serving
     )
     return tuple(sorted(found, key=lambda each: each.key))
+
+
+def find_unmanaged(settings: Settings, left: Iterable[UnmanagedWorkload]) -> tuple[UnmanagedWorkload, ...]:
+    """Those of the workloads that are no variant's of which nothing says whether to manage them."""
+    return tuple(each for each in left if not _is_ignored(each.workload) and is_wanted(each.workload, settings) is None)
 
 
 def _candidates(

@@ -17,7 +17,7 @@ from reconciler.resources.declaration import Declaration
 from reconciler.resources.kthena.tracked_targets import tracked_targets
 from reconciler.resources.llmd.saturation import saturation_for, zero_for
 from reconciler.resources.registry import KINDS
-from reconciler.snapshot.adoption import find_unmanaged
+from reconciler.snapshot.adoption import find_left, find_unmanaged
 from reconciler.snapshot.inventory import take_inventory
 from reconciler.snapshot.variants import build_catalogs, join_variants, settle_minimums
 
@@ -54,7 +54,7 @@ def read_snapshot(
         histories = base.histories
     else:
         histories = read_tracked(tracked, recording.answers, recording.now_s, settings)
-    unmanaged = find_unmanaged(settings, declaration, {each.workload.key for each in variants if each.workload})
+    left = find_left(settings, declaration, {each.workload.key for each in variants if each.workload})
     return Snapshot(
         now_s=recording.now_s,
         repository=recording.repository,
@@ -73,12 +73,12 @@ def read_snapshot(
         histories=histories,
         committed_s=recording.committed_s,
         catalogs=catalogs,
-        inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s, unmanaged),
+        inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s, left),
         proposals=recording.proposals,
         written={each.variant: each for each in recording.written},
         moved=None if recording.moved is None else frozenset(recording.moved),
         findings=tuple(sorted({*declaration.findings, *recording.unread})),
-        unmanaged=unmanaged,
+        unmanaged=find_unmanaged(settings, left),
     )
 
 

@@ -12,7 +12,7 @@ from reconciler.manifests.documents import parse_documents
 from reconciler.pipeline.edits import Sheet, set_field, sheet_of, write_edits
 from reconciler.resources.charts import FILES, charts, find_chart
 from reconciler.resources.declaration import Declaration
-from reconciler.snapshot.adoption import find_unmanaged
+from reconciler.snapshot.adoption import find_left, find_unmanaged
 from reconciler.snapshot.declarations import read_declaration
 from reconciler.snapshot.variants import declared_variants
 
@@ -128,7 +128,8 @@ def test_a_model_that_is_annotated_in_its_values_is_a_variant() -> None:
     declaration = declared(BY_ARGO)
     (variant,) = declared_variants(SETTINGS, declaration)
     assert (variant.key.name, variant.model.model_id, variant.holds) == (LLAMA, "meta-llama/Llama-3.1-8B-Instruct", ())
-    assert [each.key.name for each in find_unmanaged(SETTINGS, declaration, {variant.key})] == [QWEN]
+    left = find_left(SETTINGS, declaration, {variant.key})
+    assert [each.key.name for each in find_unmanaged(SETTINGS, left)] == [QWEN]
 
 
 def test_a_model_that_is_switched_off_is_not_made() -> None:

@@ -17,7 +17,7 @@ from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import merge
 from reconciler.resources.reading import read_file
 from reconciler.resources.registry import KIND_WORDS
-from reconciler.snapshot.adoption import find_unmanaged
+from reconciler.snapshot.adoption import find_left, find_unmanaged
 from reconciler.snapshot.variants import declared_variants
 
 SETTINGS = Settings(clusters=(ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://p")),))
@@ -54,7 +54,7 @@ def snapshot_of(texts: Mapping[str, str], settings: Settings) -> Snapshot:
         settings=settings,
         variants=variants,
         observed=Observed(observations={each.key: missing for each in variants}),
-        unmanaged=find_unmanaged(settings, declaration, {each.key for each in variants}),
+        unmanaged=find_unmanaged(settings, find_left(settings, declaration, {each.key for each in variants})),
     )
 
 

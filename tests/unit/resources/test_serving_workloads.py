@@ -9,12 +9,20 @@ from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.observed import DevicesSeen
 from reconciler.domain.recording import Recording
-from reconciler.domain.settings import ClusterSettings, Override, PoolSettings, Setting, Settings, SettingScalar
+from reconciler.domain.settings import (
+    ClusterSettings,
+    Override,
+    PoolSettings,
+    PrometheusSettings,
+    Setting,
+    Settings,
+    SettingScalar,
+)
 from reconciler.domain.snapshot import Form, Variant
 from reconciler.domain.variant_settings import MIN_REPLICAS
 from reconciler.domain.workloads import Workload
 from reconciler.resources.declaration import Declaration
-from reconciler.snapshot.adoption import find_unmanaged
+from reconciler.snapshot.adoption import find_left, find_unmanaged
 from reconciler.snapshot.build import ChangeOf, read_snapshot
 from reconciler.snapshot.inventory import take_inventory
 from reconciler.snapshot.variants import build_catalogs, declared_variants
@@ -54,7 +62,22 @@ def with_entries(*entries: Override) -> Settings:
 
 def unmanaged(declaration: Declaration, settings: Settings = SETTINGS) -> list[str]:
     claimed = {each.workload.key for each in declared_variants(settings, declaration) if each.workload is not None}
-    return [each.key.name for each in find_unmanaged(settings, declaration, claimed)]
+    return [each.key.name for each in find_unmanaged(settings, find_left(settings, declaration, claimed))]
+
+
+def recorded(settings: Settings) -> Recording:
+    return Recording(
+        now_s=0.0,
+        repository="r",
+        branch="main",
+        commit="c",
+        settings=settings,
+        manifests=(),
+        withheld=(),
+        unread=(),
+        answers=(),
+        proposals=(),
+    )
 
 
 def only(declaration: Declaration, settings: Settings = SETTINGS) -> Variant:
@@ -294,11 +317,24 @@ def test_devices_of_unmanaged_workloads_are_taken(declare: Declare, holdings: tu
     if holdings == ():
         seen = {"prod": DevicesSeen(nodes=(), holdings=())}
     inventory = take_inventory(
-        settings, build_catalogs(settings, declaration), (), seen, 0.0, find_unmanaged(settings, declaration, ())
+        settings, build_catalogs(settings, declaration), (), seen, 0.0, find_left(settings, declaration, ())
     )
     pool = inventory.find("prod", "L4")
     assert pool is not None
     assert (pool.taken, pool.devices) == (taken, 64 - taken), "3 replicas of 2 devices, and at least 5 of 2"
+
+
+@pytest.mark.parametrize("annotations", ['{reconciler.io/managed: "false"}', '{reconciler.io/ignore: "true"}'])
+def test_devices_of_what_must_stay_unmanaged_are_taken_too(declare: Declare, annotations: str) -> None:
+    pools = (PoolSettings(name="l4", device="L4", devices=64),)
+    prometheus = PrometheusSettings(url="http://prometheus:9090")
+    settings = Settings(clusters=(ClusterSettings(name="prod", pools=pools, prometheus=prometheus),))
+    managed = deployment(VLLM.replace("llama", "other"), "other", '{reconciler.io/managed: "true"}')
+    declaration = declare({"a.yaml": deployment(annotations=annotations), "b.yaml": managed})
+    snapshot = read_snapshot(recorded(settings), declaration, "f")
+    pool = snapshot.inventory.find("prod", "L4")
+    assert pool is not None
+    assert (snapshot.unmanaged, pool.taken) == ((), 6)
 
 
 @pytest.mark.parametrize(("devices", "left"), [(64, 48), (24, 12), (12, 12), (8, 8)])
@@ -322,7 +358,7 @@ def test_a_claim_that_is_not_measured_never_takes_what_variants_run_on(
         variants,
         {"prod": DevicesSeen(nodes=unknown, holdings=unknown)},
         0.0,
-        find_unmanaged(settings, declaration, claimed),
+        find_left(settings, declaration, claimed),
     )
     pool = inventory.find("prod", "L4")
     assert pool is not None
@@ -336,20 +372,6 @@ def test_a_claim_that_is_not_measured_never_takes_what_variants_run_on(
 def test_what_a_change_has_managed_runs_already(declare: Declare, scaler: str, replicas: int) -> None:
     files = {"a.yaml": deployment(), "b.yaml": scaler} if scaler else {"a.yaml": deployment()}
     managed = with_entries(entry({"namespace": "llm"}, whenAutoscaled="bounds"))
-
-    def recorded(settings: Settings) -> Recording:
-        return Recording(
-            now_s=0.0,
-            repository="r",
-            branch="main",
-            commit="c",
-            settings=settings,
-            manifests=(),
-            withheld=(),
-            unread=(),
-            answers=(),
-            proposals=(),
-        )
 
     base = read_snapshot(recorded(SETTINGS), declare(files), "f")
     assert [each.key.name for each in base.unmanaged] == ["llama"]
