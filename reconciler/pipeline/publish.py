@@ -483,6 +483,8 @@ class _Press:
     """Whether each branch can stay as it is."""
     taken_back: set[str] = field(default_factory=set)
     """Branches that the forge was to merge, and is not any more."""
+    not_taken_back: dict[str, ReconcilerError] = field(default_factory=dict)
+    """Branches that the forge may still merge into another one than the base, and why: nothing is pushed to them."""
 
     def state(self, name: str, branch: str, group: GroupPlan | None, draft: Draft | None) -> GroupState:
         """A part of a group with its draft and what was observed of it."""
@@ -515,9 +517,12 @@ class _Press:
                     self._forge.unschedule(each.number)
                 except ReconcilerError as error:
                     logger.warning("pull request %d may be merged into %s: %s", each.number, each.base_branch, error)
+                    self.not_taken_back[each.head_branch] = error
 
     def attempt(self, state: GroupState) -> Published:
         """Publish one part; whatever its branch makes fail becomes its outcome, and concerns it alone."""
+        if state.branch in self.not_taken_back:
+            return self._failed(state, self.not_taken_back[state.branch])
         try:
             return self._publish(state)
         except (ReconcilerError, ValueError) as error:

@@ -2,17 +2,19 @@
 
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from reconciler.decision.staged_plan import head_branch
 from reconciler.domain.proposals import Part
+from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import BEHIND, PullRequestState
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.session import Ask
 from tests.attack.merging.field import NAME, Change, Field, open_field
 from tests.servers.answers import answering
-from tests.servers.desk import BUSY, GRANITE, QWEN, Desk
+from tests.servers.desk import BUSY, BUSY_TWICE, GRANITE, QWEN, Desk, llama
 from tests.servers.fleet import CHAT_DEPLOYMENT, SETTINGS
 from tests.servers.gitlab import GitLabServer
 from tests.unit.pipeline.test_limits import LESS, SIX
@@ -215,3 +217,25 @@ def test_what_is_only_behind_is_pushed_no_more_often_than_other_changes(desk: De
             published = place.run(LESS).published
             found = [each for each in published if (each.group, each.part) == ("prod/chat", Part.APPROVAL)]
             assert [each.operation for each in found] == [Operation.PUT_BACK]
+
+
+def test_a_merge_into_another_branch_that_cannot_be_cancelled_fails_alone(desk: Desk) -> None:
+    """What was pushed to its branch would go there."""
+    with open_field("github", desk) as place:
+        place.stored.mergeable_state = "blocked"
+        place.run(BUSY_TWICE)
+        place.stored.base = "release"
+        before = place.git("rev-parse", place.branch)
+
+        def refuse(number: int) -> None:
+            raise ConfigurationError(f"the token may not change pull request {number}")
+
+        place.forge.unschedule = refuse  # type: ignore[method-assign]
+        published = place.run(answering(*llama(170.0), replace(GRANITE, per_s=12.0), QWEN)).published
+        found = {each.group: each for each in published}
+        assert (found["prod/chat"].operation, found["prod/chat"].reason) == (
+            Operation.FAILED,
+            "the token may not change pull request 1",
+        )
+        assert place.git("rev-parse", place.branch) == before
+        assert found["prod/code"].operation is Operation.MERGED
