@@ -511,7 +511,7 @@ class _Press:
         prefix = self.observed.recording.settings.git.branch_prefix
         ours = _own_branches(plan, prefix).keys() | _collected_branches(plan, prefix).keys()
         for each in self.observed.forge.retargeted:
-            if each.head_branch in ours:
+            if each.is_open and each.head_branch in ours:
                 logger.warning("pull request %d goes to %s now: we do not merge it", each.number, each.base_branch)
                 try:
                     self._forge.unschedule(each.number)

@@ -12,7 +12,7 @@ from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import BEHIND, PullRequestState
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.session import Ask
-from tests.attack.merging.field import NAME, Change, Field, open_field
+from tests.attack.merging.field import BLOCKED, NAME, Change, Field, open_field
 from tests.servers.answers import answering
 from tests.servers.desk import BUSY, BUSY_TWICE, GRANITE, QWEN, Desk, llama
 from tests.servers.fleet import CHAT_DEPLOYMENT, SETTINGS
@@ -219,10 +219,11 @@ def test_what_is_only_behind_is_pushed_no_more_often_than_other_changes(desk: De
             assert [each.operation for each in found] == [Operation.PUT_BACK]
 
 
-def test_a_merge_into_another_branch_that_cannot_be_cancelled_fails_alone(desk: Desk) -> None:
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+def test_a_merge_into_another_branch_that_cannot_be_cancelled_fails_alone(desk: Desk, kind: str) -> None:
     """What was pushed to its branch would go there."""
-    with open_field("github", desk) as place:
-        place.stored.mergeable_state = "blocked"
+    with open_field(kind, desk) as place:
+        place.stored.mergeable_state = BLOCKED[kind]
         place.run(BUSY_TWICE)
         place.stored.base = "release"
         before = place.git("rev-parse", place.branch)
