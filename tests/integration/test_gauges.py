@@ -102,7 +102,7 @@ def test_a_paused_run_says_so(make_fleet: OpenFleet, tmp_path: Path) -> None:
 def test_gauges_that_cannot_be_told_are_warned_of_and_fail_nothing(make_fleet: OpenFleet, gauges: str) -> None:
     outcome = busy(make_fleet, f"gauges: {gauges}\n").run()
     assert outcome.code == 0
-    assert "WARNING no gauges were told: " in outcome.err
+    assert "WARNING gauges were not published: " in outcome.err
 
 
 def test_without_the_setting_nothing_is_told(make_fleet: OpenFleet, pushgateway: str) -> None:

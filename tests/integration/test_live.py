@@ -156,7 +156,7 @@ def test_what_is_away_for_the_sync_delay_is_held_and_nothing_else(command: Comma
     assert tuple(sorted(held)) == HELD
     assert held["away"].startswith(
         f"spec.replicas of Deployment llm/away is 5 in the cluster and 2 in Git (prod/away.yaml:{LINE}), "
-        "for longer than the sync delay of 3m (built-in): something that Git does not show sets it"
+        "for longer than the sync delay of 3m (built-in): something that is not in Git sets it"
     )
     assert held["to-zero"].startswith("spec.replicas of Deployment llm/to-zero is 0 in the cluster and 2 in Git")
     assert held["set-away"].startswith("spec.replicas of StatefulSet llm/set-away is 1 in the cluster and 2 in Git")

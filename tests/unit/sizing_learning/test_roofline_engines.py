@@ -59,7 +59,7 @@ def test_no_larger_batch_is_sure_where_prompts_hide_behind_the_weights() -> None
     fit = learned(SMALL, swinging(SMALL, Work(input_tokens=60, output_tokens=60), 4.0))
 
     assert fit.reach <= fit.batch[1] + 1
-    assert any("prompts do not tell" in note for note in fit.notes)
+    assert any("prompts do not show" in note for note in fit.notes)
 
 
 def test_a_profile_reaches_four_times_the_batch_that_was_seen() -> None:
