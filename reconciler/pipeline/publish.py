@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from reconciler.decision.limits import recent, why_not_pushed
 from reconciler.decision.staged_plan import branches_of, collected_groups
+from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import Severity
 from reconciler.domain.plan import Decision, GroupPlan, MergeTerms, Outcome, Plan
 from reconciler.domain.proposals import STOP_LABEL, Draft, MergedOutcome, Part, Proposal, ProposalState
@@ -425,6 +426,17 @@ def _vanished(plan: Plan, observed: ObservedRun) -> list[tuple[str, str]]:
     ]
 
 
+UNCOUNTED = frozenset(
+    {
+        HoldKind.RESOURCE_UNREADABLE,
+        HoldKind.SCALE_TARGET_MISSING,
+        HoldKind.SCALE_TARGET_UNREADABLE,
+        HoldKind.REPLICAS_UNWRITTEN,
+    }
+)
+"""Holds of variants of which it is not known how many replicas Git asks for."""
+
+
 def _unseen(plan: Plan, observed: ObservedRun) -> dict[str, str]:
     """By the branch of an open pull request that stays for it, a resource that perhaps only seems to be gone or held.
 
@@ -441,13 +453,18 @@ def _unseen(plan: Plan, observed: ObservedRun) -> dict[str, str]:
             change.resource
             for change in proposal.changes
             if (decision := decisions.get(change.resource)) is None
-            or (decision.outcome is Outcome.HELD and change.begins_at(decision.current))
+            or (decision.outcome is Outcome.HELD and (not _is_counted(decision) or change.begins_at(decision.current)))
         ]
         group = plans.get(proposal.head_branch) if proposal.head_branch in collected else None
         is_kept = group is None or _others_still_say(decisions, proposal, group, unseen)
         if unseen and is_kept and proposal.state is ProposalState.OPEN:
             found[proposal.head_branch] = unseen[0]
     return found
+
+
+def _is_counted(decision: Decision) -> bool:
+    """Whether Git says how many replicas a held variant has: not where its scale target is not there to be read."""
+    return decision.hold is None or decision.hold.kind not in UNCOUNTED
 
 
 def _others_still_say(
