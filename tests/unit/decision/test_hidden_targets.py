@@ -67,10 +67,7 @@ def test_what_overlays_build_twice_is_told_by_their_names() -> None:
     overlays = {f"{name}/kustomization.yaml": "resources: [../base]\n" for name in ("east", "west")}
     found = {str(each) for each in declared({**base, **overlays, "base/va.yaml": VARIANT}).findings}
     cure = "is built by east, west: keep one, or name the cluster of each in clusters[].paths"
-    assert found == {
-        f"base/llama.yaml:1: warning: metadata.name: Deployment llm/llama {cure}",
-        f"base/va.yaml:1: error: metadata.name: VariantAutoscaling llm/llama {cure}",
-    }
+    assert found == {f"base/va.yaml:1: error: metadata.name: VariantAutoscaling llm/llama {cure}"}, "of two Deployments"
 
 
 def test_a_service_of_kubernetes_is_no_variant_that_is_held() -> None:
