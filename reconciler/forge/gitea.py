@@ -201,10 +201,7 @@ class Gitea(HostedForge[GiteaClient]):
 
     def _closed_since(self, base: str, since_s: float) -> Iterator[object]:
         query = {"state": "closed", "sort": "recentupdate", "base_branch": base}
-        for page in self._client.pages(self._path("pulls"), action="list closed pull requests", query=query):
-            yield from page
-            if page and needed_text(page[-1], "updated_at") and (time_of(page[-1], "updated_at") or 0.0) < since_s:
-                return
+        return self._closed(query, since_s)
 
     def _find_open(self, head: str, base: str) -> PullRequest | None:
         for answer in self._open(base):

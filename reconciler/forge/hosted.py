@@ -649,6 +649,13 @@ class HostedForge(ABC, Generic[Client]):
         if not is_same or not self._is_by_us(shown, self.status_author):
             self._post_status(commit, form)
 
+    def _closed(self, query: Mapping[str, str], since_s: float) -> Iterator[object]:
+        """The closed ones that `query` lists by their last change, back to a time; where GitHub's API is followed."""
+        for page in self._client.pages(self._path(self.pulls), action="list closed pull requests", query=query):
+            yield from page
+            if page and needed_text(page[-1], "updated_at") and (time_of(page[-1], "updated_at") or 0.0) < since_s:
+                return
+
     def _ask_for_reviews(self, number: int, reviewers: tuple[str, ...]) -> None:
         """Request reviews of people and, by `team:NAME`, of teams, where GitHub's API is followed."""
         teams = [name.removeprefix("team:").rpartition("/")[2] for name in reviewers if name.startswith("team:")]
