@@ -1,4 +1,7 @@
-"""PURE. After the merge: what our merges promised, what came of them, and which are proposed to be reverted."""
+"""PURE. After the merge: what our merges promised, what came of them, and which are proposed to be reverted.
+
+Formulas and defaults: rules/merging.md.
+"""
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""How much the load of a model varies, and the demand that this variation moves least."""
+"""How much the load of a model varies, and the demand that this variation moves least.
+
+Formulas and defaults: rules/demand.md.
+"""
 
 import math
 from collections.abc import Hashable, Iterator, Mapping

@@ -150,7 +150,7 @@ class DisruptionBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSettings:
-    """How an inference engine was started, as far as its capacity depends on it (defaults: wva.md 4.1).
+    """How an inference engine was started, as far as its capacity depends on it: see rules/saturation.md.
 
     `max_batched_tokens` None is the engine's own default; the overrides are None where the engine measures itself.
     `parallel`: over how many devices its arguments spread it, by tensors, stages and copies; None where they cannot be

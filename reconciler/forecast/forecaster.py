@@ -1,4 +1,7 @@
-"""Learn from all series of a fleet together what their loads do next, and say it as quantiles."""
+"""Learn from all series of a fleet together what their loads do next, and say it as quantiles.
+
+Formulas and defaults: rules/forecast.md#the-quantiles.
+"""
 
 import math
 

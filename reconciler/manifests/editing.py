@@ -1,4 +1,7 @@
-"""Applies edits to a file's bytes: locate, replace, and prove that nothing else changed."""
+"""Applies edits to a file's bytes: locate, replace, and prove that nothing else changed.
+
+Formulas and defaults: rules/placement.md#edits.
+"""
 
 import re
 from collections import Counter, defaultdict

@@ -58,7 +58,7 @@ class Bucket(NamedTuple):
 
 # ---- percentiles of recent observations in cumulative histograms, for all pods and ticks at once. The buckets of each
 # tick are compared with the newest sample that is between one and five minutes older; without one they count from the
-# start of the pod (kthena.md 2.6)
+# start of the pod (rules/upstream.md#histograms)
 
 PERCENTILE = 95
 FRESH_S = 60.0

@@ -1,4 +1,4 @@
-"""The fleet's problem as named arrays, built once for every solver that decides models together.
+"""The fleet's problem as named arrays, built once for every solver that decides models together (rules/fleet.md).
 
 A *choice* is a variant on one of its accelerators, a *row* is the demand of one model and role. Over integers n of
 replicas by choice,

@@ -1,4 +1,7 @@
-"""Where a number of a built object can be edited, or why it cannot."""
+"""Where a number of a built object can be edited, or why it cannot.
+
+Formulas and defaults: rules/placement.md.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

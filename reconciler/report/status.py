@@ -1,4 +1,7 @@
-"""Status blocks and mappings that are inserted into manifests."""
+"""Status blocks and mappings that are inserted into manifests.
+
+Formulas and defaults: rules/status.md.
+"""
 
 import hashlib
 import json

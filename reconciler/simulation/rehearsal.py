@@ -1,4 +1,7 @@
-"""What a forecast and the rule of now would have made of the last days: which decides, and with which margin."""
+"""What a forecast and the rule of now would have made of the last days: which decides, and with which margin.
+
+Formulas and defaults: rules/forecast.md#the-replicas.
+"""
 
 import math
 from functools import lru_cache

@@ -1,4 +1,7 @@
-"""Learns a performance profile from history, or says why there is none."""
+"""Learns a performance profile from history, or says why there is none.
+
+Formulas and defaults: rules/learning.md.
+"""
 
 import math
 from itertools import chain

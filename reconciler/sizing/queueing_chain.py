@@ -1,4 +1,7 @@
-"""One replica as a birth-death chain: steady state and percentiles at a given arrival rate."""
+"""One replica as a birth-death chain: steady state and percentiles at a given arrival rate.
+
+Formulas and defaults: rules/queueing.md#steady-state.
+"""
 
 import numpy as np
 

@@ -1,4 +1,7 @@
-"""The queueing laws: how long a request is served in a batch of n, prompts included, and what a class asks."""
+"""The queueing laws: how long a request is served in a batch of n, prompts included, and what a class asks.
+
+Formulas and defaults: rules/prefill.md.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -576,7 +579,8 @@ def targets_under(law: str, service_class: ServiceClass) -> LawTargets:
     """The class's targets as `law` can keep them.
 
     Without prefill a time to first token is limited as far as it is waiting. Upstream's `slo-ttft` is the 95th
-    percentile of the wait there, and the mean time to first token where prefill is modelled (inferno.md 2.2, 2.5).
+    percentile of the wait there, and the mean time to first token where prefill is modelled: see
+    rules/prefill.md#percentiles.
     """
     listed_s = service_class.listed_ttft_s
     waits: tuple[SloTarget | None, ...]

@@ -1,4 +1,7 @@
-"""The largest arrival rate that one replica carries inside its targets."""
+"""The largest arrival rate that one replica carries inside its targets.
+
+Formulas and defaults: rules/queueing.md#capacity.
+"""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,7 @@
-"""Sizing by how full replicas are: KV cache, queue and tokens, for models without a stated SLO."""
+"""Sizing by how full replicas are: KV cache, queue and tokens, for models without a stated SLO.
+
+Formulas and defaults: rules/saturation.md.
+"""
 
 import math
 from collections import Counter

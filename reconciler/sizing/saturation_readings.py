@@ -15,7 +15,7 @@ from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ThresholdLayer
 from reconciler.domain.workloads import LaunchSettings
 
-# What a variant costs when its author says nothing (wva.md 1.1).
+# What a variant costs when its author says nothing (rules/saturation.md#thresholds).
 DEFAULT_COST = 10.0
 # No fleet comes near: a larger count is a broken number, and sums of such counts would still be exact.
 MOST_REPLICAS = 1_000_000
@@ -252,7 +252,7 @@ TOKEN_UNITS = {
     "scale_up": "fraction",
     "scale_down": "fraction",
 }
-# wva.md 8.
+# rules/saturation.md#thresholds
 BUILT_IN = ThresholdLayer(
     source=Source(kind=SourceKind.BUILT_IN),
     kv_cache_usage=0.80,

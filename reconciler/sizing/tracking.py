@@ -1,4 +1,7 @@
-"""Sizing by metric targets: targets in, outcomes out, with checks of what was observed."""
+"""Sizing by metric targets: targets in, outcomes out, with checks of what was observed.
+
+Formulas and defaults: rules/tracking.md.
+"""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,7 @@
-"""The reproduction modes `wva-v1` and `wva-v2`: upstream's whole cycle."""
+"""The reproduction modes `wva-v1` and `wva-v2`: upstream's whole cycle.
+
+Formulas and defaults: rules/upstream.md#wva.
+"""
 
 import math
 from collections import Counter

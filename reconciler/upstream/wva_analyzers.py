@@ -89,7 +89,10 @@ _FALLBACK_PERIOD_S = 30.0
 
 
 def is_live(age_s: float | None, period_s: float | None = None) -> bool:
-    """Return whether an analyzer whose last informative result is `age_s` old still counts (wva.md 5.8)."""
+    """Return whether an analyzer whose last informative result is `age_s` old still counts.
+
+    The rule: rules/upstream.md#liveness.
+    """
     if age_s is None or not math.isfinite(age_s) or age_s < 0:
         return False
     has_period = period_s is not None and math.isfinite(period_s) and period_s > 0

@@ -80,8 +80,9 @@ def _pinned(current: Sequence[Point], fitted_base_s: float | None) -> LatencyLin
     return LatencyLine(slope_s=slope_s, base_s=base_s, tier=Tier.ASSUMED if fitted_base_s is None else Tier.PINNED)
 
 
-# What one variant's samples tell by now: its latency line, and the tokens a full replica of it makes (wva.md 6). A
-# window of samples is kept until the requests change or what is seen contradicts it; here it is played back.
+# What one variant's samples tell by now: its latency line, and the tokens a full replica of it makes: see
+# rules/upstream.md#throughput. A window of samples is kept until the requests change or what is seen contradicts it;
+# here it is played back.
 
 _MOST_SAMPLES = 20
 _OLDEST_S = 1800.0

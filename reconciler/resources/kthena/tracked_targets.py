@@ -155,7 +155,7 @@ def pods_of_backend(backend: ModelBackend, generation: Generation) -> int:
 
 
 def pod_labels(prefix: str, serving: str, role: str, generation: Generation) -> dict[str, str]:
-    """The labels on every pod that counts (kthena.md 4)."""
+    """The labels on every pod that counts (rules/upstream.md#pods)."""
     if generation in (Generation.G1, Generation.G2):
         return {f"{prefix}name": serving, f"{prefix}role": role or _LEADER}
     labels = {f"{prefix}name": serving, f"{prefix}entry": "true"}

@@ -175,7 +175,7 @@ def _read(
 
 
 def _variant(source: KubernetesObject, target: _HpaTarget | _KedaTarget) -> Iterator[Piece]:
-    """What upstream discovers in place of a resource: the annotations are its spec (wva.md 1.5)."""
+    """What upstream discovers in place of a resource: the annotations are its spec (rules/upstream.md#annotations)."""
     model_id, cost = source.annotations.get(MODEL_ID, ""), source.annotations.get(COST)
     checked = check_annotations(source)
     findings = list(checked.findings)

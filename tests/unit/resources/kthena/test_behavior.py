@@ -1,4 +1,4 @@
-"""Both sets of defaults: the webhook's for what is absent, the schema's inside of what is there (kthena.md 1.2)."""
+"""Both sets of defaults: the webhook's for what is absent, the schema's inside of what is there (rules/tracking.md)."""
 
 from collections.abc import Callable
 

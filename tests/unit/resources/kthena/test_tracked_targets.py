@@ -1,4 +1,4 @@
-"""What policies scale: one target for a workload, a group or a role, in every generation (kthena.md 1, 3.5, 4)."""
+"""What policies scale: one target for a workload, a group or a role, in every generation (rules/upstream.md#pods)."""
 
 from collections.abc import Callable
 
