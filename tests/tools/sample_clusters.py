@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
@@ -90,17 +91,29 @@ def rewrite(
     said: Mapping[str, object], files: Mapping[str, bytes], counts: Mapping[ResourceKey, int] | None = None
 ) -> Sample:
     """The same for any files."""
-    desk, changed, held = _Desk(files=dict(files)), {}, {}
     settings, declared = declare_targets(said, files)
     targets = {each.key: each.scale_target for each in declared.variants}
+    wanted, held = {}, {}
     for variant in declared_variants(settings, declared):
         target = targets[variant.key]
-        wanted = variant.current.replicas + 1 if counts is None else counts.get(target)
+        count = variant.current.replicas + 1 if counts is None else counts.get(target)
         if variant.hold is not None:
             held[target] = variant.hold.words
-        elif wanted is not None:
-            desk.write(variant, wanted)
-            changed[target] = wanted
+        elif count is not None:
+            wanted[target] = (variant, count)
+    return write_counts(files, wanted, held)
+
+
+def write_counts(
+    files: Mapping[str, bytes],
+    wanted: Mapping[ResourceKey, tuple[Variant, int]],
+    held: Mapping[ResourceKey, str] = MappingProxyType({}),
+) -> Sample:
+    """Write a count for each scale target."""
+    desk = _Desk(files=dict(files))
+    for variant, count in wanted.values():
+        desk.write(variant, count)
+    changed = {target: count for target, (_, count) in wanted.items()}
     return Sample(before=dict(files), after=desk.written(), changed=changed, held=held)
 
 
