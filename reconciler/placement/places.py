@@ -76,7 +76,7 @@ def own_kustomization(fleet: Fleet, root: Root) -> Document | None:
     return documents[0] if is_alone and len(documents) == 1 and isinstance(documents[0].value, dict) else None
 
 
-PATCH_NAME: Final = "reconciler-accelerators.yaml"
+PATCH_NAME: Final = "reconciler-patches.yaml"
 """Our patch file next to an overlay's kustomization."""
 
 

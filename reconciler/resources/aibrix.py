@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from reconciler.domain.holds import BrokenResource
 from reconciler.domain.records import replace
 from reconciler.domain.workloads import FieldPath, ReplicaOwner, Workload
 from reconciler.resources.kinds import GENERATED, Family, Kind, ServingKind
@@ -94,8 +95,11 @@ def read_pod_autoscaler(source: KubernetesObject) -> Iterator[Piece]:
     """The owner of its target's replicas, with its bounds where they hold at all times."""
     severity = severity_of(source)
     validated = validate(AutoscalerFields, source.fields, locate=source.locate, severity=severity)
-    yield from break_on(source, validated.findings)
+    broken = tuple(break_on(source, validated.findings))
+    yield from broken
     spec = validated.value.spec if validated.value is not None else None
+    if spec is None and not any(isinstance(each, BrokenResource) for each in broken):
+        yield source.broken(validated.findings[0].message)  # it may scale anything in its namespace
     if spec is None or is_templated(spec.target.name) or is_templated(spec.target.kind):
         return
     counts = (

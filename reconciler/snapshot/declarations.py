@@ -48,7 +48,7 @@ _LONGEST_GLOB, _MOST_STARS = 256, 3
 _NAMES_SECRET = re.compile(rb"\bkind[\"']?[ \t]*:[ \t]*[\"']?Secret(?:List)?\b")
 _WORDS = KIND_WORDS | {
     *(group.encode() for group in (*_DEPLOYING_GROUPS, *_SOURCE_GROUPS)),
-    *(b"Secret", b"scaleTargetRef", BUDGET.encode()),
+    *(b"Secret", b"scaleTargetRef", b"workloadRef", BUDGET.encode()),
 }
 
 # ---- files

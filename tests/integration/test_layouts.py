@@ -145,7 +145,7 @@ def test_an_overlay_of_a_shared_base_gets_a_count_of_its_own(fleet: Fleet) -> No
 
 VARIANT = "clusters/prod/chat/variant.yaml"
 LABELLED = ":\n  name: llama\n  namespace: chat\n  labels: {inference.optimization/acceleratorName: H100}"
-OURS = "clusters/prod/chat/reconciler-accelerators.yaml"
+OURS = "clusters/prod/chat/reconciler-patches.yaml"
 PATCH = """\
 # The reconciler keeps here what Deployment llama runs on in this overlay.
 apiVersion: "apps/v1"
@@ -183,7 +183,7 @@ def test_an_overlay_of_a_shared_base_gets_a_patch_of_ours_for_another_accelerato
             '+  - name: "llama"',
             f"+    count: {count}",
             "+patches:",
-            '+  - path: "reconciler-accelerators.yaml"',
+            '+  - path: "reconciler-patches.yaml"',
         ],
         OURS: [f"+{line}" for line in PATCH.splitlines()],
     }

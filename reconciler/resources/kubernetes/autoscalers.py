@@ -21,6 +21,7 @@ from reconciler.resources.variants import VariantResource
 MANAGED, MODEL_ID, COST = "llm-d.ai/managed", "llm-d.ai/model-id", "llm-d.ai/variant-cost"
 _PAUSED = "autoscaling.keda.sh/paused"
 _TARGET = ("spec", "scaleTargetRef")
+_ARGO = "argoproj.io/"
 _LARGEST_COST = 1e9
 
 _Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -57,7 +58,8 @@ class _ScaledObject(LooseShape):
 
 
 class _ForeignSpec(LooseShape):
-    target: _KedaTarget = Field(alias="scaleTargetRef")
+    target: Annotated[_KedaTarget | None, Field(alias="scaleTargetRef")] = None
+    workload: Annotated[_KedaTarget | None, Field(alias="workloadRef")] = None
 
 
 class _Foreign(LooseShape):
@@ -86,18 +88,31 @@ def read_scaled_object(source: KubernetesObject) -> Iterator[Piece]:
 
 
 def scales_another(fields: object) -> bool:
-    """Whether an object says that it scales another: only what sets replicas has a `scaleTargetRef`."""
+    """Whether an object says that it scales another: only what sets replicas has a `scaleTargetRef`.
+
+    A Rollout of Argo with a `workloadRef` runs that workload's pods itself, and may scale it to zero.
+    """
     spec = fields.get("spec") if isinstance(fields, Mapping) else None
-    reference = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
+    if not isinstance(fields, Mapping) or not isinstance(spec, Mapping):
+        return False
+    reference = spec.get(_reference_of(fields))
     return isinstance(reference, Mapping) and isinstance(reference.get("name"), str)
+
+
+def _reference_of(fields: Mapping[str, object]) -> str:
+    version = fields.get("apiVersion")
+    is_rollout = isinstance(version, str) and version.startswith(_ARGO) and fields.get("kind") == "Rollout"
+    return "workloadRef" if is_rollout else "scaleTargetRef"
 
 
 def read_foreign_scaler(source: KubernetesObject) -> Iterator[Piece]:
     """The owner of its target's replicas that an object of an unknown kind is; its bounds are not ours."""
     validated = validate(_Foreign, source.fields, locate=source.locate)
-    if validated.value is None or is_templated(validated.value.spec.target.name):
-        return
-    yield _owner(source, validated.value.spec.target)
+    reference = _reference_of(source.fields)
+    spec = validated.value.spec if validated.value is not None else None
+    target = None if spec is None else spec.workload if reference == "workloadRef" else spec.target
+    if target is not None and not is_templated(target.name):
+        yield replace(_owner(source, target), place=source.locate(("spec", reference)))
 
 
 def _owner(source: KubernetesObject, target: _HpaTarget | _KedaTarget) -> ReplicaOwner:

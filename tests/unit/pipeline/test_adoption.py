@@ -259,7 +259,7 @@ def test_one_of_them_is_chosen_by_its_name_and_its_edits_leave_the_others_alone(
     (variant,) = result.prepared.snapshot.variants
     assert variant.workload is not None
     assert {each.document.path for each in variant.workload.written_at} == {
-        "apps/overlays/prod/reconciler-accelerators.yaml"
+        "apps/overlays/prod/reconciler-patches.yaml"
     }
 
 

@@ -228,6 +228,18 @@ spec: {{minReplicas: 1, maxReplicas: 8, scaleTargetRef: {{kind: {kind}, name: ll
     assert (declared.findings, declared.broken) == ((), ())
 
 
+def test_a_rollout_owns_the_workload_whose_pods_it_runs(declare: Declare) -> None:
+    text = """apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: llama-rollout, namespace: llm}
+spec: {replicas: 3, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: llama, scaleDown: onsuccess}}
+"""
+    (owner,) = declare(text).owners
+    assert (owner.owner, owner.target_kind, owner.target_name) == ("Rollout llama-rollout", "Deployment", "llama")
+    assert owner.place.field == "spec.workloadRef"
+    assert declare(text.replace("argoproj.io/v1alpha1", "core.oam.dev/v1")).owners == (), "traits name workloads too"
+
+
 @pytest.mark.parametrize(
     "spec",
     ["scaleTargetRef: llama", "scaleTargetRef: {name: 3}", 'scaleTargetRef: {name: "${APP}"}', "x: scaleTargetRef"],

@@ -261,6 +261,11 @@ kind: HorizontalPodAutoscaler
 metadata: {name: NAME, namespace: llm}
 spec: {scaleTargetRef: {kind: Deployment, name: NAME}, minReplicas: 5, maxReplicas: 9}
 """
+POD_AUTOSCALER = """apiVersion: autoscaling.aibrix.ai/v1alpha1
+kind: PodAutoscaler
+metadata: {name: llama, namespace: llm}
+spec: {scaleTargetRef: [llama], minReplicas: 5, maxReplicas: 9}
+"""
 
 
 @pytest.mark.parametrize(
@@ -268,8 +273,9 @@ spec: {scaleTargetRef: {kind: Deployment, name: NAME}, minReplicas: 5, maxReplic
     [
         TARGET.replace("modelID: meta/llama-8b", "modelID: meta/llama-8b, minReplicas: some"),
         SCALED.replace("NAME", "llama").replace("minReplicas: 5", 'minReplicas: "5"'),
+        POD_AUTOSCALER,
     ],
-    ids=["VariantAutoscaling", "HorizontalPodAutoscaler"],
+    ids=["VariantAutoscaling", "HorizontalPodAutoscaler", "PodAutoscaler"],
 )
 def test_what_a_resource_that_cannot_be_read_may_scale_is_held(declare: Declare, scaler: str) -> None:
     declaration = declare({"a.yaml": deployment(), "b.yaml": scaler})
