@@ -40,7 +40,7 @@ DEVIATIONS = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedLatency:
-    """The mean of a latency that was measured beside what was promised of it; times in seconds."""
+    """The measured mean of a latency, with the mean that was promised; times in seconds."""
 
     promised: PromisedLatency
     measured_s: float
@@ -72,7 +72,7 @@ def compared(promise: Promise, observation: Observation, load: Load | None) -> I
 
 
 def noise_of(observation: Observation, load: Load | None) -> float:
-    """The fraction that a mean over what a variant got lately may be off by chance; infinite where nobody knows."""
+    """The fraction that a mean over what a variant got lately may be off by chance; infinite where it is not known."""
     if load is None or observation.arrival_rate_per_s is None:
         return math.inf
     requests = observation.arrival_rate_per_s * load.window_s
@@ -158,7 +158,7 @@ PATIENCE_S = 600.0
 """What a rollout may take longer, before replicas that are missing break a promise."""
 TOO_LATE_S = 86_400.0
 DEARER = 0.01
-"""So far a cost may lie from its forecast before that is told."""
+"""A cost may differ from its forecast by this fraction before it is reported."""
 
 
 def acts_after_s(variant: Variant) -> float:
@@ -275,7 +275,7 @@ def _unfinished(snapshot: Snapshot, key: ResourceKey, reporting: int, asked: int
 def _against(
     promise: Promise, snapshot: Snapshot, variant: Variant, observation: Observation, decision: Decision
 ) -> tuple[tuple[str, ...], bool]:
-    """What is measured beside what was forecast, and whether a target is missed at a load that was promised."""
+    """What was measured against what was forecast, and whether a target is missed at a load that was promised."""
     load = load_of(snapshot, variant)
     covered, found = is_covered(promise, observation, load), tuple(compared(promise, observation, load))
     is_broken = covered is True and any(each.is_missed for each in found)
@@ -415,7 +415,7 @@ def savings(snapshot: Snapshot) -> Savings | None:
     """What our merges save, by the replicas on the base branch at today's prices; None without any that has a price.
 
     A change counts from its merge to the next one of its variant, or to now. Where a person wrote another number in
-    between, nobody knows when: then it counts for nothing, and what was saved before it no further.
+    between, at an unknown time: then it counts for nothing, and what was saved before it no further.
     """
     merges = merges_of(snapshot)
     found = [_saved(snapshot, each, own) for each in snapshot.variants if (own := merges.get(str(each.key)))]
@@ -511,7 +511,7 @@ def _is_proposed(snapshot: Snapshot, variant: Variant, merge: Merge) -> bool:
 
 
 def _why_broken(snapshot: Snapshot, variant: Variant, merge: Merge, promise: Promise, *, is_proposed: bool) -> str:
-    """How a merge breaks its promise; empty where it does not, or nobody knows.
+    """How a merge breaks its promise; empty where it does not, or where that is not known.
 
     What is proposed already stays until it is known that the target is kept, and not only within noise.
     """

@@ -97,7 +97,7 @@ def _keep(plan: Plan, directory: str) -> str:
 
 
 ROWS = 100
-"""A page of a job holds 1 MiB; nobody reads more rows than this."""
+"""A page of a job holds 1 MiB; more rows than this are left out."""
 
 
 def present_findings(common: Common, checked: "CheckedFiles") -> None:

@@ -55,7 +55,7 @@ def plan(
 def prepare_plan(
     common: Common, *, record: Path | None = None, replay: Path | None = None, prove: bool = False
 ) -> "Prepared":
-    """The plan of a recording, or of what is observed now, whose render proof is told on stderr."""
+    """The plan of a recording, or of what is observed now, whose render proof is printed on stderr."""
     if replay is not None:
         from reconciler.pipeline.prepare import prepare
         from reconciler.pipeline.recording import read_recording

@@ -79,7 +79,7 @@ def room_in_quotas(
 # was not seen, or what is seen looks like no other hour, all stay; more may always come.
 
 SHORTER = 0.5
-"""Of the shortest requests of the day before: below, requests fail, or are of a kind that nobody knows yet."""
+"""Of the shortest requests of the day before: below, requests fail, or are of a kind not seen before."""
 FEWEST_TOKENS = 2.0
 """A request that is answered with less is classified or failed; which of both, only a longer past tells."""
 NOISE = 3.0
@@ -192,8 +192,8 @@ def _changed(load: object, usual: LoadHistory | None, now_s: float, payback_s: f
 def _is_by_chance(tokens: float, lengths: Floats, load: Load, usual: LoadHistory, until_s: float) -> bool:
     """Whether the mean of as many requests as come now is as short every other day.
 
-    How far requests differ is told by neighbouring moments, so that lengths which change with the time of day are not
-    called chance; where hardly any are told, requests differ as those of the exponential law do.
+    How far requests differ is estimated from neighbouring moments, so that lengths which change with the time of day
+    are not called chance; where there are hardly any, requests differ as those of the exponential law do.
     """
     before = _before(usual, lengths, until_s)
     before = before[usual.rates_per_s[before] > 0]
@@ -331,7 +331,7 @@ def _state_of(snapshot: Snapshot, variant: Variant, choice: EngineChoice, refuse
 
 
 def _blind(state: VariantState) -> str:
-    """Why nobody knows what a held variant's replicas carry; empty when it is known, or none run."""
+    """Why it is not known what a held variant's replicas carry; empty when it is known, or none run."""
     if not state.variant.is_counted:
         return str(state.hold or "")
     if state.is_free or state.variant.current.replicas == 0:

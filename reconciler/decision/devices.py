@@ -27,7 +27,7 @@ class Devices:
 
     @property
     def blind(self) -> frozenset[str]:
-        """The pools of which nobody knows who holds devices."""
+        """The pools whose holders of devices are not known."""
         return frozenset(pool.name for pool in self._inventory.pools.values() if pool.measured.taken is None)
 
     @classmethod
@@ -146,7 +146,7 @@ Drawn = Mapping[ResourceKey, Mapping[str, int]]
 def surplus_devices(states: Iterable[VariantState], drawn: Drawn, blind: Collection[str]) -> Drawn:
     """By held variant what its replicas beyond Git take of each pool; where that is not counted by pods already.
 
-    `blind` are the pools of which nobody knows who holds devices.
+    `blind` are the pools whose holders of devices are not known.
     """
     found: dict[ResourceKey, dict[str, int]] = {}
     for state in states:
@@ -163,7 +163,7 @@ def pools_beside(
 ) -> tuple[Pool, ...]:
     """The pools without what runs beyond Git.
 
-    Nobody is shrunk for it: what Git says that runs stays possible, for replicas that are just replaced count twice.
+    No variant is shrunk for it: what Git says that runs stays possible, for replicas just replaced count twice.
     """
     planned, gone = Counter[str](), Counter[str]()
     for key, allocation in current.items():

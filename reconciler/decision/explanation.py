@@ -149,7 +149,7 @@ class FiguresOnDemand(Mapping[ResourceKey, tuple[Figure, ...]]):
 def asked_queries(snapshot: Snapshot, decision: Decision, figures: tuple[Figure, ...]) -> Mapping[str, tuple[str, ...]]:
     """The PromQL of every quantity that the figures name, in the order they name them, by its alternatives.
 
-    Of what was finished just those that told of the model.
+    Of the queries for finished requests just those that had the model's series.
     """
     asked = snapshot.observed.queries.get(decision.variant.cluster, {})
     names = dict.fromkeys(name for figure in figures for name in figure.queries)

@@ -21,7 +21,7 @@ from reconciler.forecast.series import RECENT_S, Rates, Window
 from reconciler.simulation.rehearsal import KEPT_S, LEVEL, LEVELS, Rehearsal, Rules, learn, rehearse
 
 DRAINED_IN_S = 600.0
-"""What waits now must be served within so long, beside what arrives."""
+"""What waits now must be served within so long, in addition to what arrives."""
 COARSE_S = 1800.0
 """Windows that end an hour or later end at a multiple of this: fewer of them are learned."""
 ON_GRID = 0.01

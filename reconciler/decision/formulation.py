@@ -29,7 +29,7 @@ from reconciler.policy.port import Counted, SharedLimit
 from reconciler.sizing.saturation import Filling
 
 Carried = Mapping[CandidateKey, float]
-"""What one replica of a candidate carries; one that nobody knows is not there."""
+"""What one replica of a candidate carries; one whose capacity is not known is absent."""
 SHORT = 0.02
 """So far an open proposal may fall short of what is forecast: no forecast is as exact."""
 MIXED = 2
@@ -352,7 +352,7 @@ def _priced(problem: Problem) -> frozenset[ResourceKey]:
 
 
 def _budget(formulated: FormulatedProblem, shared: SharedLimit, members: frozenset[ResourceKey]) -> Budget:
-    """What is left for the members beside the others; never less than they have, or must have."""
+    """What the others leave for the members; never less than they have, or must have."""
     problem, subjects = formulated.problem, formulated.guard.subjects
     others = math.fsum(subjects[key].variant.cost_of(subjects[key].current) or 0.0 for key in shared.members - members)
     now = math.fsum(problem.current_weights.get(key, 0.0) * problem.current[key].replicas for key in members)

@@ -16,7 +16,7 @@ CLOSED_BAND = 0.1
 
 
 def why_declined(situation: Situation, group: str, changes: Sequence[AllocationChange]) -> Hold | None:
-    """That a person closed a pull request of the group that said the same, or reverted it; None where nobody did.
+    """That a person closed a pull request of the group that said the same, or reverted it; else None.
 
     A person's word against a change is held against its verdict, too.
     """
@@ -198,7 +198,7 @@ def _joined(
     standing: Mapping[ResourceKey, tuple[Part, bool]],
     loose: Collection[ResourceKey],
 ) -> dict[ResourceKey, Part]:
-    """Bonds first, for nobody undoes them; a whole one stays where it stands, if all of it is proposed there.
+    """Bonds first, for they are never undone; a whole one stays where it stands, if all of it is proposed there.
 
     Not where it waits for a person and all of it is `loose`: it may merge by itself by now.
     """
@@ -396,6 +396,6 @@ def _plans_of(
 
 
 def _places(members: Collection[Decision], parts: Mapping[ResourceKey, Part], first: Part) -> dict[ResourceKey, Part]:
-    """The part of every decision: what does not change stands beside what changes of its model, else in the first."""
+    """The part of every decision: what does not change stands with what changes of its model, else in the first."""
     of_model = {each.model: parts[each.variant] for each in members if each.variant in parts}
     return {each.variant: of_model.get(each.model, first) for each in members}

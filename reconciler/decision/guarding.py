@@ -89,7 +89,7 @@ def _forecasts(
 
 
 def spot_accelerators(settings: Settings) -> dict[str, frozenset[str]]:
-    """By cluster the accelerators of which any pool has the tier `spot`: which device a replica gets nobody knows."""
+    """By cluster the accelerators of which any pool has the tier `spot`: which device a replica gets is not known."""
     found: dict[str, frozenset[str]] = {}
     for cluster in settings.clusters:
         devices = {pool.device for pool in cluster.pools if pool.tier == SPOT}
@@ -99,7 +99,7 @@ def spot_accelerators(settings: Settings) -> dict[str, frozenset[str]]:
 
 
 def with_spot(subjects: Subjects, settings: Settings) -> dict[ResourceKey, Subject]:
-    """The subjects with what is spot for them, and how many replicas run beside them."""
+    """The subjects with what is spot for them, and how many other replicas run."""
     spot = spot_accelerators(settings)
     if not any(spot.values()):
         return dict(subjects)

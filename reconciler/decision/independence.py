@@ -112,7 +112,7 @@ def _groups(needs: Needs, model: ModelKey, groups_of: Mapping[ResourceKey, str])
 
 # Devices that one pull request frees go to another only after its merge: each must fit if it is merged alone. Of
 # every other group a pool counts the largest of what runs, what its open pull request takes, and what is proposed
-# now. What a group adds must fit beside that, the most urgent first; inside a group what goes makes room for what
+# now. What a group adds must fit as well, the most urgent first; inside a group what goes makes room for what
 # comes, but not what moves: its old replicas run until the new ones serve, and a move into what another leaves might
 # never end.
 
@@ -171,7 +171,7 @@ class DeviceRoom:
         return any(key in members for members in self._members.get(pool, {}).values())
 
     def told(self, staged: StagedPlan) -> StagedPlan:
-        """With other words where nobody frees what is waited for: its holders wait in turn, or have no need to go."""
+        """With other words where nothing frees what is waited for: its holders wait in turn, or have no need to go."""
         self._allocations, self._waiting = dict(staged.allocations), dict(staged.waiting)
         freed = {pool: self._is_freed(pool) for pool in sorted(set(self._lacks.values()))}
         for key, pool in self._lacks.items():
@@ -282,7 +282,7 @@ class DeviceRoom:
 
 
 def _put_back(told: dict[ResourceKey, Told], before: Mapping[ResourceKey, Told], key: ResourceKey) -> None:
-    """What was told of a resource before."""
+    """Restore what was said of a resource before."""
     told.pop(key, None)
     if key in before:
         told[key] = before[key]

@@ -17,7 +17,7 @@ from reconciler.domain.settings import PullRequestSettings
 from reconciler.domain.units import utc_minute
 from reconciler.optimizer.device_use import DeviceUse
 
-# What may not be opened or pushed beside pull requests that stay as they stand, although something else was decided.
+# What may not be opened or pushed while other pull requests stay as they stand, although something else was decided.
 # Of a model whose replicas such a one changes, nothing else may: together they were never looked at. And devices that
 # it takes are no room for others, whichever are merged.
 
@@ -80,7 +80,7 @@ def _models_in(
 
 @dataclass(slots=True)
 class _Room:
-    """What is left of each pool beside all that may be merged, none of which frees anything for another."""
+    """What is left of each pool after all that may be merged, none of which frees anything for another."""
 
     current: Allocations
     use: DeviceUse
@@ -88,7 +88,7 @@ class _Room:
 
     @classmethod
     def beside(cls, situation: Situation, rewritten: Iterable[str]) -> "_Room":
-        """Beside every open pull request but those that are to say something else."""
+        """What every open pull request leaves, but those that are to say something else."""
         problem, others = situation.formulated.problem, set(rewritten)
         room = cls(situation.current, DeviceUse.of(problem), {pool.name: pool.devices for pool in problem.pools})
         room._take(room.use.pools(room.current))
@@ -188,7 +188,7 @@ def _lanes(situation: Situation, plan: GroupPlan) -> list[str]:
 
 
 def _takes(situation: Situation, branch: str, held: Sequence[GroupPlan], more: GroupPlan) -> bool:
-    """Whether a collected pull request takes what one more group proposes, beside what it holds."""
+    """Whether a collected pull request takes what one more group proposes, in addition to what it holds."""
     if sum(len(each.changes) for each in (*held, more)) > MOST_COLLECTED:
         return False
     proposal = _open_on(situation, branch)

@@ -68,7 +68,7 @@ def _changed(situation: Situation, staged: StagedPlan, members: Iterable[Variant
 
 
 def _added(situation: Situation, staged: StagedPlan, variant: Variant) -> int:
-    """Replicas that a variant would get beside those it has, where they stay what they are."""
+    """Replicas that a variant would get in addition to those it has, where they stay what they are."""
     if variant.key in staged.holds:
         return 0
     before, after = situation.current[variant.key], staged.allocations[variant.key]
@@ -192,7 +192,7 @@ def _is_noise(
 
 
 def _reach(model: ModelKey, situation: Situation) -> float:
-    """What noise may have the model need again, in the unit of its requirement; 0 where nobody knows."""
+    """What noise may have the model need again, in the unit of its requirement; 0 where that is not known."""
     demand, load = situation.formulated.demands.get(model), situation.snapshot.observed.loads.get(model)
     filling = situation.formulated.needs.fillings.get(model)
     if demand is None or not isinstance(load, Load):

@@ -66,7 +66,7 @@ def absence_of(variant: Variant, head: HeadView) -> SettingRemark | None:
 
 
 def unreadable_target(variant: Variant, head: HeadView) -> SettingRemark | None:
-    """That the head has the scale target of a variant in a file that nobody can read; None where that is not so."""
+    """That the head has the scale target of a variant in an unreadable file; None where that is not so."""
     after = head.variants.get(variant.key)
     if after is None or after.workload is not None or variant.workload is None:
         return None
@@ -81,7 +81,7 @@ def _claimant_of(workload: Workload, head: HeadView) -> Variant | None:
 
 
 def _unreadable_at(paths: Iterable[str], head: HeadView) -> Place | None:
-    """Where one of some files is that the head has, and that nobody can read."""
+    """Where one of some files is that the head has and that cannot be read."""
     for path in paths:
         if path in head.unread:
             return Place(path=path)
@@ -145,7 +145,7 @@ def _facts(
 
 GONE = "is gone"
 CONFIGURATION_FILE = "reconciler.yaml"
-"""Where people look for a setting of which nobody wrote down the line."""
+"""Where people look for a setting whose line is not known."""
 NOT_TRIED = "a review does not try it: the base's stands"
 
 
@@ -266,7 +266,7 @@ def _profile_changes(old: PerformanceProfile, new: PerformanceProfile) -> Iterat
 
 
 MOST_TOLD = 5
-"""Values of one release that are told one by one."""
+"""Values of one release that are listed one by one."""
 
 
 def remark_on_releases(changes: Iterable[ReleaseChange], variants: Iterable[Variant]) -> Iterator[SettingRemark]:

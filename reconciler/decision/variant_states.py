@@ -45,7 +45,7 @@ class VariantState:
     model needs is not sure for another reason: then nothing of the model is scaled down. `contradiction` says that a
     profile of the model expects other than was measured: then saturation may add replicas, and none goes. `unproven`
     says why nothing of the model is scaled up. `promise` is what a merge of ours promised of it and did not keep.
-    `replicas_reporting` is None where nobody counted them, `replicas_live` where nobody says what the cluster asks for.
+    `replicas_reporting` is None if not counted, `replicas_live` where the cluster does not say how many it wants.
     """
 
     variant: Variant
@@ -84,7 +84,7 @@ class VariantState:
 
 
 def beside_unknown(unknown: Variant, words: str) -> Hold:
-    """Why a model's variants cannot be sized beside one whose capacity is unknown."""
+    """Why a model's variants cannot be sized together with one whose capacity is unknown."""
     words = f"shares its model's load with {unknown.key.label}, whose capacity is unknown: {words}"
     return Hold(kind=HoldKind.CAPACITY_UNKNOWN, words=words, place=unknown.place)
 
@@ -163,14 +163,14 @@ class Needs:
         return None if model is None else self.requirements[model]
 
     def carried(self, variant: ResourceKey, allocation: Allocation) -> float | None:
-        """What a variant's replicas carry under an allocation; None when nobody knows."""
+        """What a variant's replicas carry under an allocation; None when that is not known."""
         requirement = self.of_variant(variant)
         key = variant.on(allocation.accelerator)
         each = None if requirement is None else requirement.per_replica.get(key)
         return None if each is None else each * allocation.replicas
 
     def total(self, model: ModelKey, allocations: Allocations) -> float:
-        """What all variants behind a requirement carry under allocations; what nobody knows carries nothing."""
+        """What all variants behind a requirement carry under allocations; what is not known carries nothing."""
         return sum(self.carried(variant, allocations[variant]) or 0.0 for variant in self.variants_of[model])
 
     def demand(self, model: ModelKey) -> float:
@@ -250,7 +250,7 @@ def current_weight(variant: Variant, *, is_priced: bool) -> float:
 
 
 def relative_weight(variant: Variant) -> float:
-    """What a resource says its replicas cost beside those of its model; no money."""
+    """What a resource says its replicas cost relative to others of its model; no money."""
     return UPSTREAM_RELATIVE_COST if variant.relative_cost is None else variant.relative_cost
 
 

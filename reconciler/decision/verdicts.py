@@ -183,7 +183,7 @@ class _Full:
         )
 
     def limit(self, wanted: Allocations) -> SharedLimit | Pool | None:
-        """The first that does not admit it beside what the others get."""
+        """The first that does not admit it together with what the others get."""
         problem = self.situation.formulated.problem
         for each in problem.change_limits:
             if self.changed[each.name] + len(wanted.keys() & each.variants) > each.changes:
@@ -402,7 +402,7 @@ def _over_budget(situation: Situation, staged: StagedPlan, key: ResourceKey, wan
 
 
 def _wanted(situation: Situation, staged: StagedPlan, key: ResourceKey) -> int | None:
-    """What a variant would have beside the others of its model, were there no rules; None where nobody can tell."""
+    """What a variant would have, with the others of its model, were there no rules; None where that is not known."""
     formulated = situation.formulated
     if key in formulated.unguarded:
         return formulated.unguarded[key]

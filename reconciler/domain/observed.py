@@ -148,8 +148,8 @@ class Load:
     `input_spread` is the variance of the prompts' lengths over their squared mean, None without a histogram.
     Where nothing arrived, lengths are those of what came before; 0 when there are none. So they are where no replica
     runs, and then `lengths_from` says whose requests they are; empty where they were measured. `alternatives` are those
-    of the query for what was finished that told of it, as its series number them. `completions_per_s` is what replicas
-    finish, None where no series counts it.
+    of the query for finished requests that has its series, as its series number them. `completions_per_s` is what
+    replicas finish, None where no series counts it.
     """
 
     arrival_rate_per_s: float

@@ -179,7 +179,7 @@ class Decision:
     `demand` is its share of its model's, `capacity_before` and `capacity_after` its replicas' together, in `unit`.
     Costs are per hour, None when a price is unknown. `hold` is why a held variant stays as it is. `written_at` are the
     places that take the number of replicas; with `bounds_of` that is the lower bound of an autoscaler. `moved_in` are
-    the files that take another accelerator, and `status_omitted` why the change writes no status beside it, which only
+    the files that take another accelerator, and `status_omitted` why the change writes no status with it, which only
     edits can tell. `caution` is for who is about to merge.
     """
 
@@ -269,7 +269,7 @@ class MergeTerms:
 class GroupPlan:
     """The decisions of one pull request, a part of its group's; `fingerprint` alone triggers a push or a body edit.
 
-    What does not change stands beside what changes of its model, else in the first part. `kept_proposal` numbers the
+    What does not change stands with what changes of its model, else in the first part. `kept_proposal` numbers the
     open pull request whose values were kept because the new ones would save too little. `blocked` says why nothing is
     published of this part although it may have changes. `flips` are what part STATUS tells, which only edits can know.
     `merges` is None where a person merges it.

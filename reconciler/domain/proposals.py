@@ -52,7 +52,7 @@ class BrokenPromise:
     """A merged pull request of ours that broke what it promised of a variant, which had `before` and got `after`.
 
     `least` is how many replicas the variant keeps for it, where it stays on its accelerator. `reverted_by` numbers the
-    pull request that took the change back (None: nobody did yet): then it is remembered, so that it does not return.
+    pull request that took the change back (None: none did yet): then it is remembered, so that it does not return.
     """
 
     number: int

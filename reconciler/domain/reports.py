@@ -29,7 +29,7 @@ class Cause(StrEnum):
     INPUT = "input"
     """an author of the repository: a resource, an annotation"""
     OUTSIDE = "outside"
-    """nobody perhaps: Prometheus, git or the forge failed, and the next run may succeed"""
+    """perhaps nothing: Prometheus, git or the forge failed, and the next run may succeed"""
     CONFIGURATION = "configuration"
     """the operator: command line, configuration, credentials, rights"""
 
@@ -144,7 +144,7 @@ class Objection(StrEnum):
     SLO = "slo"
     """a target would be missed"""
     HOLD = "hold"
-    """nobody can tell what it does, or a person must look"""
+    """what it does is not known, or a person must look"""
     APPROVAL = "approval"
     """a rule asks for a person's approval"""
     NONE = "none"

@@ -222,7 +222,7 @@ class ModelCoverage:
 
     `competes_for` names the shared rows without room for one more of its replicas. `decided_at` is the lowest priority
     of others that got something of them: its own where it shares with equals, else one that went before it. Both are
-    empty where nothing shared, or nobody else, stands in the way.
+    empty where nothing shared, and no other variant, stands in the way.
     """
 
     model: ModelKey

@@ -55,7 +55,7 @@ class LinearQuantiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinnedQuantiles:
-    """A table of quantiles by state (cells x levels); a state is told by where each of four features lies."""
+    """A table of quantiles by state (cells x levels); a state is where each of four features lies."""
 
     edges: tuple[Floats, ...]
     table: Floats

@@ -30,7 +30,7 @@ FEATURES = (
 )
 """In the order of the columns, as `explain` names them."""
 OF_HOUR, OF_DAY, OF_YESTERDAY, OF_VARIATION = 2, 3, 6, 12
-"""Columns by which states are told apart."""
+"""Columns that define a state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ USUAL_SPAN_S = 86_400.0 + USUAL_HOUR_S / 2
 LAST_WEEK_S = 7 * 86_400.0
 DEMAND_STEP_S = 600.0
 DEMAND_SPAN_S = 14 * 86_400.0
-"""Two weeks: a daily and a weekly cycle can be told from chance."""
+"""Two weeks: enough to know a daily and a weekly cycle from chance."""
 _KNOWN = {**HISTORY, **PAST, **USUAL, **DEMAND, **OBJECTS, **OWNERS}
 
 # ---- matchers in configured PromQL

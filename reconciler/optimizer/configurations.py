@@ -104,7 +104,7 @@ def replicas_for(amount: Floats, carried: Floats) -> Integers:
 
 
 def choice_value(priced: Formulation, choice: Indices, count: Numbers) -> Floats:
-    """A choice's value with `count` > 0 replicas, beside the value of an idle variant."""
+    """A choice's value with `count` > 0 replicas, in addition to the value of an idle variant."""
     choices, variants = priced.choices, priced.variants
     value: Floats = choices.fixed[choice] + choices.cost[choice] * count
     value += choices.start[choice] * np.maximum(count - choices.standing[choice], 0)

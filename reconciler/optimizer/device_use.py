@@ -45,7 +45,7 @@ class DeviceUse:
         return self._problem.current_weights.get(key, 0.0) if candidate is None else candidate.weight
 
     def standing(self, key: ResourceKey) -> Candidate:
-        """What a finished answer is about: more or fewer of what stands, whose start nobody counts."""
+        """What a finished answer is about: more or fewer of what stands, whose start is not counted."""
         place = key.on(self._problem.current[key].accelerator)
         offered = self._candidates.get(place)
         if offered is not None:

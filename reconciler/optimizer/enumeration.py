@@ -111,7 +111,7 @@ class Narrowing:
         return total
 
     def counts(self, choice: Integers, other: Integers, most: Integers) -> tuple[Integers, Integers]:
-        """The first and last of 1 to `most` of `choice` worth trying beside `other`; none where last < first.
+        """The first and last of 1 to `most` of `choice` worth trying together with `other`; none where last < first.
 
         `other` -1 is none.
         """

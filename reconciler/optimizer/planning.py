@@ -164,7 +164,7 @@ def plan_directly(formulation: Formulation) -> Planned:
 def in_order(formulation: Formulation, plan: FleetPlan, planner: Planner) -> tuple[Formulation, FleetPlan]:
     """The cheapest plan that keeps the accelerators which the plan takes for variants in order, without their penalty.
 
-    The penalty is so large that what all others cost would be float noise beside it, in the proof as well.
+    The penalty is so large that what all others cost would be float noise against it, in the proof as well.
     """
     choices = formulation.choices
     is_late = (plan.counts > 0) & (choices.fixed > 0)

@@ -35,7 +35,7 @@ from reconciler.report.status import (
 )
 
 Omit = Callable[[Variant, str], object]
-"""Told why the status of a variant is not delivered."""
+"""Called with the reason why the status of a variant is not delivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +248,7 @@ class Desk:
                 yield variant, self._write_file(path, edits)
 
     def _tried(self, kept: Sequence[FileEdit], variant: ResourceKey, edits: VariantEdits) -> tuple[FileEdit, ...]:
-        """What of one variant's edits can be written beside others: all, all but the status, or nothing."""
+        """What of one variant's edits can be written together with others: all, all but the status, or nothing."""
         try:
             self._write((*kept, *edits.needed))
         except InputError as error:
@@ -273,7 +273,7 @@ class Desk:
         return write_edits(path, self.files[path], edits, self._open(path))
 
     def status_of(self, decision: Decision) -> tuple[FileEdit, ...]:
-        """The edit of a variant's status; none where there is nothing to say, or what is in the way is told instead."""
+        """The edit of a variant's status; none without something to say, or where an obstacle is reported instead."""
         variant = self.variants.get(decision.variant)
         is_off = self.snapshot.settings.status == "off"
         if variant is None or is_off or variant.status_shape is StatusShape.NONE or is_left_alone(decision):

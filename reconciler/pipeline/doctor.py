@@ -287,7 +287,7 @@ def _rules(rights: Rights, *, base: str, prefix: str) -> Iterator[Check]:
 
 
 def _expiry(rights: Rights, now_s: float) -> Iterator[Check]:
-    """A job that nobody looks at ends silently when its credential does."""
+    """An unattended job ends silently when its credential does."""
     if rights.expires_at_s is None or rights.expires_at_s - now_s > EXPIRES_SOON_S:
         return
     day = datetime.fromtimestamp(rights.expires_at_s, UTC).date()
@@ -370,7 +370,7 @@ def check_schedule(
 ) -> Iterator[Check]:
     """Whether what starts us does so as often as `runInterval` says.
 
-    `pipelines` are what the forge starts by itself: they count where a job of its pipeline starts us; None: not told.
+    `pipelines` are what the forge starts by itself: they count where a job of its pipeline starts us; None: not known.
     """
     schedules, stated = find_schedules(repository), duration(run_interval_s)
     job = None if pipelines is None else find_pipeline_job(repository)
@@ -456,7 +456,7 @@ class _Doctor:
     def _pipelines(self) -> tuple[PipelineSchedule, ...] | None:
         try:
             return None if self._opened is None else self._opened.schedules()
-        except ReconcilerError:  # what keeps it from answering is told by its own checks, or passes
+        except ReconcilerError:  # its own checks report what keeps it from answering
             return None
 
     def _merged(self, doors: Doors, now_s: float) -> tuple[Proposal, ...]:
@@ -480,7 +480,7 @@ class _Doctor:
         try:
             plain = replace(doors, forge=None, needs_forge=False)
             observed = observe(plain, self._settings, now_s, self._session.repository)
-        except ReconcilerError as error:  # several clusters behind one Prometheus that nobody told apart
+        except ReconcilerError as error:  # several clusters behind one Prometheus without a label for each
             yield failed_by(self._settings.clusters[0].name, "prometheus", error)
             return
         prepared = prepare(observed.recording, doors.renderer, observed.declaration)

@@ -478,7 +478,7 @@ _STAMP = re.compile(rb"# Made by reconciler(?: init)? \(([0-9a-f]{16})\)[^\n]*\n
 
 
 def stamp(body: bytes, maker: str = "reconciler") -> bytes:
-    """The first line for a text, by which a later run knows that nobody has changed it."""
+    """The first line for a text, by which a later run knows that it is unchanged."""
     digest = hashlib.sha256(body).hexdigest()[:16]
     words = "Change anything below and the file is yours: it is kept then."
     return f"# Made by {maker} ({digest}). {words}\n".encode()

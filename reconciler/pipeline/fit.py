@@ -118,7 +118,7 @@ def _ask_all(
 def _ask(
     doors: Doors, cluster: ClusterSettings, variants: Sequence[Variant], expected: dict[str, Counter[str]], grid: Grid
 ) -> FitHistory:
-    """What one cluster told; its answers are in memory for as long as this takes, and no longer."""
+    """What one cluster answered; it is in memory for as long as this takes, and no longer."""
     if cluster.prometheus is None:
         return FitHistory()
     queries = history_queries(

@@ -296,7 +296,7 @@ def draft_view(
 ) -> ConfigurationView:
     """What is known before anything is asked: clusters, and the one Prometheus that was named for them.
 
-    `labels` are the clusters that its series name: a cluster of that name is told apart by it.
+    `labels` are the clusters that its series name: a cluster of that name is selected by it.
     """
     return ConfigurationView(
         clusters=tuple(
@@ -472,7 +472,7 @@ class JobView:
     """What the templates of jobs print.
 
     `repository` is the https address of the repository, `source` what Flux calls it; `prometheus_ports` are those that
-    the network policy must open beside 443 and 9090, and `origins` those that a token for Prometheus may go to.
+    the network policy must open besides 443 and 9090, and `origins` those that a token for Prometheus may go to.
     """
 
     repository: str

@@ -25,7 +25,7 @@ def paused_collector() -> Iterator[None]:
     Afterwards they are left out of collections: looking through a fleet's plan while it is printed takes 0.6 s.
     """
     was_enabled = gc.isenabled()
-    gc.unfreeze()  # what an earlier plan of this process left out and nobody holds any more
+    gc.unfreeze()  # what an earlier plan of this process left out and is not referenced any more
     gc.disable()
     try:
         yield

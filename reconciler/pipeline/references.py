@@ -262,7 +262,7 @@ def _check_kustomizations(scene: _Scene) -> Iterator[Finding]:
 
 
 def _check_clusters(scene: _Scene, clusters: Iterable[ClusterSettings]) -> Iterator[Finding]:
-    """Paths that somebody chose; all files is what nobody chose, and says nothing of what is synced."""
+    """Paths that were chosen; all files is the default, and says nothing of what is synced."""
     for cluster in clusters:
         is_chosen = bool(cluster.exclude) or cluster.include != ClusterSettings(name="").include
         covered = [path for path in sorted(scene.unmarked) if is_chosen and cluster.holds(path)]
@@ -311,7 +311,7 @@ def find_unknown_references(
     """An error for each name in the configuration that names nothing, a warning for what resources lack.
 
     A lack is an error, too, where something of nearly that name is there. `settings` and `declaration` are of all
-    clusters, `paths` all files there are; None where not everything was looked at: then nobody knows what is absent.
+    clusters, `paths` all files there are; None where not everything was looked at: then what is absent is not known.
     """
     names = KnownNames.of(settings, declaration, catalogs)
     yield from _of_settings(settings.defaults, names)
@@ -499,7 +499,7 @@ def find_comparing(fleet: Fleet, settings: Settings) -> Iterator[tuple[Deployer,
             continue
         known = fleet.deployer_of(built)
         for deployer in _applications_in(declared, built) if known is None else [known]:
-            with suppress(InputError):  # what of a deployer cannot be read is told where it is followed
+            with suppress(InputError):  # what cannot be read of a deployer is reported where it is followed
                 if deployer.spec.place not in seen and compares(deployer, built, ("status",)):
                     seen.add(deployer.spec.place)
                     yield deployer, built

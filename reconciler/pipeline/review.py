@@ -52,7 +52,7 @@ TEMPLATE = "review/comment.md.j2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """Where reviews are told, and for which objections a status fails."""
+    """Where reviews are published, and for which objections a status fails."""
 
     forge: Forge
     renderer: Renderer
@@ -145,14 +145,14 @@ def verdict_of(review: Review, fail_on: FailOn) -> Verdict:
 
 MOST_FILES = 20_000
 MOST_BYTES = 32 * 1024 * 1024
-"""A change of more manifests than these is nobody's work on a fleet."""
+"""A change of more manifests than these is not a change to a fleet."""
 NAMES_ALONE = (SECRETS_DIRECTORY, TRUSTED_ORIGINS)
 """The variables that say which references are allowed; of no other is a value there to be named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadReader:
-    """Reads heads beside one base, whose settings are `settings`; `name` is the repository's, without credentials."""
+    """Reads heads against one base, whose settings are `settings`; `name` is the repository's, without credentials."""
 
     base: Repository
     settings: Settings
@@ -346,7 +346,7 @@ def _untried(base: LoadedSettings, head: LoadedSettings) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reviewer:
-    """A base with what a plan would do to it, and the way to read heads beside it."""
+    """A base with what a plan would do to it, and the way to read heads against it."""
 
     base: ReviewedBase
     reader: HeadReader
@@ -483,7 +483,7 @@ def _review_one(reviewer: Reviewer, clone: Clone, desk: Desk, pull_request: Pull
 
 
 class _UnfetchableError(ReconcilerError):
-    """Raised where a head does not come: a person may be pushing, deleting, or sending what nobody can hold."""
+    """Raised where a head does not come: a person may be pushing or deleting it, or it is too large."""
 
 
 def _judge(reviewer: Reviewer, clone: Clone, pull_request: PullRequest, ref: str) -> Review:
@@ -507,7 +507,7 @@ def _judge(reviewer: Reviewer, clone: Clone, pull_request: PullRequest, ref: str
 
 
 def _is_said(said: ReviewMarker | None, head: str, reviewer: Reviewer) -> bool:
-    """Whether this head was reviewed beside this base, when a plan would have done the same."""
+    """Whether this head was reviewed against this base, when a plan would have done the same."""
     if said is None or (said.head, said.base) != (head, reviewer.commit):
         return False
     return said.needs(reviewer.base.needed(said.needed))

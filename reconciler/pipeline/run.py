@@ -48,7 +48,7 @@ PAUSE_LABEL = "reconciler:paused"
 
 
 def find_pause(stated: str, forge: ForgeView) -> str:
-    """Who says that nothing may be written, as the end of "paused by"; empty when nobody does.
+    """Who says that nothing may be written, as the end of "paused by"; empty when it may.
 
     `stated` is what configuration and environment say.
     """

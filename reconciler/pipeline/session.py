@@ -35,7 +35,7 @@ Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and of how much; for people who wait."""
 logger = logging.getLogger(__name__)
 
-TOKEN_USER = "x-access-token"  # noqa: S105 - the user name that forges expect beside a token
+TOKEN_USER = "x-access-token"  # noqa: S105 - the user name that forges expect with a token
 
 
 def no_progress(what: str, done: int, total: int) -> None:
@@ -78,7 +78,7 @@ class Session:
     """Where our own gauges go after a run; None: nowhere."""
     read_secret: Callable[[SecretRef], str]
     paused: str = ""
-    """Who says that nothing may be written: a variable, or a line of the configuration; empty when nobody does."""
+    """Who says that nothing may be written: a variable, or a line of the configuration; empty when it may."""
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def open_session(
 ) -> Iterator[Session]:
     """The doors of `run` (`writes`: a private clone of the remote, a forge) or of a plan that only reads.
 
-    `with_forge` false leaves the forge alone: nobody asks for its pull requests.
+    `with_forge` false leaves the forge alone: its pull requests are not read.
     Raises ConfigurationError for whatever is wrong with the command line, the files or the credentials.
     """
     source = _base_source(flags, writes=writes)

@@ -194,7 +194,7 @@ def _scope_of(entry: object) -> Scope:
     """What a broken rule is for; everything where not even that can be read."""
     scope = entry.get("scope", {}) if isinstance(entry, Mapping) else None
     validated = validate(ScopeSection, scope, locate=lambda _: Place(path=""))
-    # A direction says what the rule would have asked, and nobody knows that.
+    # A direction says what the rule would have asked, and that is not known.
     return Scope() if validated.value is None else validated.value.read(with_directions=False)
 
 

@@ -117,7 +117,7 @@ def _share_budget(asks: BudgetRule, rule: Rule, subjects: Subjects) -> Iterator[
 
 
 def _left_an_hour(asks: BudgetRule, members: Sequence[Subject]) -> float | str:
-    """What the members may cost an hour from now on; words where nobody knows what they cost until now.
+    """What the members may cost an hour from now on; words where what they cost until now is not known.
 
     What was spent is replicas times their price of today.
     """
@@ -232,7 +232,7 @@ class SpotSection(KindSection):
 
 
 def _limit(asks: SpotRule, subject: Subject) -> Range | None:
-    """As many on spot, or as few beside them, as the others admit that run now; what runs now may stay."""
+    """As many on spot, or as few others, as the others admit that run now; what runs now may stay."""
     now, beyond = subject.current.replicas, _beside(asks, subject).beyond(asks.share)
     if subject.current.accelerator in subject.spot:
         if asks.share >= 1:

@@ -58,7 +58,7 @@ KINDS: Mapping[str, RuleKind[Any]] = {
 
 
 # What all rules together say: before the optimizer which numbers a variant may have, after it what of a change. One
-# order: refuse, hold, clamp, needs approval, allow. The strictest word counts, and every rule that spoke is told.
+# order: refuse, hold, clamp, needs approval, allow. The strictest verdict counts, and every rule with one is named.
 
 STRICTNESS = (
     VerdictKind.REFUSE,
@@ -82,7 +82,7 @@ class RuledRange:
 class ReplicaLimits:
     """Which replicas all rules leave a variant: `most` None is any number, with the rule that says so at each end.
 
-    `moved` is what they leave it on another accelerator, of which nobody counts steps; None: the same. `anchor` keeps
+    `moved` is what they leave it on another accelerator, whose steps are not counted; None: the same. `anchor` keeps
     it on the accelerator that it has. `conflict` are rules that no number keeps together; then nothing changes.
     """
 
@@ -125,7 +125,7 @@ def unreadable(rules: Iterable[Rule]) -> Iterator[Finding]:
 
 
 class RuleBook:
-    """Rules by when they are asked, so that nobody is asked who has nothing to say."""
+    """Rules by when they are asked, so that a rule without a say is not asked."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
@@ -263,7 +263,7 @@ def strictest(said: Iterable[Spoken]) -> Verdict:
 
 
 def find_doubts(rules: Sequence[Rule], subjects: Sequence[Subject], presets: Iterable[str]) -> Iterator[Finding]:
-    """Warnings about rules, those of `presets` (files) left out: nobody here wrote them."""
+    """Warnings about rules, those of `presets` (files) left out: the user did not write them."""
     shipped = frozenset(presets)
     own = [rule for rule in rules if rule.place.path not in shipped and not isinstance(rule.asks, BrokenRule)]
     if not subjects or not own:

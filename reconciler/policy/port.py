@@ -124,7 +124,7 @@ class Subject:
     evidence: Evidence = NO_EVIDENCE
     merges: tuple[Merge, ...] = ()
     written: WrittenCounts | None = None
-    """What Git said of it before, whoever wrote that; None where no rule asks, or nobody can tell."""
+    """What Git said of it before, whoever wrote that; None where no rule asks, or it is not known."""
     live: LiveReplicas | None = None
     """How many replicas its cluster asked for lately."""
     pools: Mapping[str, int] = field(default_factory=dict)
@@ -394,7 +394,7 @@ def period_of(per: Period, now_s: float) -> tuple[float, float]:
 def replica_hours(
     written: WrittenCounts | None, live: LiveReplicas | None, began_s: float, now_s: float
 ) -> float | None:
-    """How many replicas ran for how long: what the cluster told, else what Git said; None where neither is known."""
+    """How many replicas ran for how long: what the cluster says, else what Git said; None where neither is known."""
     moments = {began_s, now_s}
     if written is not None:
         moments.update(at_s for at_s, _ in written.counts)

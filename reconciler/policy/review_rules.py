@@ -101,7 +101,7 @@ def _reasons(asks: ApprovalRule, change: Change) -> Iterator[str]:
 
 
 def _costs(asks: ApprovalRule, change: Change) -> Iterator[str]:
-    """What a group adds, of which this is a part that costs more; without a price nobody knows."""
+    """What a group adds, of which this is a part that costs more; not known without a price."""
     if asks.cost_per_hour is None and asks.cost_fraction is None:
         return
     if not change.costs_more:
@@ -117,7 +117,7 @@ def _costs(asks: ApprovalRule, change: Change) -> Iterator[str]:
 
 
 def _is_young(change: Change, within_s: float) -> bool:
-    """From the end of the day on which it was learned: nobody wrote the hour down."""
+    """From the end of the day on which it was learned: its hour is not known."""
     if not change.learned_on:
         return False
     learned = datetime.combine(date.fromisoformat(change.learned_on), datetime.min.time(), tzinfo=UTC)

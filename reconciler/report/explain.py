@@ -58,9 +58,9 @@ def explain_text(
     width: int = 0,
     is_full: bool = False,
 ) -> str:
-    """The steps to the decision, the query that told its load, and the settings with their places.
+    """The steps to the decision, the query behind its load, and the settings with their places.
 
-    `is_full` adds what is known or asked everywhere: every figure, settings that nobody made, every query, what the
+    `is_full` adds what is known or asked everywhere: every figure, settings at their defaults, every query, what the
     whole plan shows of itself (`fleet`). `label` is the name as the plan prints it, `put_back` why its pull request is
     not opened or pushed now. All wraps between words at `width` cells; 0 is unlimited.
     """
@@ -110,7 +110,7 @@ def explain_json(
     solver: Mapping[str, object],
     put_back: str = "",
 ) -> Mapping[str, object]:
-    """The same as a document: settings, figures and queries beside decision and solver as `plan -o json` has them."""
+    """The same as a document: settings, figures and queries, with decision and solver as `plan -o json` has them."""
     rows = [
         {"name": row.name, "value": row.value, "source": row.source, "displaced": row.displaced or None}
         for row in settings

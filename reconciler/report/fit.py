@@ -1,4 +1,4 @@
-"""Learned profiles as a table and as a document, beside the reasons for those that are none."""
+"""Learned profiles as a table and as a document, and the reasons where none was learned."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ from reconciler.report.formatting import (
 VERSION = 1
 DEFAULT_PATH = ".reconciler/profiles.yaml"
 NAMED_DIFFERENCE = 0.1
-"""A given parameter that is off by more than this is shown beside what was learned."""
+"""A given parameter that is off by more than this is shown next to what was learned."""
 CLUSTERS_NAMED = 3
 NONE, UNSEEN = "-", "?"
 SERIAL_TIME = "prompt token"
-"""Of prompts that are computed one after the other, the only laws with such a time: told where one was learned."""
+"""Of prompts that are computed one after the other, the only laws with such a time: shown where one was learned."""
 
 HEADINGS = {"prefillPerToken": SERIAL_TIME}
 """Names of a profile's times that a table cannot hold as the configuration spells them."""

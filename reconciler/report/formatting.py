@@ -20,7 +20,7 @@ TEXT_LENGTH = 400
 _HIDDEN = frozenset({"Cc", "Cf", "Cs"})
 GAP = "  "
 LEAST_ROOM = 24
-"""Cells below which a text beside something is not readable any more."""
+"""Cells below which a text next to something is not readable any more."""
 
 
 def one_line(text: str, *, limit: int = TEXT_LENGTH) -> str:
@@ -114,7 +114,7 @@ def lines_of(columns: Sequence[Column], *, indent: str = "") -> tuple[str, ...]:
 
 
 def hung(head: str, text: str, *, width: int) -> tuple[str, ...]:
-    """`head`, then `text` beside it in lines of at most `width` cells; in a narrow terminal the text goes below."""
+    """`head`, then `text` to the right of it in lines of at most `width` cells; in a narrow terminal it goes below."""
     indent = display_width(head)
     if 0 < width < indent + LEAST_ROOM:
         return (head.rstrip(), *(f"     {line}" for line in _broken(text, width - 5)))

@@ -378,7 +378,7 @@ def pull_request_view(plan: Plan, group: GroupPlan, *, pages: Pages = PLAIN, mar
 
 
 def plan_view(plan: Plan) -> PullRequestView:
-    """The whole plan in the same words, with what went wrong beside it."""
+    """The whole plan in the same words, with what went wrong."""
     changes = plan.with_outcome(Outcome.CHANGE)
     heading = title(changes, plan.branch, currency_of(plan, changes))
     problems = (*plan.refusals, *plan.failures, *map(str, plan.findings), *plan.warnings)

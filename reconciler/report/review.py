@@ -102,7 +102,7 @@ def allocation_words(remark: AllocationRemark, labels: Mapping[ResourceKey, str]
 
 
 def is_silent(review: Review) -> bool:
-    """Whether there is nothing to say to anybody: what it changes, nobody decides by."""
+    """Whether there is nothing to say: no decision depends on what it changes."""
     return not (review.allocations or review.others or review.findings or review.notes or review.unreviewed)
 
 

@@ -109,7 +109,7 @@ class HoldRow:
 
 
 def change_row(decision: Decision, label: str, *, marked: bool = True, is_alone: bool = False) -> ChangeRow:
-    """The row of one change; `marked` puts the verdict's sign beside the name.
+    """The row of one change; `marked` puts the verdict's sign next to the name.
 
     `is_alone`: no other variant serves its model, so that the model's measured load is its own.
     """

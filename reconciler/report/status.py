@@ -370,7 +370,7 @@ def _optimization_condition(decision: Decision) -> tuple[str, str, str, str]:
     words = f"decision: {_direction(decision)} (target: {decision.desired.replicas} replicas)"
     if _is_from_zero(decision):
         return kind, "True", "ScaleFromZeroMode", f"scalefromzero {words}"
-    if decision.unit != RATE:  # nobody knows its latency: sized by how full replicas are
+    if decision.unit != RATE:  # its latency is not known: sized by how full replicas are
         return kind, "True", "CapacityOnlyMode" if is_early else "SaturationOnlyMode", f"saturation-only {words}"
     return kind, "True", "OptimizationSucceeded", f"model-based {words}"
 

@@ -72,7 +72,7 @@ def _uses(plan: Plan) -> Iterator[str]:
 
 
 def _greedy(plan: Plan) -> Iterator[str]:
-    """Beside the plan's own value, for both count what starts cost."""
+    """The counterpart of the plan's own value: both count what starts cost."""
     if plan.greedy_value is not None:
         yield (
             f"Serving the most urgent first, each by its cheapest capacity, would come to {cost(plan.greedy_value)} "
@@ -107,7 +107,7 @@ WORTH_TELLING = 1e-3
 def losers(plan: Plan, decisions: Iterable[Decision]) -> tuple[str, ...]:
     """One sentence for each model of `decisions` that gets less than it needs, the most urgent and the worst first.
 
-    A model all of whose variants are held is told with what is held.
+    A model all of whose variants are held is listed with what is held.
     """
     decided = {each.model for each in decisions if each.outcome is not Outcome.HELD}
     short = [each for each in plan.coverages if each.model in decided and each.unserved > WORTH_TELLING * each.needed]

@@ -81,7 +81,7 @@ def counts_text(plan: Plan) -> str:
 
 
 def nothing_decided(plan: Plan) -> str:
-    """That a run came to nothing, as its last word: nobody reads a list of reasons every five minutes."""
+    """That a run came to nothing, as its last line: a list of reasons every five minutes is not read."""
     if not plan.decisions and plan.unmanaged:
         return "Nothing is managed yet."
     if not plan.decisions:
@@ -179,7 +179,7 @@ def _named(heading: str, rows: Sequence[HoldRow], name_width: int, width: int) -
 
 
 def _hold_lines(row: HoldRow, name_width: int, width: int) -> Iterator[str]:
-    """A variant beside its reason, or a reason that several share with their names below."""
+    """A variant with its reason, or a reason that several share with their names below."""
     head = "   " + GAP.join((pad(_whose(row), name_width), ""))
     yield from hung(head, row.reason, width=width)
     if len(row.variants) > 1:

@@ -6,7 +6,7 @@ Seen in ray-project/kuberay at feeaf72f, and in ray-project/ray (`python/ray/llm
 `autoscaling_config`, by which Ray Serve sets it itself. Ray places actors on workers that run: with
 `enableInTreeAutoscaling` Ray adds workers up to `maxReplicas`, else `workerGroupSpecs[].replicas`, between its bounds
 and times `numOfHosts`, says how many there are (`common/association.go`, `utils/util.go`). A change of these numbers
-changes the running cluster, any other of `rayClusterConfig` makes a new one beside it (`utils/util.go`). So a change of
+changes the running cluster, any other of `rayClusterConfig` makes a second one (`utils/util.go`). So a change of
 replicas needs two numbers in different units, one inside a text. vLLM's metrics come from Ray's own agent in each pod,
 as `ray_vllm_*`.
 """

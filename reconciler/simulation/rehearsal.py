@@ -17,14 +17,14 @@ from reconciler.simulation.fluid import Delay, follow, serve
 LEVEL = 0.9
 """The quantile that the margin multiplies: feeding back what was attained replaces tuning it."""
 LEVELS = (0.5, LEVEL, 0.99)
-"""Those that are told."""
+"""Those that are reported."""
 LINGER_S = 45 * 60.0
 """A replica goes only if the window and so much more would not need it: else it comes back soon."""
 KEPT_S = 3600.0
 """Nor does it go while a forecast of the last hour needed it: forecasts differ a little from run to run."""
 FEWEST_DAYS, TRIAL_DAYS = 3.0, 3
 MOST_UNKNOWN = 0.1
-"""Of the days looked at: with more gaps nobody knows what a forecast would have missed."""
+"""Of the days looked at: with more gaps it is not known what a forecast would have missed."""
 MOST_MODELS = 100
 AIMED_MISSES = 0.5
 """Of those that the goal allows: a replay knows no late merge and no pull request that waits until it is worth it."""

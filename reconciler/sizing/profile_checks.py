@@ -102,7 +102,7 @@ def _words(factor: float, samples: int, profile: PerformanceProfile) -> str:
 
 # A profile held against what its replicas did: whether what it expects contradicts what was measured. The history is
 # cut into stretches of ten minutes (batch means: neighbouring moments share their queue, so they are not independent,
-# stretches nearly are). In each, what was measured stands beside what the law expects at the rate that the same
+# stretches nearly are). In each, what was measured is compared with what the law expects at the rate that the same
 # replicas completed. A profile is believed within the bounds of a correction (`LEAST_FACTOR`): were replicas so much
 # faster or slower, the same load would be a smaller or larger part of what they carry, and all take less or more
 # time. Beyond, it is contradicted when the mean over the stretches lies there in all but one of a thousand samples of
@@ -121,7 +121,7 @@ _KNOWN, _FEWEST_REQUESTS = 0.5, 3.0
 
 
 class Measure(StrEnum):
-    """What is compared, as people are told it."""
+    """What is compared, in words for people."""
 
     ITL = "ITL"
     TTFT = "TTFT"

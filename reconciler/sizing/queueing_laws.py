@@ -66,11 +66,11 @@ class Binding(IntEnum):
     TTFT = 4
 
 
-# Prompts as a serial resource: one engine computes them one after the other, beside the tokens of all who decode. An
-# iteration computes a token for each of n requests that decode and, in what its budget of tokens leaves, chunks of
+# Prompts as a serial resource: one engine computes them one after the other, with the tokens of all who decode.
+# An iteration computes a token for each of n requests that decode and, in what its budget of tokens leaves, chunks of
 # prompts, first come first served (chunked prefill). It takes alpha + beta * n and `prompt_s` for every prompt token.
 # At a rate r, with prompts of p and answers of o tokens, in the mean iteration = alpha / (1 - r * (prompt_s * p +
-# beta * (o - 1))) n = r * (o - 1) * iteration Who decodes sees more of them: also the prompts are computed beside his
+# beta * (o - 1))) and n = r * (o - 1) * iteration. Who decodes sees more of them: the prompts are computed with his
 # tokens that came while he waited for his own. While prompts queue, each iteration computes budget - n of their
 # tokens. So they have one server (M/G/1) that takes p over that speed for each; the tail of their wait is taken to be
 # exponential, with the decay that heavy traffic gives it. Lengths of prompts are taken to be lognormal: who has a
@@ -434,7 +434,7 @@ class ServiceCurves(CandidateRows):
 _DECODE_ONLY_BATCHES = 10
 _PREFILL_DECODE_BATCHES = 11
 TOKEN_BUDGET = 8192
-"""Tokens of an iteration, prompts included, where nobody says how many: vLLM's own default with chunked prefill."""
+"""Tokens of an iteration, prompts included, where it is not given: vLLM's own default with chunked prefill."""
 # Lengths of prompts vary by about their mean in public traces of conversations; what a histogram tells goes first.
 SPREAD = 1.0
 
@@ -604,7 +604,7 @@ def targets_under(law: str, service_class: ServiceClass) -> LawTargets:
 def slo_projections(
     targets: LawTargets, before: Performance | None, after: Performance | None
 ) -> tuple[SloProjection, ...]:
-    """Each target beside what is expected, in the target's own statistic."""
+    """Each target with what is expected, in the target's own statistic."""
     return tuple(
         SloProjection(
             name=name,

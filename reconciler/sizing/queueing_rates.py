@@ -30,7 +30,7 @@ class ShareLimits(CandidateRows):
 
     Tokens: at most `itl_outside` may come from a batch of more than `itl_batch`. First tokens: at most `ttft_outside`
     may wait longer than `ttft_wait_s` or, where that is negative, join a batch of more than `ttft_batch`. NaN shares
-    are absent limits; a batch of 0 is one that nobody can keep.
+    are absent limits; a batch of 0 is one that cannot be kept.
     """
 
     itl_outside: Floats

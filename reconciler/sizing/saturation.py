@@ -48,7 +48,7 @@ _BYTES_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantTokens:
-    """A variant in tokens: `per_instance_tokens` is the median capacity of its instances, None when nobody knows.
+    """A variant in tokens: `per_instance_tokens` is the median capacity of its instances, None when it is not known.
 
     Supply and pending count instances: where a replica has several (data-parallel ranks), `instances_per_replica`
     of them.
@@ -335,8 +335,8 @@ class SaturationAnswer:
     """What saturation asks for a model: requirements for the optimizer, and what keeps variants from shrinking.
 
     `fillings` say how full the replicas of a requirement are. `floors` are replicas below which a variant must not go
-    on this evidence, `held` says why a variant must stay as it is, `lacking` which of its metrics nobody reports, and
-    `reasons` says per requirement why its amount is what it is.
+    on this evidence, `held` says why a variant must stay as it is, `lacking` which of its metrics no replica reports,
+    and `reasons` says per requirement why its amount is what it is.
     """
 
     requirements: tuple[Requirement, ...]
@@ -363,7 +363,7 @@ class Need:
 
     `demand` is what its replicas work on, `full` the part of what they carry up to which that may grow (0-1).
     `wanted` is needed at once; `kept` must stay after a removal. `has` is what all replicas carry, `has_ready` those
-    that serve already. A replica that nobody can judge counts as exactly as loaded as it may be: it neither asks nor
+    that serve already. A replica that cannot be judged counts as exactly as loaded as it may be: it neither asks nor
     gives. `doubts` says in words what is not known: then nothing may shrink.
     """
 
@@ -629,7 +629,7 @@ def _believed(history: BoundHistory, replicas: Mapping[VariantFacts, Sequence[Re
     return history
 
 
-# The engine `saturation`: what a model needs when nobody states its SLO, without the flaws of what it replaces.
+# The engine `saturation`: what a model needs when its SLO is not stated, without the flaws of what it replaces.
 # Against the reproduction modes: all that is needed in one step, every replica counted (saturated ones, lone ones),
 # missing is unknown and never idle, pending replicas count and do not block, variants at zero are candidates, and of
 # a model at zero only the cheapest variant wakes. The choice itself is the optimizer's.

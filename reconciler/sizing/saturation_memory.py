@@ -61,7 +61,7 @@ def replay_bounds(
 ) -> BoundHistory:
     """Return the compute bounds that one model's replicas showed in these traces, the newest ten of each workload.
 
-    A pod whose KV cache nobody knows has that of its variant's others. With `corrects_history`, as the engine
+    A pod whose KV cache is not known has that of its variant's others. With `corrects_history`, as the engine
     `saturation` reads it, only bounds that no replica exceeded later count, a length that is missing for a while is the
     last one known, and bounds of outputs of unknown length have a workload of their own; without it, as upstream does,
     such a length is 0 and nothing is forgotten.

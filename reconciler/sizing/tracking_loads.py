@@ -386,7 +386,7 @@ class Recommendation:
 
 
 def recommend(readings: TickReadings, aims: Aims, current: Integers, rule: TrackingRule) -> Recommendation:
-    """Return what the metrics ask for beside `current` replicas, shape (targets,), cut to the bounds.
+    """Return what the metrics ask for with `current` replicas, shape (targets,), cut to the bounds.
 
     A count outside its bounds goes to the nearest one and needs no metric; nor does a count whose bounds are equal.
     """
@@ -444,8 +444,8 @@ def _vote_of_units(readings: TickReadings, aims: Aims, current: Integers) -> Flo
 class Loads:
     """Metrics of shape (ticks, metrics, targets); `unready` and `busy` of shape (ticks, targets).
 
-    `busy` where something arrived, or nobody knows. `unusable` counts the readings of each target that were negative
-    or infinite, shape (targets,). See `Readings` for the rest.
+    `busy` where something arrived, or that is not known. `unusable` counts the readings of each target that were
+    negative or infinite, shape (targets,). See `Readings` for the rest.
     """
 
     total: Floats

@@ -133,7 +133,7 @@ def _whole(numbers: Sequence[int]) -> Integers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncorrectedReplicas:
-    """A recommendation beside what it is to be corrected against, arrays of shape (targets,)."""
+    """A recommendation with what it is to be corrected against, arrays of shape (targets,)."""
 
     recommended: Integers
     current: Integers
@@ -294,7 +294,7 @@ def repair_exactly(numerator: int, denominator: int, bounds: RoleBounds, ratio: 
 def _nearest(n: int, d: int, bounds: RoleBounds, ends: tuple[Fraction, Fraction]) -> tuple[int, int] | None:
     """Walk away from `d` in both directions until the distance alone is more than the best pair takes or adds.
 
-    Neither role is left with nothing: one alone serves nobody.
+    Neither role is left with nothing: one alone serves no request.
     """
     best: tuple[int, int] | None = None
     best_price: tuple[int, int, int] | None = None
@@ -320,7 +320,7 @@ def _nearest(n: int, d: int, bounds: RoleBounds, ends: tuple[Fraction, Fraction]
 
 
 def _awake(numerator: int, denominator: int, bounds: RoleBounds) -> tuple[int, int, bool]:
-    """Return the counts within bounds; one role alone serves nobody, so that a lone zero becomes one."""
+    """Return the counts within bounds; one role alone serves no request, so that a lone zero becomes one."""
     n, d = _clip(numerator, bounds.numerator), _clip(denominator, bounds.denominator)
     if (n == 0) == (d == 0):
         return n, d, False
@@ -648,7 +648,7 @@ def read_clock(ticks_s: Floats) -> KeptTicks:
 
 
 def run_replay(targets: Sequence[Target], clock: KeptTicks, rule: TrackingRule, pairs: Sequence[RolePair]) -> Run:
-    """Replay the targets from their first recorded counts, and beside that from their bounds."""
+    """Replay the targets from their first recorded counts, and also from their bounds."""
     counts = tuple(target.history.replicas[clock.kept] for target in targets)
     loads = _stack(targets, clock, rule)
     course = stack_course(targets, rule)
@@ -688,7 +688,7 @@ def _stack(targets: Sequence[Target], clock: KeptTicks, rule: TrackingRule) -> L
 def _side_by_side(
     loads: Loads, course: Course, pairs: Sequence[RolePair], lanes: int
 ) -> tuple[Loads, Course, list[RolePair]]:
-    """Return the same targets several times over, one lane beside the other."""
+    """Return the same targets several times over, one lane next to the other."""
     targets = course.grace_ms.size
     moved = [
         replace(pair, numerator=pair.numerator + lane * targets, denominator=pair.denominator + lane * targets)

@@ -436,7 +436,7 @@ class Optimum:
 def exact_optimum(servers: Iterable[Server], capacities: Mapping[str, int]) -> Optimum:
     """Serve the most servers of the highest priority, then of the next, and so on; of such answers that of least value.
 
-    Nobody is served in part. Never worse than `priority_greedy` under the policy None, where the search starts.
+    No server is served in part. Never worse than `priority_greedy` under the policy None, where the search starts.
     """
     programme = OfferProgramme.of(servers, capacities)
     search = _ServerSearch(programme, priority_greedy(programme.servers, capacities))

@@ -60,7 +60,7 @@ from reconciler.upstream.wva_throughput import ThroughputAnalysis, ThroughputRea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamReadings(ModelReadings):
-    """A model's readings with the analyzers that vote, and what the one called `throughput` is told."""
+    """A model's readings with the analyzers that vote, and the input of the one called `throughput`."""
 
     analyzers: tuple[AnalyzerSettings, ...] = ()
     throughput: ThroughputReadings | None = None

@@ -100,14 +100,14 @@ def is_live(age_s: float | None, period_s: float | None = None) -> bool:
 
 
 def ballot_figures(ballot: Ballot) -> Iterator[Figure]:
-    """Yield what an analyzer says of each role; `tokens`, which always speaks, needs no name beside its numbers."""
+    """Yield what an analyzer says of each role; `tokens`, which always speaks, needs no name with its numbers."""
     by = "" if ballot.analyzer == "tokens" else f" by {ballot.analyzer}"
     for role, signal in ballot.signals.items():
         for name in ("demand", "supply", "anticipated", "required", "spare"):
             yield Figure(subject=role, name=name + by, value=getattr(signal, name), unit=ballot.unit)
 
 
-# Fewer replicas that are not saturated have nobody to take over what one of them leaves.
+# Fewer replicas that are not saturated have no other to take over what one of them leaves.
 FEWEST_FOR_REMOVAL = 2
 
 

@@ -63,7 +63,7 @@ class SizingInput:
 
 
 class EngineAnswer(Protocol):
-    """What an engine says of all the models that it sizes: their part of the problem, and how it is told."""
+    """What an engine says of all the models that it sizes: their part of the problem, and the words for it."""
 
     @property
     def problems(self) -> Mapping[ModelKey, ModelProblem]:

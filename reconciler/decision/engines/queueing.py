@@ -241,7 +241,7 @@ class QueueProblem:
     def _idle(self, load_per_s: float) -> Requirement:
         """Without lengths there is no capacity: the answer is the fewest replicas, where they are.
 
-        While some arrived within `payback`, nobody can tell how many replicas that took, so none goes. Requests that
+        While some arrived within `payback`, it is not known how many replicas that took, so none goes. Requests that
         arrive where no replica runs wake one, on the cheapest variant, which then reports their lengths.
         """
         is_paused = self.variation is not None and self.variation.peak_per_s > 0
@@ -676,7 +676,7 @@ def _absence(load: Load | NoAnswer | None, observation: Observation | None) -> H
 
 
 def _unreported(variant: Variant, load: Load | None, observation: Observation | None) -> Hold | None:
-    """Replicas that start or are not scraped carry load that nobody counted.
+    """Replicas that start or are not scraped carry load that was not counted.
 
     Among many one always does: what a twentieth of them carries is within the headroom.
     """

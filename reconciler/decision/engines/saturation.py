@@ -89,7 +89,7 @@ class PastFullness:
 
     @property
     def is_known(self) -> Bools:
-        """The moments of which any replica told anything."""
+        """The moments for which any replica has a sample."""
         usages = [_series(trace, Name.KV_CACHE_USAGE) for trace in self.traces]
         return np.asarray(np.isfinite(np.array(usages)).any(axis=0))
 
@@ -129,7 +129,7 @@ class PastFullness:
 
 
 def past_fullness(snapshot: Snapshot, members: Iterable[Variant], payback_s: float) -> PastFullness | None:
-    """The histories that reach back over `payback_s`, the finest of them; None where nobody told any."""
+    """The histories that reach back over `payback_s`, the finest of them; None where there is none."""
     told = [
         trace
         for member in members
@@ -364,7 +364,7 @@ _REPLICA_FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullnessAnswer(EngineAnswer):
-    """The answers of the saturation family by model, beside what they were read from."""
+    """The answers of the saturation family by model, with what they were read from."""
 
     snapshot: Snapshot
     answers: Mapping[ModelKey, SaturationAnswer]
@@ -423,7 +423,7 @@ class FullnessAnswer(EngineAnswer):
 def _problem(members: Sequence[VariantState], answer: SaturationAnswer, devices: Devices) -> ModelProblem:
     """What saturation asks for: a variant that it cannot judge stays as it is, one it doubts does not shrink.
 
-    Nor does one whose profile is contradicted: nobody knows what it would need to keep its targets.
+    Nor does one whose profile is contradicted: what it would need to keep its targets is not known.
     It says nothing of accelerators but those that variants run on.
     """
     free = [state.variant for state in members if state.is_free]

@@ -26,7 +26,7 @@ _UNLIMITED = -1
 def quotas_for(
     snapshot: Snapshot, models: Sequence[ModelReadings], rules: Sequence[SaturationRules]
 ) -> tuple[Quota, ...]:
-    """What the first analyzer's limiters grant from; none without a limiter, or when nobody knows what there is."""
+    """What the first analyzer's limiters grant from; none without a limiter, or when what there is is not known."""
     limiters = _limiters(rules)
     quotas = tuple(_quota(models, limiter) for limiter in limiters if limiter.kind == QUOTA)
     offered = _offered(snapshot, models) if limiters and not quotas else None
@@ -40,7 +40,7 @@ def quotas_for(
 def budget_for(
     snapshot: Snapshot, models: Sequence[ModelReadings], rules: Sequence[SaturationRules]
 ) -> DeviceBudget | None:
-    """What the second analyzer's optimizer fills; None without a limiter, or when nobody knows what there is."""
+    """What the second analyzer's optimizer fills; None without a limiter, or when what there is is not known."""
     limiters = _limiters(rules)
     quotas = [limiter for limiter in limiters if limiter.kind == QUOTA]
     if quotas:
@@ -63,7 +63,7 @@ def _limiters(rules: Iterable[SaturationRules]) -> tuple[LimiterSettings, ...]:
 
 
 def _offered(snapshot: Snapshot, models: Iterable[ModelReadings]) -> dict[str, int] | None:
-    """What nodes offer of each type that a variant runs on; None when nobody knows it of any.
+    """What nodes offer of each type that a variant runs on; None when it is known of none.
 
     As upstream counts: whatever the state of a node, and whoever else holds devices. What is not known is unlimited.
     """
@@ -113,7 +113,7 @@ def _used(
 
 
 def _budget(models: Sequence[ModelReadings], quotas: Sequence[LimiterSettings]) -> DeviceBudget:
-    """What quotas leave beside what runs: of each type the least that any of those leaves that list it."""
+    """What quotas leave after what runs: of each type the least that any of those leaves that list it."""
     variants = [variant for readings in models for variant in readings.variants]
     cluster = [_left(each.quotas, variants) for each in quotas if each.scope != "namespace"]
     namespaces: dict[str, list[Mapping[str, int]]] = {}

@@ -162,7 +162,7 @@ _MODEL_VARIABLES: Mapping[str, Sequence[str]] = {
     _NIM: ("NIM_MODEL_NAME", "NIM_MODEL_PATH"),
 }
 _ANY_MODEL = "/llm-nim"
-"""The end of the image that serves whatever model it is told to."""
+"""The end of the image that serves whatever model it is configured with."""
 _NAME_VARIABLES: Mapping[str, str] = {_NIM: "NIM_SERVED_MODEL_NAME"}
 # What stands before a model that is no value of a flag.
 _BEFORE_MODEL: Mapping[str, re.Pattern[str]] = {
