@@ -5,12 +5,17 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from reconciler.http.messages import Clock
 
 INCIDENT, ATTACK = "incident", "attack"
 """A line of the table of incidents, or of attacks on merging, as its test records it; with several workers as well."""
 TABLES = {INCIDENT: "incidents: name | replicas | truth | told", ATTACK: "attacks on merging: way | forge | told"}
+
+# No test is timed: on a busy machine an example takes longer, and that is no failure.
+settings.register_profile("untimed", settings.default, deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_collection_finish() -> None:
