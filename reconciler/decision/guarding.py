@@ -185,6 +185,7 @@ class Guard:
                 evidence=evidence.get(state.variant.key, NO_EVIDENCE),
                 merges=merges.get(str(state.variant.key), ()),
                 written=snapshot.written.get(state.variant.key),
+                paid=snapshot.paid.get(state.variant.key),
                 live=live if isinstance(live := snapshot.observed.live.get(state.variant.key), LiveReplicas) else None,
                 pools=pools,
                 devices=devices.taken(state.variant),

@@ -8,7 +8,8 @@ from reconciler.decision.engines.registry import ENGINES, choose_engines
 from reconciler.decision.variant_states import EngineChoice, priority_of
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.metric_targets import TrackedTarget
-from reconciler.domain.records import dataclass
+from reconciler.domain.records import dataclass, replace
+from reconciler.domain.rules import BudgetRule
 from reconciler.domain.settings import DEFAULT_RETENTION_S, SaturationRules, Settings, ZeroRules
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.variant_settings import PAYBACK_S, SYNC_DELAY_S
@@ -80,6 +81,14 @@ def variants_with_past(
     subjects = (Subject(now_s=now_s, variant=variant, priority=priority_of(variant)) for variant in variants)
     asked = ((subject.variant, rules.past_since(subject)) for subject in subjects)
     return tuple((variant, since_s) for variant, since_s in asked if since_s is not None)
+
+
+def variants_with_spending(
+    settings: Settings, variants: Iterable[Variant], now_s: float
+) -> tuple[tuple[Variant, float], ...]:
+    """The variants whose spending a budget counts, and since when (Unix seconds)."""
+    budgets = tuple(each for each in settings.rules if isinstance(each.asks, BudgetRule))
+    return variants_with_past(replace(settings, rules=budgets), variants, now_s)
 
 
 def _ask(asking: Asking, members: list[Variant], choice: EngineChoice, rules: SaturationRules) -> None:

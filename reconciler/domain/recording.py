@@ -36,8 +36,24 @@ class WrittenCounts:
         return tuple((at_s, before) for (_, before), (at_s, now) in pairs if before is not None and now is not None)
 
 
-def _begun_s(count: tuple[float, int | None]) -> float:
-    return count[0]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidPrices:
+    """What a replica of a variant cost an hour by the base branch: since when (Unix seconds), and how much.
+
+    The oldest first; None is an unknown price.
+    """
+
+    variant: ResourceKey
+    prices: tuple[tuple[float, float | None], ...]
+
+    def at(self, at_s: float) -> float | None:
+        """The price of a moment; where it is not known, the oldest known one after it."""
+        index = max(bisect_right(self.prices, at_s, key=_begun_s) - 1, 0)
+        return next((price for _, price in self.prices[index:] if price is not None), None)
+
+
+def _begun_s(entry: tuple[float, object]) -> float:
+    return entry[0]
 
 
 RECORDING_VERSION = 2
@@ -82,6 +98,8 @@ class Recording:
     committed_s: float | None = None
     written: tuple[WrittenCounts, ...] = ()
     """What Git said of variants before, where a rule asks for it and it is known."""
+    paid: tuple[PaidPrices, ...] = ()
+    """What replicas cost before, of the variants of budgets of a day or a month; the others cost what they do now."""
     moved: tuple[ResourceKey, ...] | None = None
     """Variants whose accelerator or profiles changed within the history that profiles are checked by; None: unknown."""
 

@@ -11,7 +11,7 @@ from reconciler.domain.metric_targets import TrackedHistory, TrackedTarget
 from reconciler.domain.observed import Observed
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass
 from reconciler.domain.proposals import Proposal
-from reconciler.domain.recording import WrittenCounts
+from reconciler.domain.recording import PaidPrices, WrittenCounts
 from reconciler.domain.records import dataclass
 from reconciler.domain.settings import SaturationRules, Settings, ZeroRules
 from reconciler.domain.variant_settings import VariantSettings
@@ -200,6 +200,8 @@ class Snapshot:
     proposals: tuple[Proposal, ...] = ()
     written: Mapping[ResourceKey, WrittenCounts] = field(default_factory=dict)
     """What Git said of variants before, where a rule asks for it and it is known."""
+    paid: Mapping[ResourceKey, PaidPrices] = field(default_factory=dict)
+    """What replicas of variants cost before, where a rule asks for it."""
     moved: frozenset[ResourceKey] | None = None
     """As in `Recording`."""
     unmanaged: tuple[UnmanagedWorkload, ...] = ()

@@ -27,9 +27,10 @@ class PastChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastCommit:
-    """A first-parent commit: its time (Unix seconds) and its changes."""
+    """A first-parent commit: its time (Unix seconds), the commit before it (empty: none) and its changes."""
 
     at_s: float
+    parent: str
     changes: tuple[PastChange, ...]
 
 
@@ -52,7 +53,10 @@ def read_history(repository: Repository, since_s: float) -> History:
     output = repository.git.run(*arguments, since, "--end-of-options", repository.commit, action="read the history")
     found = list(_records(iter(output.split(b"\0"))))
     times = accumulate((float(time) for (time, *_), _ in found), min)
-    commits = [PastCommit(at_s=at_s, changes=tuple(changes)) for at_s, (_, changes) in zip(times, found, strict=True)]
+    commits = [
+        PastCommit(at_s=at_s, parent=_object_id(parents[0]) if parents else "", changes=tuple(changes))
+        for at_s, ((_, *parents), changes) in zip(times, found, strict=True)
+    ]
     has_parent = not found or len(found[-1][0]) > 1
     if not has_parent and repository.is_shallow():
         # The changes of the last one are not known, as its parent was not fetched.

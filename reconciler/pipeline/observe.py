@@ -5,15 +5,18 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import pairwise
 from typing import Final
 
-from reconciler.decision.questions import Asking, ask_by_cluster, variants_with_past
+from reconciler.config.files import REPOSITORY_FILE
+from reconciler.decision.questions import Asking, ask_by_cluster, variants_with_past, variants_with_spending
 from reconciler.decision.variant_states import compared_s
 from reconciler.domain.answers import Answer, AnswerStatus
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, fits_ignore_line
+from reconciler.domain.inventory import Catalog
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState
-from reconciler.domain.recording import ManifestFile, Recording, WrittenCounts
+from reconciler.domain.recording import ManifestFile, PaidPrices, Recording, WrittenCounts
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
 from reconciler.domain.snapshot import Variant
@@ -45,7 +48,7 @@ from reconciler.snapshot.declarations import (
     read_commit,
 )
 from reconciler.snapshot.inventory import device_names
-from reconciler.snapshot.variants import declared_variants
+from reconciler.snapshot.variants import build_catalogs, declared_variants, join_variants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,6 +476,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         forge_view = ForgeView()
     # After the forge, which may have deepened the clone less far.
     written = read_written(doors.repository, settings, variants, now_s)
+    paid = read_paid(doors, settings, variants, files, now_s, repository_name)
     moved = read_moved(doors, settings, variants, now_s, repository_name)
     recording = Recording(
         now_s=now_s,
@@ -488,6 +492,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         paths=files.paths,
         committed_s=doors.repository.committed_s(),
         written=written,
+        paid=paid,
         moved=moved,
     )
     return ObservedRun(recording=recording, files=files, declaration=declaration, forge=forge_view)
@@ -571,13 +576,131 @@ def read_moved(
         then = Repository(git=repository.git, commit=commit, branch=repository.branch)
         if _manifest_ids(then) == _manifest_ids(repository):
             return ()
-        before = doors.settings_of(then) if doors.settings_of is not None else settings
+        before = _settings_at(doors, settings, then)
         declared = declared_variants(before, fold(read_files(then, before, remote).commit, before))
     except ReconcilerError as error:
         logger.info("what variants ran on before is not known: %s", error)
         return None
     ran = {each.key: runs_on(each) for each in declared}
     return tuple(sorted(key for key, each in compared.items() if runs_on(each) != ran.get(key)))
+
+
+def _settings_at(doors: Doors, settings: Settings, then: Repository) -> Settings:
+    return doors.settings_of(then) if doors.settings_of is not None else settings
+
+
+# What replicas cost before. Prices stand in the configuration and in ConfigMaps of the base, and a variant may have
+# moved to another accelerator: the variants of few commits are read whole, with the files that have not changed since.
+
+MOST_STATES = 16
+"""Commits of which variants are read for their prices: beyond, the oldest known price counts."""
+Prices = Mapping[ResourceKey, float | None]
+
+
+def read_paid(
+    doors: Doors, settings: Settings, variants: Iterable[Variant], files: Files, now_s: float, remote: str
+) -> tuple[PaidPrices, ...]:
+    """What a replica of each variant whose spending a budget counts did cost; before the first entry it is not known.
+
+    Read are the commits before and after each change of a price, and the oldest; where a variant cost something else
+    between two of these, the commit that changed it is searched.
+    """
+    asked = variants_with_spending(settings, variants, now_s)
+    if not asked:
+        return ()
+    repository, since_s = doors.repository, min(since_s for _, since_s in asked)
+    present = {variant.key: variant.current_cost_per_hour for variant, _ in asked}
+    try:
+        if isinstance(repository, Clone):
+            repository.fetch_history(since_s)
+        history = read_history(repository, since_s)
+        states = _priced_states(doors, settings, files, remote, history, present)
+    except ReconcilerError as error:
+        logger.warning("Git's history is not known, so a budget counts what ran at today's prices: %s", error)
+        return tuple(PaidPrices(variant=key, prices=((now_s, price),)) for key, price in sorted(present.items()))
+    if history.since_s > since_s:
+        logger.warning("Git's history does not reach back to where a budget begins: the oldest known prices count")
+    oldest = states[0][0]
+    begun_s = [history.since_s if state == oldest else min(history.commits[state].at_s, now_s) for state, _ in states]
+    return tuple(
+        PaidPrices(
+            variant=key,
+            prices=tuple(
+                (at_s, prices.get(key))
+                for index, (at_s, (_, prices)) in enumerate(zip(begun_s, states, strict=True))
+                if not index or prices.get(key) != states[index - 1][1].get(key)
+            ),
+        )
+        for key in sorted(present)
+    )
+
+
+def _priced_states(
+    doors: Doors, settings: Settings, files: Files, remote: str, history: History, present: Prices
+) -> list[tuple[int, Prices]]:
+    """The states of the base with what variants cost in them, the oldest first.
+
+    State 0 is now, state n what the base was before its n newest commits.
+    """
+    repository, commits = doors.repository, history.commits
+    parsed = files.commit.parsed
+    known = {(each.path, each.oid): parsed[each.path] for each in repository.list_files() if each.path in parsed}
+    paths = _price_paths(build_catalogs(settings, fold(files.commit, settings)))
+    found: dict[int, Prices] = {0: present}
+
+    def read(state: int) -> None:
+        if state in found or len(found) > MOST_STATES:
+            return
+        commit = commits[state - 1].parent
+        then = Repository(git=repository.git, commit=commit, branch=repository.branch)
+        try:
+            before = _settings_at(doors, settings, then)
+            declaration = fold(read_files(then, before, remote, known=known).commit, before)
+        except ReconcilerError as error:
+            logger.info("what %s says of prices is not known: %s", commit[:7], error)
+            found[state] = {}
+            return
+        catalogs = build_catalogs(before, declaration)
+        paths.update(_price_paths(catalogs))
+        found[state] = {each.key: each.current_cost_per_hour for each in join_variants(before, declaration, catalogs)}
+        found[state] = {key: price for key, price in found[state].items() if key in present}
+
+    def priced_by(state: int) -> object:
+        commit = commits[state - 1].parent if state else repository.commit
+        then = Repository(git=repository.git, commit=commit, branch=repository.branch)
+        try:
+            stated = _settings_at(doors, settings, then)
+        except ReconcilerError:
+            return state
+        return (
+            [replace(each, place=None, cost_place=None) for each in stated.accelerators],
+            [(cluster.name, replace(each, place=None)) for cluster in stated.clusters for each in cluster.pools],
+            [(each.model_id, *(replace(profile, place=None) for profile in each.profiles)) for each in stated.models],
+        )
+
+    oldest = len(commits) - (bool(commits) and not commits[-1].parent)
+    read(oldest)
+    for index, commit in enumerate(commits[:oldest]):
+        touched = paths & {name for each in commit.changes for name in (each.path, each.path_before)}
+        # Most changes of the configuration are not about prices: reading two versions of it is cheap.
+        if touched and (touched != {REPOSITORY_FILE} or priced_by(index) != priced_by(index + 1)):
+            read(index)
+            read(index + 1)
+    pairs = list(pairwise(sorted(found)))
+    while pairs:
+        newer, older = pairs.pop()
+        middle = (newer + older) // 2
+        if middle > newer and found[newer] != found[older]:
+            read(middle)
+            pairs += [each for each in ((newer, middle), (middle, older)) if middle in found]
+    return sorted(found.items(), reverse=True)
+
+
+def _price_paths(catalogs: Mapping[str, Catalog]) -> set[str]:
+    """The files that say what accelerators cost."""
+    listed = (each for catalog in catalogs.values() for each in catalog.accelerators.values())
+    places = [place for each in listed for place in (each.cost_place, each.place) if place is not None]
+    return {REPOSITORY_FILE, *(place.path for place in places)}
 
 
 def _manifest_ids(repository: Repository) -> frozenset[tuple[str, str]]:

@@ -19,6 +19,7 @@ from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import (
     RECORDING_VERSION,
     ManifestFile,
+    PaidPrices,
     Recording,
     WithheldFile,
     WrittenCounts,
@@ -29,7 +30,7 @@ from reconciler.errors import ConfigurationError
 from reconciler.pipeline.confidential import without_secrets
 
 HEADER, PROPOSALS, MANIFESTS, ANSWERS = "recording.json", "proposals.json", "manifests/", "answers/"
-COMMITTED, WRITTEN, MOVED = "committed_s", "written", "moved"
+COMMITTED, WRITTEN, PAID, MOVED = "committed_s", "written", "paid", "moved"
 LATER = ("promises", "opened_at_s", "pushes_s", "reverted_at_s")
 """What older recordings do not say of a pull request."""
 MAX_ENTRY_BYTES = 256 * 1024 * 1024
@@ -118,6 +119,7 @@ def parse_recording(content: bytes) -> Recording:
         paths=tuple(map(str, header["paths"])),
         committed_s=float(header[COMMITTED]) if COMMITTED in header else None,
         written=tuple(codec.load(WrittenCounts, each) for each in header.get(WRITTEN, ())),
+        paid=tuple(codec.load(PaidPrices, each) for each in header.get(PAID, ())),
         moved=tuple(codec.load(ResourceKey, each) for each in header[MOVED]) if MOVED in header else None,
     )
 
@@ -126,10 +128,12 @@ def _header(recording: Recording) -> dict[str, object]:
     # what older recordings do not say is left out again, so that they keep their fingerprint
     committed = {} if recording.committed_s is None else {COMMITTED: recording.committed_s}
     written = {WRITTEN: [codec.dump(WrittenCounts, each) for each in recording.written]} if recording.written else {}
+    paid = {PAID: [codec.dump(PaidPrices, each) for each in recording.paid]} if recording.paid else {}
     moved = {} if recording.moved is None else {MOVED: [codec.dump(ResourceKey, each) for each in recording.moved]}
     return {
         **committed,
         **written,
+        **paid,
         **moved,
         "version": RECORDING_VERSION,
         "now_s": recording.now_s,

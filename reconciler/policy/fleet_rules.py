@@ -1,7 +1,7 @@
 """Rules on accelerators and on the whole fleet: allowed types, spot shares, budgets, limits on change."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
 
@@ -26,7 +26,7 @@ from reconciler.policy.port import (
     as_share,
     buckets_of,
     period_of,
-    replica_hours,
+    spending_of,
 )
 from reconciler.policy.values import Count, Glob, Money, Percentage
 
@@ -105,7 +105,7 @@ def _share_budget(asks: BudgetRule, rule: Rule, subjects: Subjects) -> Iterator[
         if isinstance(left, str):
             limit, words = current, f"what is left of {budget} is not known: {left}"
         else:
-            limit, words = max(left, current), f"{budget} is used up"
+            limit, words = max(left, current), f"{budget} is used up{_prices_known_since(asks, members.values())}"
         yield SharedLimit(
             rule=rule,
             counts=Counted.COST,
@@ -117,25 +117,31 @@ def _share_budget(asks: BudgetRule, rule: Rule, subjects: Subjects) -> Iterator[
 
 
 def _left_an_hour(asks: BudgetRule, members: Sequence[Subject]) -> float | str:
-    """What the members may cost an hour from now on; words where what they cost until now is not known.
-
-    What was spent is replicas times their price of today.
-    """
+    """What the members may cost an hour from now on; words where it is not known what they cost until now."""
     if asks.per is Period.HOUR:
         return asks.amount
     now_s = members[0].now_s
     began_s, ends_s = period_of(asks.per, now_s)
     spent = 0.0
     for member in members:
-        hours, price = replica_hours(member.written, member.live, began_s, now_s), member.variant.current_cost_per_hour
-        name = member.variant.key.label
-        if hours is None:
-            began = datetime.fromtimestamp(began_s, tz=UTC)
-            return f"neither Git's history nor Prometheus says what ran of {name} since {began:%Y-%m-%d}"
-        if hours and price is None:
-            return f"it is not known what {name} costs"
-        spent += hours * (price or 0.0)
+        spending = spending_of(member, began_s)
+        if spending.lacks:
+            return spending.lacks
+        spent += spending.amount
     return max(asks.amount - spent, 0.0) / ((ends_s - now_s) / HOUR_S)
+
+
+def _prices_known_since(asks: BudgetRule, members: Iterable[Subject]) -> str:
+    """From when on the prices of the period are known, in words; empty where all are."""
+    subjects = [each for each in members if each.paid is not None and each.paid.prices]
+    if asks.per is Period.HOUR or not subjects:
+        return ""
+    began_s, _ = period_of(asks.per, subjects[0].now_s)
+    since_s = max(each.paid.prices[0][0] for each in subjects if each.paid is not None)
+    if since_s <= began_s:
+        return ""
+    since = datetime.fromtimestamp(since_s, tz=UTC)
+    return f" (prices before {since:%Y-%m-%d %H:%M} are not known: the oldest known ones count)"
 
 
 def _judge_budget(asks: BudgetRule, rule: Rule, change: Change) -> Spoken | None:

@@ -13,7 +13,7 @@ from reconciler.domain.identity import ResourceKey, path_matches
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import LiveReplicas
 from reconciler.domain.plan import VerdictKind
-from reconciler.domain.recording import WrittenCounts
+from reconciler.domain.recording import PaidPrices, WrittenCounts
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.rules import Asks, Direction, Period, Rule, Scope
 from reconciler.domain.snapshot import Variant
@@ -125,6 +125,8 @@ class Subject:
     merges: tuple[Merge, ...] = ()
     written: WrittenCounts | None = None
     """What Git said of it before, whoever wrote that; None where no rule asks, or it is not known."""
+    paid: PaidPrices | None = None
+    """What a replica of it cost before; None where no rule asks: what it costs now."""
     live: LiveReplicas | None = None
     """How many replicas its cluster asked for lately."""
     pools: Mapping[str, int] = field(default_factory=dict)
@@ -391,25 +393,41 @@ def period_of(per: Period, now_s: float) -> tuple[float, float]:
     return first.timestamp(), (first + timedelta(days=days)).timestamp()
 
 
-def replica_hours(
-    written: WrittenCounts | None, live: LiveReplicas | None, began_s: float, now_s: float
-) -> float | None:
-    """How many replicas ran for how long: what the cluster says, else what Git said; None where neither is known."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What a variant cost since a time; `lacks` says why that is not known."""
+
+    amount: float = 0.0
+    lacks: str = ""
+
+
+def spending_of(subject: Subject, began_s: float) -> Spending:
+    """What ran of a variant, by the cluster or else by Git, at the price of each moment."""
+    written, live, paid, now_s = subject.written, subject.live, subject.paid, subject.now_s
+    name = subject.variant.key.label
     moments = {began_s, now_s}
     if written is not None:
         moments.update(at_s for at_s, _ in written.counts)
     if live is not None:
         moments.update(live.start_s + index * live.step_s for index in range(len(live.counts) + 1))
+    if paid is not None:
+        moments.update(at_s for at_s, _ in paid.prices)
     ordered = sorted(at_s for at_s in moments if began_s <= at_s <= now_s)
-    total_s = 0.0
+    amount = 0.0
     for start_s, end_s in pairwise(ordered):
         count = None if live is None else live.at(start_s)
         if count is None and written is not None:
             count = written.at(start_s)
         if count is None:
-            return None
-        total_s += count * (end_s - start_s)
-    return total_s / HOUR_S
+            began = datetime.fromtimestamp(began_s, tz=UTC)
+            return Spending(
+                lacks=f"neither Git's history nor Prometheus says what ran of {name} since {began:%Y-%m-%d}"
+            )
+        price = subject.variant.current_cost_per_hour if paid is None else paid.at(start_s)
+        if count and price is None:
+            return Spending(lacks=f"it is not known what {name} costs")
+        amount += count * (price or 0.0) * (end_s - start_s) / HOUR_S
+    return Spending(amount=amount)
 
 
 Own = TypeVar("Own")

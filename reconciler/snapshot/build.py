@@ -76,6 +76,7 @@ def read_snapshot(
         inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s, left),
         proposals=recording.proposals,
         written={each.variant: each for each in recording.written},
+        paid={each.variant: each for each in recording.paid},
         moved=None if recording.moved is None else frozenset(recording.moved),
         findings=tuple(sorted({*declaration.findings, *recording.unread})),
         unmanaged=find_unmanaged(settings, left),

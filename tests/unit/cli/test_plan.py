@@ -2,12 +2,14 @@
 
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
+from reconciler.pipeline.recording import read_recording
 from tests.servers.desk import BUSY, Desk
 from tests.servers.fleet import Outcome
 
@@ -70,6 +72,24 @@ def test_recording_and_replaying_give_the_identical_plan_and_fingerprint(
     again = tmp_path / "again.zip"
     kept.rename(again)
     assert command("plan", "--replay", again, "--output", "json").out == replayed.out
+
+
+def test_a_replay_prices_a_month_as_the_run_did(
+    command: Command, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.pipeline.session._asker", lambda *_arguments: BUSY)
+    budget = (
+        b"apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules: [{name: money, budget: {amount: 9, per: month}}]\n"
+    )
+    configuration = (desk.workshop.clone / "reconciler.yaml").read_bytes()
+    desk.workshop.write("budget.yaml", budget)
+    desk.workshop.write("reconciler.yaml", configuration + b"policies: [default, budget.yaml]\n")
+    monkeypatch.setenv("GIT_COMMITTER_DATE", f"{time.time() - 60:.0f} +0000")
+    desk.workshop.commit()
+    kept = tmp_path / "kept.zip"
+    observed = command("plan", "--repo", desk.workshop.remote, "--record", kept, "-o", "json")
+    assert read_recording(kept).paid
+    assert json.loads(observed.out) == json.loads(command("plan", "--replay", kept, "-o", "json").out)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from reconciler.domain.observed import (
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile, ServiceClass, SloTarget
 from reconciler.domain.proposals import Part, Proposal, ProposalState, ProposedChange
-from reconciler.domain.recording import WrittenCounts
+from reconciler.domain.recording import PaidPrices, WrittenCounts
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, SaturationRules, Setting, Settings
 from reconciler.domain.snapshot import Form, Snapshot, StatusShape, Variant
 from reconciler.domain.workloads import Annotation, DocumentRef, PodPlace, ReplicaOwner, Workload
@@ -124,6 +124,7 @@ class Fleet:
     proposals: list[Proposal] = field(default_factory=list)
     live: dict[ResourceKey, LiveReplicas | NoAnswer] = field(default_factory=dict)
     written: dict[ResourceKey, WrittenCounts] = field(default_factory=dict)
+    paid: dict[ResourceKey, PaidPrices] = field(default_factory=dict)
     committed_s: float | None = NOW_S - DAY_S
     moved: frozenset[ResourceKey] | None = None
     now_s: float = NOW_S
@@ -319,6 +320,7 @@ class Fleet:
             inventory=self.inventory,
             proposals=tuple(self.proposals),
             written=self.written,
+            paid=self.paid,
         )
 
     def plan(self, refused: Mapping[ResourceKey, str] | None = None) -> Plan:

@@ -10,7 +10,7 @@ from reconciler.decision.decide import find_stopping
 from reconciler.domain.observed import LiveReplicas, Observation, Performance
 from reconciler.domain.plan import Outcome, VerdictKind
 from reconciler.domain.proposals import Promise, PromisedLatency, ProposalState
-from reconciler.domain.recording import WrittenCounts
+from reconciler.domain.recording import PaidPrices, WrittenCounts
 from reconciler.policy.files import read_policy
 from tests.unit.decision.conftest import key
 
@@ -428,6 +428,31 @@ def test_a_month_has_spent_what_git_tells(
     fleet.offer(55.0)
     written_ago(fleet, *counts)
     assert fleet.decision().desired.replicas == replicas
+
+
+@pytest.mark.parametrize(("spare", "replicas"), [(1, 9), (-1, 8)])
+def test_a_month_is_priced_as_it_was_paid(ruled: Any, spare: int, replicas: int) -> None:
+    """A replica cost 2 until 100 hours ago, and 6 since."""
+    fleet, rules = ruled
+    fleet.default(headroom=0.5)
+    rules(f"{{name: money, budget: {{amount: {244 * 12 + 100 * 36 + 400 * 54 + spare}, per: month}}}}")
+    fleet.add(replicas=6)
+    fleet.offer(55.0)
+    written_ago(fleet, (500, 6))
+    prices = tuple((fleet.now_s - hours * HOUR_S, price) for hours, price in ((500, 2.0), (100, 6.0)))
+    fleet.paid[key("llama")] = PaidPrices(variant=key("llama"), prices=prices)
+    assert fleet.decision().desired.replicas == replicas
+
+
+def test_prices_that_are_not_known_are_said(ruled: Any) -> None:
+    fleet, rules = ruled
+    fleet.default(headroom=0.5)
+    rules("{name: money, budget: {amount: 1, per: month}}")
+    fleet.add(replicas=6)
+    fleet.offer(55.0)
+    written_ago(fleet, (500, 6))
+    fleet.paid[key("llama")] = PaidPrices(variant=key("llama"), prices=((fleet.now_s - 100 * HOUR_S, 6.0),))
+    assert "prices before 2027-01-11 04:00 are not known" in str(fleet.decision().verdict)
 
 
 def test_what_the_cluster_told_goes_before_what_git_said(ruled: Any) -> None:
