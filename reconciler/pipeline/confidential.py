@@ -4,6 +4,7 @@ Only texts that no reader asks for are replaced, so a replay decides the same. W
 """
 
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
@@ -37,7 +38,9 @@ NAMED = re.compile(rf"{_NAME}$", re.IGNORECASE)
 REFERENCE = re.compile(r"(?:name|key|path|namespace|kind|file|env)$", re.IGNORECASE)
 """Members of a mapping named like a secret that say where it is."""
 ASSIGNED = re.compile(
-    rf"((?P<name>{_NAME})\\?[\"']?[ \t]*(?:=|:(?=[ \t\\\"']))[ \t]*\\?[\"']?|--[\w.-]{{0,60}}{_NAME}[ \t]+\\?[\"']?)"
+    rf"((?P<name>{_NAME})\\?[\"']?[ \t]*(?:=|:(?=[ \t\\\"']))[ \t]*\\?[\"']?"
+    rf"|(?<![\w.-])--?[\w.-]{{0,60}}{_NAME}[ \t]+\\?[\"']?"
+    rf"|(?<![\w.:/-])-{{0,2}}[\w.-]{{0,60}}{_NAME}:)"
     r"(?P<value>(?![{\[(|>!]|\*(?!\*)|\$[({])(?:[^\s\"',;&{}\[\]()\\]|\\(?![\"'n]))+)",
     re.IGNORECASE,
 )
@@ -83,6 +86,9 @@ _HINTS = tuple(
         "--user ": "--user ",
         "sig": "sig(?:nature)?=",
         "code=": "[?&]code=",
+        "\\": r"\\(?:[ux0-7]|\r?\n)",
+        "%": "%[2-7][0-9a-f]",
+        "&#": "&#",
     }.items()
 )
 """What every file with something to replace has, in lower case: a word, and more exactly what."""
@@ -94,6 +100,15 @@ _LITERAL_LINE = re.compile(r"([\w.-]+=)?\S[^\r\n]*")
 _LINE = re.compile(r"\S[^\r\n]*")
 _COMMENT = re.compile(r"(?:^|(?<=[ \t]))#[^\r\n]*", re.MULTILINE)
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END|\Z)", re.DOTALL)
+_ESCAPE = re.compile(
+    r"(?<!\\)\\+(?:(?-i:u)(?P<u>[0-9a-f]{4})|(?-i:U)(?P<U>[0-9a-f]{8})|x(?P<x>[0-9a-f]{2})|(?P<octal>[0-7]{3}))"
+    r"|%(?P<percent>[2-7][0-9a-f])|&#(?:x(?P<hex>[0-9a-f]{1,6})|(?P<decimal>[0-9]{1,7}));",
+    re.IGNORECASE,
+)
+"""A character as YAML, JSON, shells, addresses and XML may write it."""
+_BASES = {"octal": 8, "decimal": 10}
+MOST_ESCAPED = 4
+"""Texts within texts whose escapes are read."""
 _PLAIN = ("", "true", "false", "null", "~", REDACTED)
 
 
@@ -164,7 +179,7 @@ def _redact_section(source: SourceText, section: Section, *, is_whole: bool) -> 
                 splices.found.append((match.start(), match.end(), f"# {REDACTED}"))
     for start, end, redacted in sorted(splices.found, reverse=True):
         text = text[:start] + redacted + text[end:]
-    return _COMMENT.sub(lambda match: _hide(match[0]), text)
+    return _COMMENT.sub(lambda match: f"# {REDACTED}" if _is_spelled(match[0]) else _hide(match[0]), text)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -302,7 +317,8 @@ def _inside(source: str, node: ScalarNode) -> str:
     if not node.is_block:
         hidden = _hide(source)
         is_alias = not node.style and hidden != source and hidden.startswith("*")
-        return _mask(source, node) if is_alias or SECRET.search(node.text) else hidden
+        is_whole = is_alias or SECRET.search(node.text) or _is_spelled(node.text) or _is_spelled(source)
+        return _mask(source, node) if is_whole else hidden
     header, newline, rest = source.partition("\n")
     if not may_hold_secrets(rest):
         return source
@@ -314,7 +330,7 @@ def _inside(source: str, node: ScalarNode) -> str:
         is_readable = not parse_readable("", inner.text.encode())[1]
     except InputError:
         parts, is_readable = [_hide(inner.text)], False
-    if SECRET.search(inner.text) and not is_readable:
+    if not is_readable and (SECRET.search(inner.text) or _is_spelled(inner.text)):
         return header + newline + _LINE.sub(REDACTED, rest)
     redacted = "".join(parts).split("\n")
     pairs = zip(lines, redacted, strict=True)
@@ -330,3 +346,21 @@ def _hide(text: str) -> str:
 
 def _assigned(match: re.Match[str]) -> str:
     return match[0] if _is_harmless(match["name"] or "", match["value"]) else match[1] + REDACTED
+
+
+def _is_spelled(text: str) -> bool:
+    """Whether a text has a secret once its escapes are read, which nobody would find in it as it is."""
+    for _ in range(MOST_ESCAPED):
+        read = _ESCAPE.sub(_character, text)
+        if read == text:
+            return False
+        if _hide(read) != read or SECRET.search(read):
+            return True
+        text = read
+    return True
+
+
+def _character(match: re.Match[str]) -> str:
+    name = match.lastgroup or ""
+    code = int(match[name], _BASES.get(name, 16))
+    return chr(code) if code <= sys.maxunicode else match[0]

@@ -71,6 +71,21 @@ SUSPICIOUS = {
     "a signed address": "a: https://x/?a=1&sig=canary\nb: https://x/?X-Amz-Signature=canary\n",
     "names of charts": "rootPw: canary\ndb_pw: canary\nbasicAuth: canary\ndockerconfigjson: canary\nsalt: canary\n"
     "REDISCLI_AUTH: canary\nslackWebhook: canary\nwebhookUrl: canary\n",
+    "a key in escapes": '"pass\\u0077ord": canary\n"\\x74oken": canary\n"api\\U0000005Fkey": canary\n',
+    "a key over two lines": '? "pass\\\n  word"\n: canary\n',
+    "a key of JSON in escapes": 'data: {a.json: \'{"pass\\u0077ord": "canary"}\'}\n',
+    "a key of JSON in a text": CONFIG_MAP + '    {"api\\u005fkey": "canary", "port": 1}\n',
+    "escapes in escapes": 'a: "{\\"pass\\\\u0077ord\\": \\"canary\\"}"\n',
+    "a kind in escapes": 'data: {a.json: \'{"kind": "Secr\\u0065t", "data": {"a": "canary"}}\'}\n',
+    "a kind in escapes in a template": CONFIG_MAP
+    + '    {{ if .a }}\n    {"kind": "Secr\\u0065t", "a": "canary"}\n    {{ end }}\n',
+    "an address in escapes": "url: https://x/?pass%77ord=canary&a=1\n",
+    "XML in escapes": CONFIG_MAP + '    <a name="x">pass&#119;ord=canary</a>\n',
+    "a shell's escapes": "args: [\"export $'pass\\\\167ord'=canary\"]\n",
+    "a remark in escapes": "a: 1 # pass\\u0077ord=canary\n",
+    "a name in escapes": 'env: [{name: "API\\x5FKEY", value: canary}]\n',
+    "colons": "args: ['--api_key:canary', --hf-token:canary, '-token canary', '-api-key:canary', 'api_key:canary']\n",
+    "colons in a script": "args:\n- |\n  vllm --api_key:canary --port:80\n  HF_TOKEN:canary\n",
     "CRLF": "auth:\r\n  password: canary\r\n  key_data: |\r\n    canary\r\n  port: 80\r\n",
 }
 HARMLESS = {
@@ -79,6 +94,8 @@ HARMLESS = {
     "numbers": "maxTokens: 512\nbatch_tokens: 2048\nargs: [--max-num-batched-tokens=8k, --max-model-len, 8k]\n",
     "switches": "automountServiceAccountToken: false\nargs: [--trust-remote-code, --tokenizer=a/b]\n",
     "nothing in it": "password: ''\ntoken:\nsecret: {}\n",
+    "names with colons": "image: acme/token:v1\nb: 'acme/team/webhook:v2'\nquery: 'm:token:rate5m'\na: --token:8080\n",
+    "escapes": 'a: "caf\\u00e9\\x20"\nb: label=~"a%2Fb\\\\d" # \\u0041\n',
     "put in later": "password: ${DB_PASSWORD}\nargs: [--api-key=$(API_KEY)]\n",
     "other keys": "topologyKey: zone\ntolerations: [{key: nvidia.com/gpu, operator: Exists}]\n",
 }
