@@ -7,6 +7,10 @@ import typer
 
 from reconciler.cli.options import READING, Common, with_common
 
+Family = Annotated[
+    str,
+    typer.Option("--family", metavar="NAME", help="Another sample: flux, kserve, kthena, llm-d, llmaz or vllm."),
+]
 Directory = Annotated[
     Path | None,
     typer.Option("--directory", metavar="DIR", help="New, empty, or from an earlier demo. Default: a temporary one."),
@@ -14,14 +18,14 @@ Directory = Annotated[
 
 
 @with_common(outputs=("text",), without=(*READING, "output"))
-def demo(common: Common, *, directory: Directory = None) -> int:
+def demo(common: Common, *, family: Family = "", directory: Directory = None) -> int:
     """Plan and propose changes for a sample repository."""
     from reconciler.cli.console import painted, progress, width, write
     from reconciler.cli.run import exit_of_run
     from reconciler.cli.sample import demo_text, run_demo
 
     with progress(quiet=common.quiet) as step:
-        shown = run_demo(directory, step)
+        shown = run_demo(directory, step, family)
     if not common.quiet:
         write(painted(common.color, demo_text(shown, width=width())))
     return exit_of_run(shown.result)

@@ -1,4 +1,4 @@
-"""The sample repository of `reconciler demo`, planned and proposed on this machine, without a network.
+"""The sample repositories of `reconciler demo`, planned and proposed on this machine, without a network.
 
 Manifests, git and pull requests are real; only Prometheus is played back, from a recording of a real one.
 """
@@ -44,6 +44,7 @@ class Demo:
 
     directory: Path
     result: RunResult
+    family: str = ""
 
     @property
     def repository(self) -> Path:
@@ -60,15 +61,15 @@ class Demo:
         return (self.repository / FOLDER / f"{number}.md").read_text(encoding="utf-8")
 
 
-def run_demo(directory: Path | None = None, progress: Progress = no_progress) -> Demo:
-    """Plan and propose for the sample repository in `directory` (None: a new temporary one, which stays).
+def run_demo(directory: Path | None = None, progress: Progress = no_progress, family: str = "") -> Demo:
+    """Plan and propose for a sample repository in `directory` (None: a new temporary one, which stays).
 
     A directory that holds the sample already is run again, with what was merged or closed meanwhile.
-    Raises ConfigurationError when the directory holds anything else.
+    Raises ConfigurationError when the directory holds anything else, and for an unknown family.
     """
+    recording = read_demo_recording(family)
     directory = Path(tempfile.mkdtemp(prefix="reconciler-demo-")) if directory is None else directory.absolute()
-    recording = read_demo_recording()
-    _prepare(directory, recording)
+    _prepare(directory, recording, family)
     flags = Flags(repo=str(directory / REPOSITORY))
     with open_session(flags, Environment(), writes=True, progress=progress) as session:
         result = run(
@@ -78,7 +79,7 @@ def run_demo(directory: Path | None = None, progress: Progress = no_progress) ->
             repository=REPOSITORY_NAME,
             record=directory / RECORDING,
         )
-    return Demo(directory=directory, result=result)
+    return Demo(directory=directory, result=result, family=family)
 
 
 def demo_text(demo: Demo, *, width: int = 0) -> str:
@@ -96,20 +97,28 @@ def demo_text(demo: Demo, *, width: int = 0) -> str:
     return "\n\n".join(filter(None, sections)) + "\n"
 
 
-def sample_files() -> Mapping[str, bytes]:
-    """The sample repository: path -> content, sorted by path."""
-    return dict(sorted(_read(_data() / "repository", "")))
+def families() -> tuple[str, ...]:
+    """The samples besides the usual one: what serves and scales models in each."""
+    return tuple(sorted(entry.name for entry in _examples().iterdir() if entry.is_dir()))
 
 
-def read_demo_recording() -> Recording:
-    """The recording that comes with the package."""
-    return parse_recording((_data() / RECORDING).read_bytes())
+def sample_files(family: str = "") -> Mapping[str, bytes]:
+    """A sample repository: path -> content, sorted by path."""
+    return dict(sorted(_read(_examples() / family if family else _data() / "repository", "")))
 
 
-def create_sample(repository: Path) -> str:
-    """Make the new directory `repository` the sample's bare repository, and return its one commit's id."""
+def read_demo_recording(family: str = "") -> Recording:
+    """The recording of a sample that comes with the package; ConfigurationError for an unknown family."""
+    if family and family not in families():
+        raise ConfigurationError(f"--family {family}: expected one of {', '.join(families())}")
+    return parse_recording((_examples() / f"{family}.zip" if family else _data() / RECORDING).read_bytes())
+
+
+def create_sample(repository: Path, family: str = "") -> str:
+    """Make the new directory `repository` a sample's bare repository, and return its one commit's id."""
+    message = f"Run models of {family} in production" if family else MESSAGE
     return create_bare(
-        repository, branch=BRANCH, files=sample_files(), message=MESSAGE, author=AUTHOR, date_s=COMMITTED_S
+        repository, branch=BRANCH, files=sample_files(family), message=message, author=AUTHOR, date_s=COMMITTED_S
     )
 
 
@@ -124,13 +133,13 @@ def replayed(recording: Recording) -> Ask:
     return ask
 
 
-def _prepare(directory: Path, recording: Recording) -> None:
+def _prepare(directory: Path, recording: Recording, family: str) -> None:
     """Make the sample in a new or empty directory; keep an earlier demo as it is, and touch nothing else."""
     repository = directory / REPOSITORY
     if not repository.exists():
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise ConfigurationError(f"{directory}: expected a new or empty directory, or that of an earlier demo")
-        create_sample(repository)
+        create_sample(repository, family)
         return
     try:
         open_directory(repository, base=recording.commit)
@@ -176,7 +185,11 @@ def _outcome_lines(demo: Demo) -> Iterator[str]:
 
 def _next_lines(demo: Demo) -> Iterator[str]:
     """Commands to go on with, from the demo's directory; about the most urgent change, if there is any."""
-    commands = [*_commands_about(demo), (f"{_program()} demo --directory .", "again: nothing is written twice")]
+    chosen = f" --family {demo.family}" if demo.family else ""
+    commands = [
+        *_commands_about(demo),
+        (f"{_program()} demo{chosen} --directory .", "again: nothing is written twice"),
+    ]
     longest = max(len(command) for command, _ in commands)
     yield f"cd {shlex.quote(str(demo.directory))}"
     for command, words in commands:
@@ -214,6 +227,13 @@ def _was_merged(demo: Demo) -> bool:
 
 def _data() -> Traversable:
     return resources.files("reconciler.cli") / "demo_data"
+
+
+def _examples() -> Traversable:
+    """Those of the installed package, or of the checkout that it is imported from."""
+    package = resources.files("reconciler")
+    packaged = package / "_examples"
+    return packaged if packaged.is_dir() else Path(str(package)).parent / "tests" / "testdata" / "examples"
 
 
 def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:

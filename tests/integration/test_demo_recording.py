@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.sample import read_demo_recording
+from reconciler.cli.sample import families, read_demo_recording
 from reconciler.domain.plan import Decision
 from reconciler.domain.recording import Recording
 from reconciler.pipeline.prepare import prepare
@@ -65,6 +65,19 @@ def test_the_same_questions_were_asked_of_the_same_commit(made: Recording) -> No
     )
     assert made_queries == shipped_queries
     assert (made.commit, made.manifests, made.settings) == (shipped.commit, shipped.manifests, shipped.settings)
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_family_made_again_decides_the_same(family: str, tmp_path: Path) -> None:
+    made, shipped = make_recording(tmp_path, family), read_demo_recording(family)
+    again, before = decisions_from(made), decisions_from(shipped)
+    assert [(each.variant, each.outcome, each.desired) for each in again] == [
+        (each.variant, each.outcome, each.desired) for each in before
+    ]
+    for one, other in zip(again, before, strict=True):
+        assert numbers_of(one) == pytest.approx(numbers_of(other), rel=CLOSE, nan_ok=True), one.variant
+    asked = [[(each.query.quantity, each.query.cluster) for each in side.answers] for side in (made, shipped)]
+    assert asked[0] == asked[1], "make demo-recording"
 
 
 def test_a_made_recording_reads_back(made: Recording, tmp_path: Path) -> None:

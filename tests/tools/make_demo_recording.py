@@ -1,6 +1,6 @@
-"""Makes the demo's recording: a day of its fleet in a real Prometheus, observed by the real client.
+"""Makes the recordings of the demo and its families: their fleets in a real Prometheus, observed by the real client.
 
-    python -m tests.tools.make_demo_recording [FILE]
+    python -m tests.tools.make_demo_recording [FOLDER]
 
 The same code gives the same answers: counters are whole numbers of a fixed schedule, nothing is drawn, and each pod
 is scraped at its own fixed second, off the edges of every window.
@@ -25,6 +25,7 @@ from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.pipeline.observe import observe
 from reconciler.pipeline.recording import write_recording
 from reconciler.pipeline.session import open_session
+from tests.servers.examples import EXAMPLES, history_of_example
 from tests.servers.prometheus import ABSENT, History, prometheus_over
 
 CHECKED_IN = Path(demo.__file__).parent / "demo_data" / demo.RECORDING
@@ -192,11 +193,11 @@ FLEETS = (
 )  # fmt: skip
 
 
-def make_recording(directory: Path) -> Recording:
-    """What the client observes of the sample repository and its fleet; files live in the empty `directory`."""
-    demo.create_sample(directory / demo.REPOSITORY)
-    history = History(end_s=NOW_S, step_s=STEP_S)
-    for fleet in FLEETS:
+def make_recording(directory: Path, family: str = "") -> Recording:
+    """What the client observes of a sample repository and its fleet; files live in the empty `directory`."""
+    demo.create_sample(directory / demo.REPOSITORY, family)
+    history = history_of_example(family, NOW_S) if family else History(end_s=NOW_S, step_s=STEP_S)
+    for fleet in FLEETS if not family else ():
         write_fleet(history, fleet)
     (directory / "prometheus").mkdir()
     with (
@@ -321,14 +322,17 @@ def _digest(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the recording to the given file, or in place of the one that comes with the package."""
+    """Write the recordings into the given folder, or in place of those that come with the package."""
     if ABSENT:
         sys.stderr.write(f"error: {ABSENT}\n")
         return 1
-    target = Path(arguments[0]) if arguments else CHECKED_IN
-    with tempfile.TemporaryDirectory() as directory:
-        write_recording(make_recording(Path(directory)), target)
-    sys.stdout.write(f"{target}\n")
+    for family in ("", *demo.families()):
+        target = EXAMPLES / f"{family}.zip" if family else CHECKED_IN
+        if arguments:
+            target = Path(arguments[0]) / target.name
+        with tempfile.TemporaryDirectory() as directory:
+            write_recording(make_recording(Path(directory), family), target)
+        sys.stdout.write(f"{target}\n")
     return 0
 
 

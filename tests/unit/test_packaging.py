@@ -64,7 +64,7 @@ def test_the_wheel_holds_everything_that_is_read_at_run_time(wheel: Path) -> Non
         "reconciler/cli/demo_data/recording.zip",
         *(f"reconciler/_templates/{name}" for name in files_below("templates")),
         *(f"reconciler/_policies/{name}" for name in files_below("policies")),
-        *(f"reconciler/_policies/{name}" for name in files_below("policies")),
+        *(f"reconciler/_examples/{name}" for name in files_below("tests/testdata/examples")),
         *(f"reconciler/cli/demo_data/{name}" for name in files_below("reconciler/cli/demo_data")),
     }
     assert expected <= names_in(wheel)
