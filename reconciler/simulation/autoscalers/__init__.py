@@ -1,0 +1,1 @@
+"""PURE. Autoscalers as they are, each in a file of its own behind one protocol (`port`)."""

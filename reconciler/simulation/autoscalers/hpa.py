@@ -1,0 +1,413 @@
+"""The Horizontal Pod Autoscaler, `autoscaling/v2` as of Kubernetes 1.34, for many settings and variants at once.
+
+Not reproduced: conditions and events, a `scaleTargetRef` that is missing, containers apart from their pods. The memory
+is that of one controller that never restarts. The rules were read in the controller's source at commit 000672689 and
+follow 1.34 where that is newer: both stabilisation windows hold at once, rate policies undo both directions, a pod
+without a sample counts as max(100 %, target) of its request when shrinking, and no proposal turns its direction.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import TypeAlias
+
+import numpy as np
+
+from reconciler.domain.records import dataclass
+from reconciler.forecast.series import Bools, Floats
+from reconciler.simulation.autoscalers.port import Seen
+
+Setting: TypeAlias = float | Floats
+"""One value, or an array that broadcasts to (settings x variants)."""
+
+SYNC_S, TOLERANCE = 15.0, 0.1
+STABILIZATION_S = 300.0
+"""The controller's flag: the scale-down window of an autoscaler that sets none."""
+CPU_INITIALIZATION_S, INITIAL_READINESS_S = 300.0, 30.0
+FASTEST, FASTEST_FROM = 2.0, 4.0
+"""Without a behavior replicas at most double, or grow to four."""
+
+
+class Kind(StrEnum):
+    """What a metric measures and how its target is written."""
+
+    UTILIZATION = "resource_util_pct"
+    RESOURCE = "resource_avg"
+    PODS = "pods"
+    OBJECT_VALUE = "object_value"
+    OBJECT_AVERAGE = "object_avg"
+    EXTERNAL_VALUE = "external_value"
+    EXTERNAL_AVERAGE = "external_avg"
+
+
+OF_PODS = (Kind.UTILIZATION, Kind.RESOURCE, Kind.PODS)
+PER_REPLICA = (Kind.OBJECT_AVERAGE, Kind.EXTERNAL_AVERAGE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod as the controller finds it; times are seconds ago.
+
+    `sample_milli` None is no sample. `sample_began_s` is when the window of the sample began, `ready_changed_s` when
+    readiness last changed; `is_ready` None is a pod without that condition.
+    """
+
+    sample_milli: int | None
+    request_milli: int = 0
+    is_dropped: bool = False
+    is_pending: bool = False
+    is_ready: bool | None = True
+    started_s: float = math.inf
+    ready_changed_s: float = math.inf
+    sample_began_s: float = 0.0
+
+    @property
+    def is_unready_for_cpu(self) -> bool:
+        """Whether its CPU says nothing yet: it starts, or has never been ready."""
+        if self.is_ready is None:
+            return True
+        if self.started_s < CPU_INITIALIZATION_S:
+            return not self.is_ready or self.sample_began_s > self.ready_changed_s
+        return not self.is_ready and self.started_s - self.ready_changed_s < INITIAL_READINESS_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodGroups:
+    """The pods of each scale target by what is known of them, arrays that broadcast to (settings x variants).
+
+    `total_milli` is the sum over those `reporting`; requests are sums over each group. `ready` are running and ready,
+    with a sample or without.
+    """
+
+    ready: Setting
+    reporting: Setting
+    missing: Setting
+    unready: Setting
+    total_milli: Setting = 0.0
+    reporting_request_milli: Setting = 0.0
+    missing_request_milli: Setting = 0.0
+    unready_request_milli: Setting = 0.0
+
+
+def group_pods(pods: Sequence[Pod], kind: Kind) -> PodGroups:
+    """Sort pods as the controller does; resource metrics are of the CPU."""
+    live = [pod for pod in pods if not pod.is_dropped]
+    is_cpu = kind in (Kind.UTILIZATION, Kind.RESOURCE)
+    running = [pod for pod in live if not pod.is_pending]
+    missing = [pod for pod in running if pod.sample_milli is None]
+    unready = [pod for pod in running if pod.sample_milli is not None and is_cpu and pod.is_unready_for_cpu]
+    reporting = [pod for pod in running if pod.sample_milli is not None and pod not in unready]
+    unready += [pod for pod in live if pod.is_pending]
+
+    def requested(group: Sequence[Pod]) -> float:
+        return float(sum(pod.request_milli for pod in group))
+
+    return PodGroups(
+        ready=float(sum(pod.is_ready is True and not pod.is_pending for pod in pods)),
+        reporting=float(len(reporting)),
+        missing=float(len(missing)),
+        unready=float(len(unready)),
+        total_milli=float(sum(pod.sample_milli or 0 for pod in reporting)),
+        reporting_request_milli=requested(reporting),
+        missing_request_milli=requested(missing),
+        unready_request_milli=requested(unready),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """How far a ratio may be above and below 1 before anything changes."""
+
+    up: Setting = TOLERANCE
+    down: Setting = TOLERANCE
+
+    def holds(self, ratio: Floats) -> Bools:
+        """Whether nothing changes, the bound included."""
+        return np.asarray((1.0 - self.down <= ratio) & (ratio <= 1.0 + self.up))
+
+
+def proposal_of_value(
+    kind: Kind, value_milli: Floats, target_milli: Setting, current: Floats, ready: Setting, tolerance: Tolerance
+) -> Floats:
+    """The replicas that the value of an object, or the sum of an external metric, asks for; NaN is not known."""
+    current = np.asarray(current, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if kind in PER_REPLICA:
+            ratio = np.asarray(value_milli / (target_milli * current))
+            is_held = tolerance.holds(ratio) | (np.isnan(ratio) & ~np.isnan(value_milli))
+            return np.where(is_held, current, np.ceil(value_milli / np.asarray(target_milli)))
+        ratio = np.asarray(value_milli / np.asarray(target_milli))
+    grown = np.where(current > 0, np.ceil(ratio * ready), np.ceil(ratio))
+    return np.where((current > 0) & tolerance.holds(ratio), current, grown)
+
+
+def proposal_of_pods(kind: Kind, pods: PodGroups, target: Setting, current: Floats, tolerance: Tolerance) -> Floats:
+    """The replicas that a metric of pods asks for; NaN where no pod reports it.
+
+    `target` is in milli-units of a pod, or in percent of the request.
+    """
+    of_request = kind is Kind.UTILIZATION
+
+    def ratio_of(total: Setting, request: Setting, count: Setting) -> Floats:
+        """Whole percent, or whole milli-units of a pod, over the target."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            measured = np.floor_divide(100.0 * total, request) if of_request else np.floor_divide(total, count)
+        return np.asarray(measured / target)
+
+    ratio = ratio_of(pods.total_milli, pods.reporting_request_milli, pods.reporting)
+    is_known = np.asarray(pods.reporting) > 0
+    counts_unready = (np.asarray(pods.unready) > 0) & (ratio > 1.0)
+    plain = np.where(tolerance.holds(ratio), current, np.ceil(ratio * pods.reporting))
+
+    fill = np.maximum(100.0, target) / 100.0 * pods.missing_request_milli if of_request else target * pods.missing
+    is_filled = (ratio != 1.0) | (not of_request)
+    total = pods.total_milli + np.where(ratio < 1.0, fill, 0.0)
+    count = pods.reporting + np.where(is_filled, pods.missing, 0.0) + np.where(counts_unready, pods.unready, 0.0)
+    request = (
+        pods.reporting_request_milli
+        + np.where(is_filled, pods.missing_request_milli, 0.0)
+        + np.where(counts_unready, pods.unready_request_milli, 0.0)
+    )
+    refilled = ratio_of(total, request, count)
+    turned = ((ratio < 1.0) & (refilled > 1.0)) | ((ratio > 1.0) & (refilled < 1.0))
+    wanted = np.ceil(refilled * count)
+    overtaken = ((refilled < 1.0) & (wanted > current)) | ((refilled > 1.0) & (wanted < current))
+    cautious = np.where(tolerance.holds(refilled) | turned | overtaken, current, wanted)
+    is_plain = ~counts_unready & (np.asarray(pods.missing) == 0)
+    return np.where(is_known, np.where(is_plain, plain, cautious), np.nan)
+
+
+class Select(StrEnum):
+    """Which of several rate policies counts: the one of the most change, of the least, or none may change anything."""
+
+    MAX = "Max"
+    MIN = "Min"
+    DISABLED = "Disabled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatePolicy:
+    """So many pods, or percent of those at the beginning of `period_s`, may come or go within it."""
+
+    value: Setting
+    period_s: float
+    is_percent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingRules:
+    """One direction of `behavior`."""
+
+    window_s: Setting
+    policies: tuple[RatePolicy, ...]
+    select: Select = Select.MAX
+
+
+UP = ScalingRules(
+    window_s=0.0,
+    policies=(
+        RatePolicy(value=4.0, period_s=15.0, is_percent=False),
+        RatePolicy(value=100.0, period_s=15.0, is_percent=True),
+    ),
+)
+DOWN = ScalingRules(window_s=STABILIZATION_S, policies=(RatePolicy(value=100.0, period_s=15.0, is_percent=True),))
+"""What the API server fills in where a `behavior` leaves a direction out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behavior:
+    """How fast and how long after its reason a change comes."""
+
+    up: ScalingRules = UP
+    down: ScalingRules = DOWN
+
+
+class RecentExtreme:
+    """The largest (or least) of what was pushed within a window, by setting; each push costs the same.
+
+    In blocks as long as the window: the extreme is that of the rest of the last block and of this one so far.
+    """
+
+    def __init__(self, steps: int, extreme: np.ufunc, neutral: float) -> None:
+        self._steps, self._extreme, self._neutral = max(steps, 1), extreme, neutral
+        self._block: list[Floats] = []
+        self._rest: list[Floats] = []
+        self._so_far: Floats | None = None
+
+    def push(self, values: Floats) -> Floats:
+        """Add the newest and return the extreme with it."""
+        if len(self._block) == self._steps:
+            backwards = self._extreme.accumulate(np.stack(self._block)[::-1], axis=0)
+            self._rest = list(backwards[::-1])
+            self._block, self._so_far = [], None
+        self._block.append(values)
+        self._so_far = values if self._so_far is None else self._extreme(self._so_far, values)
+        place = len(self._block)
+        return self._extreme(self._so_far, self._rest[place]) if place < len(self._rest) else self._so_far
+
+
+class RecentExtremes:
+    """The same for windows that differ by setting: the first axis is cut by their lengths."""
+
+    def __init__(self, windows_s: Setting, sync_s: float, extreme: np.ufunc, *, with_oldest: bool = False) -> None:
+        neutral = -math.inf if extreme is np.maximum else math.inf
+        lengths = np.atleast_1d(np.asarray(windows_s, dtype=np.float64))
+        if lengths.size != len(lengths):
+            raise ValueError("windows differ by setting, along the first axis alone")
+        counts = (
+            np.floor(lengths.ravel() / sync_s + 1e-9) + 1 if with_oldest else np.ceil(lengths.ravel() / sync_s - 1e-9)
+        )
+        self._parts = [
+            (
+                np.flatnonzero(counts == each) if len(counts) > 1 else slice(None),
+                RecentExtreme(int(each), extreme, neutral),
+            )
+            for each in np.unique(counts)
+        ]
+        self._neutral = neutral
+
+    def push(self, values: Floats, is_known: Bools) -> Floats:
+        """Add the newest where it is known and return the extremes (settings x variants)."""
+        values = np.where(is_known, values, self._neutral)
+        if len(self._parts) == 1:
+            return self._parts[0][1].push(values)
+        found = np.empty(values.shape)
+        for rows, each in self._parts:
+            found[rows] = each.push(values[rows])
+        return found
+
+
+class RecentChanges:
+    """How many replicas came (or went) within the period of a policy, age strictly below it."""
+
+    def __init__(self, longest_s: float, sync_s: float) -> None:
+        self._sync_s = sync_s
+        self._kept = max(math.ceil(longest_s / sync_s - 1e-9), 1)
+        self._sums: list[Floats] = []
+
+    def push(self, change: Floats) -> None:
+        """What came at this sync."""
+        self._sums.append(change + self._sums[-1] if self._sums else change)
+        del self._sums[: -self._kept - 1]
+
+    def within(self, period_s: float) -> Floats | float:
+        """The sum of the changes younger than `period_s` at the next sync."""
+        count = math.ceil(period_s / self._sync_s - 1e-9) - 1  # the last one is a sync old by then
+        if count < 1 or not self._sums:
+            return 0.0
+        return self._sums[-1] - (self._sums[-1 - count] if count < len(self._sums) else 0.0)
+
+
+class Controller:
+    """From a raw count to what the scale target asks for: stabilisation, rates, bounds; memory of many lanes."""
+
+    def __init__(
+        self, *, least: Setting, most: Setting, behavior: Behavior | None = None, sync_s: float = SYNC_S
+    ) -> None:
+        self._least, self._most, self._behavior = np.asarray(least, float), np.asarray(most, float), behavior
+        down_s = STABILIZATION_S if behavior is None else behavior.down.window_s
+        self._highest = RecentExtremes(down_s, sync_s, np.maximum, with_oldest=behavior is None)
+        self._lowest = RecentExtremes(0.0 if behavior is None else behavior.up.window_s, sync_s, np.minimum)
+        policies = () if behavior is None else (*behavior.up.policies, *behavior.down.policies)
+        longest_s = max((each.period_s for each in policies), default=sync_s)
+        self._came, self._went = RecentChanges(longest_s, sync_s), RecentChanges(longest_s, sync_s)
+
+    def settle(self, raw: Floats, current: Floats) -> Floats:
+        """The replicas from now on of `raw` that the metrics ask for (NaN: they failed) and `current`."""
+        beyond, below, is_off = current > self._most, current < self._least, (current == 0) & (self._least != 0)
+        counts = ~(np.isnan(raw) | beyond | below | is_off)
+        highest, lowest = self._highest.push(raw, counts), self._lowest.push(raw, counts)
+        if self._behavior is None:
+            top = np.minimum(self._most, np.maximum(FASTEST * current, FASTEST_FROM))
+            settled = np.maximum(np.minimum(highest, top), self._least)
+        else:
+            stable = np.minimum(np.maximum(current, lowest), highest)
+            settled = self._limited(stable, current)
+        wanted = np.where(counts, settled, current)
+        wanted = np.where(is_off, current, np.where(beyond, self._most, np.where(below, self._least, wanted)))
+        self._came.push(np.maximum(wanted - current, 0.0))
+        self._went.push(np.maximum(current - wanted, 0.0))
+        return np.asarray(wanted)
+
+    def _limited(self, stable: Floats, current: Floats) -> Floats:
+        behavior = self._behavior or Behavior()
+        most = np.minimum(np.maximum(self._limit(behavior.up, current, is_up=True), current), self._most)
+        least = np.maximum(np.minimum(self._limit(behavior.down, current, is_up=False), current), self._least)
+        grown, shrunk = np.minimum(stable, most), np.maximum(stable, least)
+        return np.where(stable > current, grown, np.where(stable < current, shrunk, stable))
+
+    def _limit(self, rules: ScalingRules, current: Floats, *, is_up: bool) -> Floats:
+        if rules.select is Select.DISABLED or not rules.policies:
+            return current
+        choose: Callable[[Floats, Floats], Floats] = np.maximum if is_up is (rules.select is Select.MAX) else np.minimum
+        found: Floats | None = None
+        for policy in rules.policies:
+            start = current - self._came.within(policy.period_s) + self._went.within(policy.period_s)
+            sign = 1.0 if is_up else -1.0
+            if policy.is_percent:
+                moved = start * (1.0 + sign * np.asarray(policy.value) / 100.0)
+                reached = np.ceil(moved) if is_up else np.trunc(moved)
+            else:
+                reached = start + sign * np.asarray(policy.value)
+            found = reached if found is None else choose(found, reached)
+        return current if found is None else found
+
+
+def combined(proposals: Sequence[Floats], current: Floats) -> Floats:
+    """The largest of several metrics' proposals; NaN where all failed, or some did and the rest would shrink."""
+    every = np.stack(np.broadcast_arrays(*proposals))
+    failed = np.isnan(every)
+    highest = np.where(failed, -np.inf, every).max(axis=0)
+    is_void = failed.all(axis=0) | (failed.any(axis=0) & (highest < current))
+    return np.where(is_void, np.nan, highest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric of an autoscaler: which signal of `Seen` it reads, of which kind, and its target in that unit."""
+
+    signal: str
+    kind: Kind
+    target: Setting
+
+
+class HorizontalPodAutoscaler:
+    """An HPA on signals of a simulated fleet. Replicas that start run and are not ready; they report nothing yet."""
+
+    reproduces = "Kubernetes 1.34, autoscaling/v2"
+
+    def __init__(
+        self,
+        *,
+        metrics: Sequence[Metric],
+        least: Setting = 1.0,
+        most: Setting = math.inf,
+        behavior: Behavior | None = None,
+        tolerance: Tolerance | None = None,
+        sync_s: float = SYNC_S,
+    ) -> None:
+        self._metrics, self._tolerance = tuple(metrics), tolerance or Tolerance()
+        self._controller = Controller(least=least, most=most, behavior=behavior, sync_s=sync_s)
+
+    def decide(self, seen: Seen) -> Floats:
+        """As the port says."""
+        return self._controller.settle(
+            combined([self._proposal(each, seen) for each in self._metrics], seen.replicas), seen.replicas
+        )
+
+    def _proposal(self, metric: Metric, seen: Seen) -> Floats:
+        total = 1000.0 * getattr(seen, metric.signal)
+        target = 1000.0 * np.asarray(metric.target)
+        if metric.kind not in OF_PODS:
+            return proposal_of_value(metric.kind, total, target, seen.replicas, seen.ready, self._tolerance)
+        if metric.kind is Kind.UTILIZATION:
+            raise ValueError("a simulated replica requests nothing: give the target as a value")
+        is_known = ~np.isnan(total)
+        pods = PodGroups(
+            ready=seen.ready,
+            reporting=np.where(is_known, seen.ready, 0.0),
+            missing=np.maximum(seen.replicas - seen.ready, 0.0),
+            unready=0.0,
+            total_milli=np.nan_to_num(total),
+        )
+        return proposal_of_pods(metric.kind, pods, target, seen.replicas, self._tolerance)

@@ -1,0 +1,140 @@
+"""KEDA 2.17 with triggers of type `prometheus` and `cron`: its operator from and to zero, an HPA in between.
+
+Not reproduced: `scalingModifiers`, pause annotations, cached metrics, fallback behaviors other than `static`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from reconciler.domain.records import dataclass
+from reconciler.forecast.series import DAY_S, Floats
+from reconciler.simulation.autoscalers.hpa import (
+    SYNC_S,
+    Behavior,
+    Controller,
+    Kind,
+    Setting,
+    Tolerance,
+    combined,
+    proposal_of_value,
+)
+from reconciler.simulation.autoscalers.port import Seen
+
+POLLING_S, COOLDOWN_S, MOST_REPLICAS = 30.0, 300.0, 100.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusTrigger:
+    """A query whose answer is a signal of `Seen`; `is_average`: the threshold is of one replica."""
+
+    signal: str
+    threshold: Setting
+    activation: Setting = 0.0
+    is_average: bool = True
+    ignores_nulls: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronTrigger:
+    """So many replicas from `start_s` to `end_s` of each UTC day, around midnight where the end comes first."""
+
+    start_s: Setting
+    end_s: Setting
+    desired: Setting
+
+    def replicas(self, at_s: float) -> Floats:
+        """What it asks for: outside its hours one."""
+        time_s, start_s, end_s = at_s % DAY_S, np.asarray(self.start_s), np.asarray(self.end_s)
+        inside = (start_s <= time_s) & (time_s < end_s)
+        around = (start_s <= time_s) | (time_s < end_s)
+        return np.where(np.where(start_s <= end_s, inside, around), self.desired, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback:
+    """So many replicas once more than `failure_threshold` polls in a row have failed."""
+
+    failure_threshold: int
+    replicas: Setting
+
+
+class ScaledObject:
+    """One ScaledObject for many settings and variants."""
+
+    reproduces = "KEDA 2.17, triggers prometheus and cron"
+
+    def __init__(
+        self,
+        *,
+        triggers: Sequence[PrometheusTrigger | CronTrigger],
+        least: Setting = 0.0,
+        most: Setting = MOST_REPLICAS,
+        idle: Setting | None = None,
+        cooldown_s: Setting = COOLDOWN_S,
+        polling_s: float = POLLING_S,
+        fallback: Fallback | None = None,
+        behavior: Behavior | None = None,
+        tolerance: Tolerance | None = None,
+        sync_s: float = SYNC_S,
+    ) -> None:
+        self._triggers, self._tolerance = tuple(triggers), tolerance or Tolerance()
+        self._least, self._idle, self._cooldown_s = np.asarray(least, float), idle, np.asarray(cooldown_s, float)
+        self._polling_s, self._fallback, self._failures = polling_s, fallback, 0
+        self._polled_s, self._active_s = -math.inf, np.asarray(-math.inf)
+        self._controller = Controller(least=np.maximum(self._least, 1.0), most=most, behavior=behavior, sync_s=sync_s)
+
+    def decide(self, seen: Seen) -> Floats:
+        """As the port says: first the operator's poll, then the HPA's sync."""
+        if seen.at_s - self._polled_s >= self._polling_s:
+            self._polled_s = seen.at_s
+            asked = self._poll(seen)
+            seen = replace(seen, replicas=asked)
+        settled = self._controller.settle(
+            combined([self._proposal(each, seen) for each in self._triggers], seen.replicas), seen.replicas
+        )
+        # The HPA is off at zero, and leaves what is idle to the operator.
+        return np.where((seen.replicas == 0) | self._is_idle(seen.replicas), seen.replicas, settled)
+
+    def _is_idle(self, replicas: Floats) -> Floats:
+        return np.zeros(replicas.shape, bool) if self._idle is None else replicas == self._idle
+
+    def _poll(self, seen: Seen) -> Floats:
+        self._failures = 0 if seen.answers else self._failures + 1
+        rests = (self._least == 0) if self._idle is None else np.ones(self._least.shape, bool)
+        resting = 0.0 if self._idle is None else self._idle
+        is_active = np.zeros(seen.replicas.shape, bool)
+        for each in self._triggers:
+            if isinstance(each, CronTrigger):
+                is_active |= each.replicas(seen.at_s) > 1.0
+            elif seen.answers:
+                is_active |= np.nan_to_num(getattr(seen, each.signal)) > each.activation
+        self._active_s = np.where(is_active, seen.at_s, self._active_s)
+        if not seen.answers:
+            return seen.replicas
+        woken = np.where(is_active & (seen.replicas <= resting), np.maximum(self._least, 1.0), seen.replicas)
+        is_over = ~is_active & rests & (self._active_s + self._cooldown_s < seen.at_s)
+        return np.where(is_over, resting, woken)
+
+    def _proposal(self, trigger: PrometheusTrigger | CronTrigger, seen: Seen) -> Floats:
+        if isinstance(trigger, CronTrigger):
+            asked = trigger.replicas(seen.at_s)
+            return proposal_of_value(
+                Kind.EXTERNAL_AVERAGE, 1000.0 * asked, 1000.0, seen.replicas, seen.ready, self._tolerance
+            )
+        if not seen.answers:
+            if self._fallback is not None and self._failures > self._fallback.failure_threshold:
+                return np.broadcast_to(np.asarray(self._fallback.replicas, float), seen.replicas.shape)
+            return np.full(seen.replicas.shape, np.nan)
+        value = np.asarray(getattr(seen, trigger.signal), float)
+        kind = Kind.EXTERNAL_AVERAGE if trigger.is_average else Kind.EXTERNAL_VALUE
+        return proposal_of_value(
+            kind,
+            1000.0 * (np.nan_to_num(value) if trigger.ignores_nulls else value),
+            1000.0 * np.asarray(trigger.threshold, float),
+            seen.replicas,
+            seen.ready,
+            self._tolerance,
+        )

@@ -1,0 +1,37 @@
+"""What every autoscaler of a simulated fleet is asked, at one moment for many settings and variants at once."""
+
+from typing import Protocol
+
+from reconciler.domain.records import dataclass
+from reconciler.forecast.series import Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What an autoscaler can see when it syncs, arrays that broadcast to (settings x variants).
+
+    `replicas` are those that its scale target asks for, of which `ready` serve. `load` arrived in the mean of the last
+    step and `running` is in batches, both in units of what a replica carries inside its targets; `waiting` are requests
+    in queues. NaN is a signal without series; without `answers` Prometheus does not answer at all.
+    """
+
+    at_s: float
+    replicas: Floats
+    ready: Floats
+    load: Floats
+    running: Floats
+    waiting: Floats
+    answers: bool = True
+
+
+class Autoscaler(Protocol):
+    """A controller with its memory; settings broadcast to (settings x variants), so a sweep is one call."""
+
+    @property
+    def reproduces(self) -> str:
+        """Which program, in which version."""
+        ...
+
+    def decide(self, seen: Seen) -> Floats:
+        """How many replicas the scale target asks for from now on (settings x variants); called once each sync."""
+        ...

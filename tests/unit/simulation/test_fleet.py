@@ -1,0 +1,241 @@
+"""A fleet in closed loop against the open one, against numbers worked out by hand, and against itself."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Kind, Metric
+from reconciler.simulation.draws import OfficeHours, Spread, random_generator
+from reconciler.simulation.fleet import Fleet, Ledger, Planned, simulate
+from reconciler.simulation.fluid import Delay, serve
+from reconciler.simulation.policies import POLICIES, Way, clairvoyant
+from reconciler.simulation.through_git import ThroughGit
+
+START_S = 1_800_230_400.0  # a Monday at midnight, UTC
+STEP_S = 60.0
+
+
+def fleet(offered: Any, start: int = 0, **fields: Any) -> Fleet:
+    """Models of one variant each, whose replicas carry 2 req/s and cost 1 an hour."""
+    offered = np.atleast_2d(np.asarray(offered, dtype=float))
+    models, steps = offered.shape
+    values: dict[str, Any] = {
+        "start_s": START_S,
+        "step_s": STEP_S,
+        "offered_per_s": offered,
+        "model_of": np.arange(models),
+        "capacity_per_s": np.full(models, 2.0),
+        "weight": np.ones(models),
+        "start_steps": np.full((models, steps), start),
+    }
+    return Fleet(**(values | fields))
+
+
+def ran(subject: Fleet, replicas: Any, **fields: Any) -> Ledger:
+    """Numbers that are written down, a row a variant."""
+    replicas = np.atleast_2d(np.asarray(replicas, dtype=float))
+    steps = subject.offered_per_s.shape[1]
+    planned = Planned(replicas, subject.start_s, subject.step_s)
+    return simulate(subject, planned, replicas[None, :, 0], fields.get("block_of", np.zeros(steps, dtype=int)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 20), st.integers(1, 8)), min_size=2, max_size=40),
+    st.integers(0, 5),
+)
+def test_numbers_that_are_known_are_served_as_without_a_loop(course: list[tuple[float, int]], start: int) -> None:
+    offered, replicas = np.array([[each for each, _ in course]]), np.array([[float(each) for _, each in course]])
+    found = ran(fleet(offered, start), replicas)
+    open_loop = serve(offered, replicas[None], np.array([2.0]), Delay(sync=0, start=start), STEP_S)
+    assert found.attainment()[0, 0] == pytest.approx(open_loop.attainment[0])
+    assert found.cost.sum() == pytest.approx(open_loop.cost[0] * len(course) * STEP_S / 3600)
+
+
+def test_what_would_wait_too_long_leaves_and_is_counted() -> None:
+    found = ran(fleet([10.0] * 5), [1.0] * 5)
+    # 2.5 req/s are worked on, 75 requests may wait: of 5 x 7.5 x 60 the rest leaves
+    assert found.unserved.sum() == pytest.approx(5 * 7.5 * 60 - 75)
+    assert found.attainment()[0, 0] == 0.0
+
+
+def test_days_are_counted_apart_and_what_comes_before_them_not_at_all() -> None:
+    found = ran(fleet([2.0, 2.0, 9.0, 9.0]), [1.0, 1.0, 1.0, 1.0], block_of=np.array([-1, 0, 1, 1]))
+    assert found.attainment().tolist() == [[1.0, 0.0]]
+    assert found.cost.sum(axis=1).tolist() == [[1 / 60, 2 / 60]]
+
+
+def test_variants_of_a_model_share_its_load_by_what_they_carry() -> None:
+    shared: dict[str, Any] = {
+        "model_of": np.array([0, 0]),
+        "capacity_per_s": np.array([2.0, 4.0]),
+        "weight": np.array([1.0, 3.0]),
+    }
+    subject = fleet([[8.0] * 4], start_steps=np.zeros((2, 4), dtype=int), **shared)
+    found = ran(subject, [[2.0] * 4, [1.0] * 4])
+    assert found.attainment()[0, 0] == 1.0
+    assert found.cost.sum() == pytest.approx((2 * 1 + 1 * 3) * 4 / 60)
+
+
+def test_lost_nodes_take_replicas_that_start_again() -> None:
+    lost = np.zeros((1, 6))
+    lost[0, 2] = 0.5
+    found = ran(fleet([8.0] * 6, start=2, lost_share=lost), [4.0] * 6, block_of=np.arange(6))
+    assert found.attainment()[0, [0, 1, 2, 3]].tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert found.cost.sum() == pytest.approx(4 * 6 / 60)
+    assert found.starts.sum() == 0
+
+
+def test_replicas_that_carry_less_than_believed_keep_fewer_targets() -> None:
+    assert ran(fleet([8.0] * 3, true_share=0.9), [4.0] * 3).attainment()[0, 0] < 0.5
+
+
+def test_without_metrics_an_autoscaler_keeps_what_it_has() -> None:
+    answers: list[bool] = []
+
+    class Recorder:
+        reproduces = "nothing"
+
+        def decide(self, seen: Any) -> Any:
+            answers.append(seen.answers)
+            return seen.replicas
+
+    simulate(fleet([1.0] * 3, silent=np.array([False, True, False])), Recorder(), np.ones((1, 1)), np.zeros(3, int))
+    assert answers == [True, False, True]
+
+
+def test_an_hpa_follows_a_load_and_pays_for_what_starts() -> None:
+    offered = [4.0] * 30 + [12.0] * 90
+    scaler = HorizontalPodAutoscaler(
+        metrics=[Metric(signal="load", kind=Kind.EXTERNAL_AVERAGE, target=np.array([[1.0], [0.5]]))], sync_s=STEP_S
+    )
+    found = simulate(fleet(offered, start=5), scaler, np.full((2, 1), 4.0), np.repeat([0, 1, 2, 3], 30))
+    assert found.cost[0, 0, 3] == pytest.approx(6 * 0.5)
+    assert found.cost[1, 0, 3] == pytest.approx(12 * 0.5)
+    assert found.attainment()[:, 3].tolist() == [1.0, 1.0]
+    assert found.attainment()[0, 1] < found.attainment()[1, 1] < 1.0
+
+
+def test_office_hours_end_in_the_evening_and_on_friday() -> None:
+    hours, day_s, hour_s = OfficeHours(start_h=8, end_h=18), 86_400.0, 3600.0
+    moments = np.array([6.0, 9.0, 19.0, 4 * 24 + 18.0, 5 * 24 + 1.0])
+    expected = np.array([8.0, 9.0, 24 + 8.0, 7 * 24 + 8.0, 7 * 24 + 8.0])
+    assert hours.next_open(START_S + moments * hour_s).tolist() == (START_S + expected * hour_s).tolist()
+    assert day_s == 24 * hour_s
+
+
+def test_a_spread_has_its_quantiles_and_the_same_seed_the_same_draws() -> None:
+    spread = Spread(low_s=300.0, median_s=900.0, high_s=3600.0)
+    drawn = spread.draw(random_generator(1, "merge"), (20_000,))
+    assert np.quantile(drawn, (0.1, 0.5, 0.9)) == pytest.approx([300.0, 900.0, 3600.0], rel=0.08)
+    assert (drawn == spread.draw(random_generator(1, "merge"), (20_000,))).all()
+    assert (drawn != spread.draw(random_generator(1, "start"), (20_000,))).any()
+    assert (Spread.always(60.0).draw(random_generator(1), (3,)) == 60.0).all()
+
+
+def way(merge_s: float = 600.0, run_s: float = 600.0, **fields: Any) -> Way:
+    """A pull request of ten minutes, two minutes of sync, three of start."""
+    values: dict[str, Any] = {"sync_s": 120.0, "start": Spread.always(180.0), "group_of": np.zeros(1, dtype=int)}
+    return Way(run_s=run_s, merge=Spread.always(merge_s), **(values | fields))
+
+
+def by_git(wanted: list[float], way: Way) -> list[float]:
+    """What reaches the cluster of numbers that a rule wants from minute to minute."""
+    steps, seen = len(wanted), []
+
+    class Spy(ThroughGit):
+        def decide(self, each: Any) -> Any:
+            seen.append(super().decide(each)[0, 0])
+            return np.array([[seen[-1]]])
+
+    rule = Planned(np.array([wanted]), START_S, STEP_S)
+    spy = Spy(
+        rule,
+        run_s=way.run_s,
+        step_s=STEP_S,
+        merge=way.merge,
+        sync_s=way.sync_s,
+        group_of=way.group_of,
+        seed=1,
+        hours=way.hours,
+    )
+    simulate(fleet([1.0] * steps), spy, np.full((1, 1), wanted[0]), np.zeros(steps, int))
+    return seen
+
+
+def test_a_number_waits_for_its_run_its_merge_and_its_sync() -> None:
+    found = by_git([1.0] * 5 + [3.0] * 55, way())
+    assert found.index(3.0) == 10 + 10 + 2
+
+
+def test_a_pull_request_is_updated_until_it_is_merged_and_closed_when_nothing_is_left() -> None:
+    found = by_git([1.0] * 5 + [3.0] * 10 + [5.0] * 45, way(merge_s=1200.0))
+    assert found.index(5.0) == 10 + 20 + 2
+    assert 3.0 not in found
+    assert set(by_git([1.0] * 5 + [3.0] * 10 + [1.0] * 45, way(merge_s=1200.0))) == {1.0}
+
+
+def test_at_night_nobody_merges() -> None:
+    found = by_git([1.0] * 5 + [3.0] * 595, way(hours=OfficeHours()))
+    assert found.index(3.0) == 8 * 60 + 2
+
+
+def test_settings_of_a_policy_are_simulated_as_each_alone() -> None:
+    draw = random_generator(3)
+    subject = fleet(draw.uniform(2, 20, (2, 240)), start_steps=draw.integers(0, 6, (2, 240)))
+    past = draw.uniform(2, 20, (2, 1440))
+    plan = way(group_of=np.array([0, 1]))
+    for policy in POLICIES.values():
+        count = len(policy.settings)
+        block_of = np.zeros(240, int)
+        found = simulate(subject, policy.build(subject, past, plan), np.full((count, 2), 8.0), block_of)
+        alone = fleet(subject.offered_per_s[1:], start_steps=subject.start_steps[1:])
+        of_one = simulate(
+            alone, policy.build(alone, past[1:], way(group_of=np.zeros(1, int))), np.full((count, 1), 8.0), block_of
+        )
+        assert found.kept[:, 1].tolist() == of_one.kept[:, 0].tolist(), policy.name
+        assert found.offered.shape == (count, 2, 1)
+
+
+def test_more_capacity_for_each_request_keeps_more_targets_and_costs_more() -> None:
+    draw = random_generator(4)
+    subject = fleet(10 + 6 * np.sin(np.arange(1440) / 230) + draw.normal(0, 1, 1440), start=4)
+    policy = POLICIES["HPA on arrival rate"]
+    found = simulate(
+        subject, policy.build(subject, np.empty((1, 0)), way()), np.full((24, 1), 9.0), np.zeros(1440, int)
+    )
+    cost, kept = found.cost[:, 0, 0].reshape(6, 4), found.attainment()[:, 0].reshape(6, 4)
+    assert (np.diff(cost, axis=0) < 0).all()
+    assert (np.diff(kept, axis=0) <= 1e-9).all()
+    assert (np.diff(cost, axis=1) >= 0).all()
+
+
+def test_no_policy_is_cheaper_than_one_who_knows_what_comes() -> None:
+    draw = random_generator(5)
+    subject = fleet(10 + 6 * np.sin(np.arange(1440) / 230) + draw.normal(0, 1, 1440), start=3)
+    plan, blocks = way(), np.zeros(1440, int)
+
+    def served(delayed: bool, start: int) -> Ledger:
+        known = clairvoyant(subject, plan, delayed=delayed)
+        least = fleet(subject.offered_per_s, start)
+        return simulate(least, known, known.decide(_at_start())[None].astype(float), blocks)
+
+    def _at_start() -> Any:
+        class At:
+            at_s = START_S
+
+        return At()
+
+    at_once, delayed = served(False, 0), served(True, 3)
+    assert at_once.attainment()[0, 0] == 1.0
+    assert delayed.attainment()[0, 0] > 0.995
+    assert at_once.cost.sum() < delayed.cost.sum()
+    for policy in POLICIES.values():
+        count = len(policy.settings)
+        scaler = policy.build(subject, subject.offered_per_s, plan)
+        found = simulate(subject, scaler, np.full((count, 1), 8.0), blocks)
+        good = found.attainment()[:, 0] >= 0.9999
+        assert (found.cost.sum(axis=(1, 2))[good] > at_once.cost.sum()).all(), policy.name
