@@ -12,6 +12,7 @@ from reconciler.domain.records import dataclass
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import GROUP, MERGE_DELAY_S, START_DELAY_S, SYNC_DELAY_S, SettingDefinition
+from reconciler.forecast.series import last_midnight_s
 from reconciler.metrics.queries import duration
 
 FEWEST_MERGES = 5
@@ -81,6 +82,7 @@ class ActuationDelays:
     def __init__(self, snapshot: Snapshot) -> None:
         self._settings = snapshot.settings
         self._merged = merge_times(snapshot)
+        self._measured: dict[str, DelayPart] = {}
 
     def of(self, variant: Variant) -> ActuationDelay:
         """What a change of the variant takes: its group's merges, or those of all groups where there are too few."""
@@ -94,7 +96,13 @@ class ActuationDelays:
         given = variant.settings[MERGE_DELAY_S]
         if given.value is not None:
             return DelayPart.always(given.value, str(given.source))
-        branches = branches_of(self._settings.git.branch_prefix, variant.settings[GROUP].value)
+        group = variant.settings[GROUP].value
+        if group not in self._measured:
+            self._measured[group] = self._merges_of(group)
+        return self._measured[group]
+
+    def _merges_of(self, group: str) -> DelayPart:
+        branches = branches_of(self._settings.git.branch_prefix, group)
         own = [time_s for branch in branches for time_s in self._merged.get(branch, ())]
         every = [time_s for times_s in self._merged.values() for time_s in times_s]
         for times_s, whose in ((own, "of its group"), (every, "of all groups")):
@@ -104,13 +112,22 @@ class ActuationDelays:
 
 
 def merge_times(snapshot: Snapshot) -> Mapping[str, Sequence[float]]:
-    """By head branch how long (seconds) our pull requests of the last 30 days were open until they were merged."""
+    """By head branch how long (seconds) our pull requests of the last 30 days were open until they were merged.
+
+    Those of today (UTC) count only while others are too few: with each of them the time that forecasts are for would
+    be another, and replicas would go up and down with it.
+    """
+    midnight_s = last_midnight_s(snapshot.now_s)
     found: defaultdict[str, list[float]] = defaultdict(list)
+    today: defaultdict[str, list[float]] = defaultdict(list)
     for each in snapshot.proposals:
         if each.state is ProposalState.MERGED and each.opened_at_s is not None and each.closed_at_s is not None:
             age_s, open_s = snapshot.now_s - each.closed_at_s, each.closed_at_s - each.opened_at_s
             if 0 <= age_s <= LOOK_BACK_S and open_s >= 0:
-                found[each.head_branch].append(open_s)
+                (today if each.closed_at_s >= midnight_s else found)[each.head_branch].append(open_s)
+    if sum(map(len, found.values())) < FEWEST_MERGES:
+        for branch, times_s in today.items():
+            found[branch] += times_s
     return found
 
 

@@ -1,5 +1,6 @@
 """The pure heart: a snapshot in, a plan out. The same snapshot gives the same bytes."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.decision.assessment import assess_variants
@@ -15,7 +16,7 @@ from reconciler.decision.explanation import (
     broken_decision,
     decision_for,
 )
-from reconciler.decision.formulation import formulate, past_variations, with_shared_rules
+from reconciler.decision.formulation import ModelDemand, formulate, past_variations, with_shared_rules
 from reconciler.decision.groups import Bonds, group_plans
 from reconciler.decision.guarding import Guard
 from reconciler.decision.load_variation import LoadVariation
@@ -159,7 +160,10 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         failures=snapshot.observed.failures,
         refusals=snapshot.observed.refusals,
         warnings=snapshot.observed.warnings,
-        notes=tuple(dict.fromkeys(decision.caution for decision in decisions if decision.caution)),
+        notes=(
+            *_forecasts(context.formulated.demands),
+            *dict.fromkeys(decision.caution for decision in decisions if decision.caution),
+        ),
         unmanaged=tuple(each.key for each in snapshot.unmanaged),
         value=round(solution.value, DIGITS),
         shared=solution.shared,
@@ -170,6 +174,17 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         asked=asked_prometheus(snapshot),
         figures=FiguresOnDemand(context, context.situation.states),
     )
+
+
+def _forecasts(demands: Mapping[ModelKey, ModelDemand]) -> Iterator[str]:
+    """Of how many models demand is a load that is expected, and when."""
+    found = Counter(
+        f"{each.forecast.told_window}, from {each.forecast.days:.0f} days"
+        for each in demands.values()
+        if each.forecast is not None
+    )
+    for words, models in found.items():
+        yield f"Demand of {models} of {len(demands)} models is the load expected {words}."
 
 
 def _sum(costs: Sequence[float | None]) -> float | None:

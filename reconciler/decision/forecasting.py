@@ -16,8 +16,8 @@ from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import significant
 from reconciler.domain.variant_settings import HEADROOM
-from reconciler.forecast.forecaster import Forecaster, last_midnight_s, told_features
-from reconciler.forecast.series import RECENT_S, Rates, Window
+from reconciler.forecast.forecaster import Forecaster, told_features
+from reconciler.forecast.series import RECENT_S, Rates, Window, last_midnight_s
 from reconciler.simulation.rehearsal import KEPT_S, LEVEL, LEVELS, Rehearsal, Rules, learn, rehearse
 
 DRAINED_IN_S = 600.0
@@ -53,12 +53,17 @@ def forecast_loads(
     snapshot: Snapshot, members: Mapping[ModelKey, Sequence[Variant]], capacities: Mapping[ModelKey, float]
 ) -> Forecasts:
     """What is forecast of the models, of which a replica carries `capacities` (requests a second)."""
+    lost = snapshot.observed.demand_lost
+    why_not = {
+        model: f"the last two weeks are not known: {lost[model.cluster].reason}"
+        for model in members
+        if model.cluster in lost
+    }
     if not snapshot.observed.demand:
-        return Forecasts()
+        return Forecasts(why_not=why_not)
     rows, rates = _fleet(snapshot.observed.demand)
     present = _until_now(snapshot, rows, rates)
     found: dict[ModelKey, LoadForecast] = {}
-    why_not: dict[ModelKey, str] = {}
     until_s = last_midnight_s(snapshot.now_s)
     for terms, models in _by_terms(snapshot, members, rows, capacities).items():
         rehearsal = rehearse(
@@ -74,11 +79,12 @@ def forecast_loads(
             why_not |= dict.fromkeys(models, rehearsal.words)
             continue
         for model, forecast in _forecasts(
-            snapshot, present, rows, models, learn(rates, terms.window, until_s), rehearsal
+            snapshot, present, rows, models, learn(rates, terms.window, until_s), terms, rehearsal
         ):
             if forecast is None:
                 why_not[model] = "too little of its last day is known"
             else:
+                why_not.pop(model, None)
                 waiting = _waiting(snapshot, members[model])
                 found[model] = replace(
                     forecast, grow_per_s=forecast.grow_per_s + waiting, keep_per_s=forecast.keep_per_s + waiting
@@ -92,6 +98,7 @@ def _forecasts(
     rows: Mapping[ModelKey, int],
     models: Sequence[ModelKey],
     learned: tuple[Forecaster | None, Forecaster | None],
+    terms: _Terms,
     rehearsal: Rehearsal,
 ) -> Iterator[tuple[ModelKey, LoadForecast | None]]:
     """The forecast of each model, None where too little is known; what was learned ends at the last midnight."""
@@ -119,6 +126,8 @@ def _forecasts(
                 quantiles=quantiles,
                 window=grow_by.window,
                 margin=significant(rehearsal.margin),
+                goal=terms.goal,
+                at_s=snapshot.now_s,
                 days=rehearsal.days,
                 moved_by=told_features(grow, place, LEVELS.index(LEVEL)),
                 why=rehearsal.words,

@@ -12,6 +12,7 @@ import numpy as np
 from reconciler.decision.variant_states import ago, span
 from reconciler.domain.history import Bools, Floats, Integers, LoadHistory, stacked
 from reconciler.domain.records import dataclass
+from reconciler.domain.units import utc_minute
 from reconciler.forecast.series import Window
 from reconciler.simulation.rehearsal import KEPT_S, LEVEL, LEVELS, lingering
 
@@ -63,7 +64,8 @@ class LoadForecast:
     """What a model must be able to carry, in requests a second: replicas grow up to `grow_per_s`.
 
     None of those that are there goes that `keep_per_s` needs. `quantiles` are of the largest rate within the window (by
-    level), without the `margin` that its service class needs. `moved_by` are the features that moved it most.
+    level), without the `margin` that its service class needs to attain its `goal`. `at_s` is when it was made (Unix
+    seconds), `moved_by` are the features that moved it most.
     """
 
     grow_per_s: float
@@ -71,15 +73,17 @@ class LoadForecast:
     quantiles: Mapping[float, float]
     window: Window
     margin: float
+    goal: float
+    at_s: float
     days: float
     moved_by: tuple[tuple[str, float], ...]
-
     why: str
 
     @property
     def told_window(self) -> str:
-        """When the change serves, after now."""
-        return f"the most that arrives in {span(self.window.from_s)} to {span(self.window.until_s)}"
+        """When the change serves: `between 14:11 and 14:33 UTC`."""
+        first, last = (utc_minute(self.at_s + after_s) for after_s in (self.window.from_s, self.window.until_s))
+        return f"between {first[-9:-4]} and {last[-9:]}"
 
     @property
     def why_kept(self) -> str:
@@ -90,12 +94,12 @@ class LoadForecast:
     @property
     def words(self) -> str:
         """How the demand came about, in one sentence."""
-        half, _, most = (self.quantiles[level] for level in LEVELS)
+        low, high, _, most = (self.quantiles[level] for level in LEVELS)
         moved = ", ".join(f"{name} x {factor:.2f}" for name, factor in self.moved_by)
         return (
-            f"forecast: 90 % quantile {self.quantiles[LEVEL]:.4g} req/s of {self.told_window}, "
-            f"times {self.margin:.3g} (half of the time up to {half:.4g}, one in a hundred above {most:.4g}), "
-            f"from {self.days:.0f} days; moved by {moved}"
+            f"load expected {self.told_window}: at most {self.quantiles[LEVEL]:.4g} req/s nine times in ten "
+            f"(half of the time {low:.4g}-{high:.4g}; one in a hundred above {most:.4g}), from {self.days:.0f} days; "
+            f"times {self.margin:.3g} for {self.goal * 100:.4g} % inside the targets; moved by {moved}"
         )
 
 

@@ -267,6 +267,8 @@ class Observed:
     """What a whole day was like."""
     demand: "tuple[DemandHistory, ...]" = ()
     """What arrived over two weeks, by cluster."""
+    demand_lost: Mapping[str, NoAnswer] = field(default_factory=dict)
+    """By cluster, why that is not known, or not wholly."""
     incomplete: Mapping[str, str] = field(default_factory=dict)
     """By cluster, why its answers may lack a part of what there is."""
     lost: Mapping[str, NoAnswer] = field(default_factory=dict)

@@ -3,8 +3,6 @@
 Formulas and defaults: rules/forecast.md#the-quantiles.
 """
 
-import math
-
 import numpy as np
 
 from reconciler.domain.records import dataclass
@@ -29,6 +27,8 @@ LEARNS_WEEKS_S = 9 * DAY_S
 """Of a shorter past no row has a week before it that others could be learned from."""
 MOST_OF_PEAK = 1.25
 """No forecast goes further above the largest rate of seven days."""
+SEEN_OF_WEEK = 14
+"""A weekday was learned from if it has half of its share of the rows."""
 WEYL = 0.6180339887498949
 """Multiples of it, without their whole part, are spread evenly: rows are the same in every run."""
 
@@ -55,6 +55,8 @@ class Forecaster:
     until_s: float
     rows: int
     knows_weeks: bool
+    weekdays: Bools
+    """Those that were learned from (7,), as `States.weekday` counts them."""
     linear: LinearQuantiles
     binned: BinnedQuantiles
     shifts: Floats
@@ -81,7 +83,13 @@ class Forecaster:
 
     def quantiles(self, states: States) -> Floats:
         """The quantiles of rows (rows x levels), never less at a higher level."""
-        ratios = _together(self.linear, self.binned, states.values) + self.shifts
+        ratios = _together(self.linear, self.binned, states.values)
+        is_new = ~self.weekdays[states.weekday]
+        if is_new.any():
+            # A Monday after the first weekend is not above other days by chance, and does not fall back to them.
+            level = _together(self.linear, self.binned, states.as_if_level[is_new])
+            ratios[is_new] = np.maximum(ratios[is_new], level)
+        ratios += self.shifts
         most = np.maximum(MOST_OF_PEAK * states.most_per_s, states.now_per_s)[:, np.newaxis]
         return np.asarray(np.maximum.accumulate(np.minimum(states.rates(ratios), most), axis=1))
 
@@ -107,6 +115,7 @@ def fit(rates: Rates, window: Window, levels: tuple[float, ...], until_s: float)
         until_s=until_s,
         rows=int(usable.sum()),
         knows_weeks=knows_weeks,
+        weekdays=np.bincount(states.weekday[usable], minlength=7) * SEEN_OF_WEEK >= usable.sum(),
         linear=linear,
         binned=binned,
         shifts=np.array([np.quantile(left[:, place], level) for place, level in enumerate(levels)]),
@@ -130,11 +139,6 @@ def sampled_rows(rates: Rates, window: Window, until_s: float) -> tuple[Integers
         places = np.unique((np.arange(MOST_ROWS) * WEYL % 1.0 * count).astype(np.int64))
     series, moments = np.divmod(places, end - first)
     return series, moments + first
-
-
-def last_midnight_s(now_s: float) -> float:
-    """The last midnight (UTC) before now: all runs of a day learn from the same past."""
-    return math.floor(now_s / DAY_S) * DAY_S
 
 
 def told_features(forecast: Forecast, series: int, level: int, count: int = 3) -> tuple[tuple[str, float], ...]:

@@ -29,8 +29,10 @@ FEATURES = (
     *("peak far above now", "day far above now", "varying peak", "varying yesterday", "varying day"),
 )
 """In the order of the columns, as `explain` names them."""
-OF_HOUR, OF_DAY, OF_YESTERDAY, OF_VARIATION = 2, 3, 6, 12
-"""Columns that define a state."""
+OF_HOUR, OF_DAY, OF_PEAK, OF_YESTERDAY, OF_VARIATION = 2, 3, 5, 6, 12
+"""Columns that define a state, and the peak of the day."""
+OF_OTHER_DAYS = (3, 4, 5, 6, 8)
+"""Columns that compare the levels of other days with now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +75,24 @@ class States:
     """What is known at (series, moment) pairs, a row each: `values` (rows x features), and what undoes the ratios.
 
     `now_per_s` is the mean of the last 10 minutes, `floor_per_s` what is added before comparing, `most_per_s` the
-    largest rate of seven days. A row that is not `known` has too little behind it.
+    largest rate of seven days, `raised` the logarithm of now over the same time yesterday, `weekday` counts from
+    Thursday (UTC). A row that is not `known` has too little behind it.
     """
 
     values: Floats
     now_per_s: Floats
     floor_per_s: Floats
     most_per_s: Floats
+    raised: Floats
     known: Bools
+    weekday: Integers
+
+    @property
+    def as_if_level(self) -> Floats:
+        """The values as if the days before had been as high as today."""
+        values = self.values.copy()
+        values[:, OF_OTHER_DAYS] = np.clip(values[:, OF_OTHER_DAYS] + self.raised[:, np.newaxis], -WIDEST, WIDEST)
+        return with_products(values)
 
     def rates(self, ratios: Floats) -> Floats:
         """The rates (rows x levels) of logarithms of ratios to now."""
@@ -102,8 +114,17 @@ def states_at(rates: Rates, series: Integers, moments: Integers, window: Window,
         here = slice(*np.searchsorted(series, (first, first + SERIES_AT_ONCE)))
         block = _Past.of(rates, slice(first, first + SERIES_AT_ONCE), window)
         parts.append(_states(block, series[here] - first, moments[here], knows_weeks=knows_weeks))
-    values, now, floor, most, known = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return States(values=values, now_per_s=now, floor_per_s=floor, most_per_s=most, known=known)
+    values, now, floor, most, raised, known = (np.concatenate(column) for column in zip(*parts, strict=True))
+    weekday = ((rates.start_s + moments * rates.step_s) // DAY_S % 7).astype(np.int64)
+    return States(
+        values=values,
+        now_per_s=now,
+        floor_per_s=floor,
+        most_per_s=most,
+        raised=raised,
+        known=known,
+        weekday=weekday,
+    )
 
 
 def largest_within(rates: Rates, series: Integers, moments: Integers, window: Window) -> Floats:
@@ -172,7 +193,7 @@ def _largest(per_s: Floats, steps: int) -> Floats:
 
 def _states(
     past: _Past, series: Integers, moments: Integers, *, knows_weeks: bool
-) -> tuple[Floats, Floats, Floats, Floats, Bools]:
+) -> tuple[Floats, Floats, Floats, Floats, Floats, Bools]:
     steps = past.rates.steps
     day, recent = steps(DAY_S), steps(RECENT_S)
     now, of_day = past.mean(series, moments, recent), past.mean(series, moments, day)
@@ -187,10 +208,11 @@ def _states(
         before = past.mean(series, moments - days * day, recent)
         return _ratio(largest, now, floor), _ratio(largest, before, floor)
 
-    rises = [then(days) for days in range(1, 8 if knows_weeks else 2)]
+    rises = [then(days) for days in range(1, 8)]
     yesterday, rise = (np.nan_to_num(each) for each in rises[0])
     last_week, last_rise = (
-        np.where(np.isfinite(each), each, other) for each, other in zip(rises[-1], (yesterday, rise), strict=True)
+        np.where(np.isfinite(each) & knows_weeks, each, other)
+        for each, other in zip(rises[-1], (yesterday, rise), strict=True)
     )
     all_rises = np.stack([each for _, each in rises])
     counted = np.isfinite(all_rises)
@@ -205,12 +227,29 @@ def _states(
     columns = (
         *(_ratio(five, now, floor), _ratio(sixty, now, floor), peak, daily, _ratio(of_week, now, floor), high),
         *(yesterday, rise, last_week, last_rise, usual, of_hour, varied, changes[:, -1], changes[:, -2]),
+        *([np.zeros(len(now))] * 5),
+    )
+    values = with_products(np.clip(np.nan_to_num(np.stack(columns, axis=1)), -WIDEST, WIDEST))
+    return values, np.nan_to_num(now), floor, past.of_week[series, moments], rise - yesterday, known
+
+
+def with_products(values: Floats) -> Floats:
+    """The same rows with the hinges and products in the last columns made of the others."""
+    peak, daily, high, yesterday, varied = (
+        values[:, each] for each in (OF_HOUR, OF_DAY, OF_PEAK, OF_YESTERDAY, OF_VARIATION)
+    )
+    products = (
         *(np.maximum(peak - 0.3, 0.0), np.maximum(daily - 1.0, 0.0)),
         *(varied * peak, varied * np.clip(yesterday, -2.0, 2.0), varied * np.clip(high, 0.0, 3.0)),
     )
-    values = np.clip(np.nan_to_num(np.stack(columns, axis=1)), -WIDEST, WIDEST)
-    return values, np.nan_to_num(now), floor, past.of_week[series, moments], known
+    values[:, -len(products) :] = np.stack(products, axis=1)
+    return values
 
 
 def _ratio(per_s: Floats, now_per_s: Floats, floor_per_s: Floats) -> Floats:
     return np.asarray(np.log((per_s + floor_per_s) / (now_per_s + floor_per_s)))
+
+
+def last_midnight_s(now_s: float) -> float:
+    """The last midnight (UTC) before now: all runs of a day learn from the same past."""
+    return math.floor(now_s / DAY_S) * DAY_S

@@ -272,6 +272,9 @@ def _read_cluster(
         read_past(answers, names, attribution, first_names, asked)
         for asked in ({*PAST, Name.PAST_CONFIGURED}, frozenset(USUAL), {*DEMAND, Name.DEMAND_CONFIGURED})
     )
+    partial_demand = next(filter(says_partial, demand.warnings), "")  # a part of what arrived looks like less load
+    lost_demand = [NoAnswer(Absence.FAILED, partial_demand)] if partial_demand else list(demand.failed.values())
+    demand = PastReadings() if partial_demand else demand
     seen = _look(variants, readings, attribution, past, usual, demand, now_s)
     failed = [
         *(readings.failed[quantity] for quantity in sorted(readings.failed)),
@@ -299,6 +302,7 @@ def _read_cluster(
         warnings=tuple(f"{name}: {warning}" for warning in warnings),
         incomplete={name: partial} if partial else {},
         lost={name: lost[0]} if lost else {},
+        demand_lost={name: lost_demand[0]} if lost_demand else {},
         queues=queues_of(variants, readings),
         quotas={(name, namespace): tuple(quotas) for namespace, quotas in sorted(readings.quotas.items())},
         traces={key: tuple(traces[key]) for key in sorted(traces)},

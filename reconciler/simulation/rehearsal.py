@@ -16,8 +16,8 @@ from reconciler.simulation.fluid import Delay, follow, serve
 
 LEVEL = 0.9
 """The quantile that the margin multiplies: feeding back what was attained replaces tuning it."""
-LEVELS = (0.5, LEVEL, 0.99)
-"""Those that are reported."""
+LEVELS = (0.25, 0.75, LEVEL, 0.99)
+"""Those that are shown: between the first two lies half of what comes."""
 LINGER_S = 45 * 60.0
 """A replica goes only if the window and so much more would not need it: else it comes back soon."""
 KEPT_S = 3600.0

@@ -18,7 +18,7 @@ import numpy as np
 from reconciler.decision.decide import solve
 from reconciler.decision.limits import collected, within_limits
 from reconciler.decision.worth import worth_opening
-from reconciler.domain.history import DemandHistory
+from reconciler.domain.history import DemandHistory, LoadHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.observed import Observation, Performance
 from reconciler.domain.plan import GroupPlan, Outcome
@@ -34,6 +34,8 @@ PER_REPLICA, MADE_FOR = 9.99, 2.0
 MINUTE_S, RUN_S, HISTORY_STEP_S = 60.0, 600.0, 600.0
 SYNC_MIN, START_MIN = 3, 6
 REVERSED_WITHIN_S = 3 * 3600.0
+MERGED_BEFORE, REMEMBERED_S = 40, 12 * 3600.0
+"""Merges of the days before, and for how long what a merge changed is of interest."""
 TIMES = {5: (1.0, 0.4), 20: (10.0, 0.6), 60: (50.0, 0.5)}
 """By delay in minutes: the median of the time until a merge, and the standard deviation of its logarithm."""
 
@@ -80,6 +82,7 @@ class Loop:
         if not self.limits:
             fleet.set(pull_requests=PullRequestSettings(open_at_once=0, created_per_hour=0, pushes_per_hour=0))
         self.draw = random.Random(self.seed)  # noqa: S311 - the same merges in every run
+        self._merged_before()
         self.git = np.ceil(self.rates[:, self.minute(0.0)] * 1.2 / PER_REPLICA).astype(int)
         self.cluster = np.repeat(self.git[:, np.newaxis], self.days * 1440, axis=1)
         for number in range(models):
@@ -168,10 +171,11 @@ class Loop:
         windows = (smoothed[:, 5:] - smoothed[:, :-5]) / 5
         asked = self.cluster[:, max(here - START_MIN, 0) : here + 1]
         ready = asked.min(axis=1)
+        times_s = self.fleet.now_s - MINUTE_S * np.arange(60.0, -1.0, -1.0)
         for number, model in enumerate(map(self.model, range(len(rates)))):
             row = windows[number, -61:]
             self.fleet.offer(float(row[-1]), model.model_id, model.namespace)
-            self.fleet.remember(*row.tolist(), model_id=model.model_id, namespace=model.namespace)
+            self.fleet.past[model] = LoadHistory(times_s=times_s, step_s=MINUTE_S, window_s=300.0, rates_per_s=row)
             self.fleet.observations[key(f"m{number}", namespace=model.namespace)] = Observation(
                 performance=Performance(itl_s=0.01), replicas_reporting=int(ready[number])
             )
@@ -189,8 +193,7 @@ class Loop:
             return
         if standing is None:
             self.opened += 1
-            median, spread = TIMES[self.delay_min]
-            self.due_s[self.opened] = at_s + MINUTE_S * median * math.exp(self.draw.gauss(0.0, spread))
+            self.due_s[self.opened] = at_s + self._until_merged_s()
         fleet.proposals.append(
             Proposal(
                 group=plan.name,
@@ -208,7 +211,7 @@ class Loop:
     def _merge(self, at_s: float) -> None:
         fleet, start_s = self.fleet, self.fleet.now_s - at_s
         for index, each in enumerate(fleet.proposals):
-            due_s = self.due_s[each.number]
+            due_s = self.due_s.get(each.number, math.inf)
             if each.state is not ProposalState.OPEN or due_s > at_s:
                 continue
             for change in each.changes:
@@ -219,12 +222,27 @@ class Loop:
                 self.cluster[number, int(due_s // MINUTE_S) + SYNC_MIN :] = change.replicas_after
             fleet.proposals[index] = replace(each, state=ProposalState.MERGED, closed_at_s=start_s + due_s)
             fleet.committed_s = start_s + due_s
-        day_ago_s = fleet.now_s - DAY_S
+        hours_ago_s = fleet.now_s - REMEMBERED_S
         fleet.proposals = [
-            each
+            each if each.closed_at_s is None or each.closed_at_s > hours_ago_s else replace(each, changes=())
             for each in fleet.proposals
-            if each.state is ProposalState.OPEN or each.closed_at_s is None or each.closed_at_s > day_ago_s
         ]
+
+    def _merged_before(self) -> None:
+        """Merges of the days before: how long they take is known."""
+        start_s = self.load.start_s + self.first_day * DAY_S
+        for number in range(-MERGED_BEFORE, 0):
+            closed_s = start_s + number * 3600.0
+            self.fleet.propose(
+                number=number,
+                state=ProposalState.MERGED,
+                opened_at_s=closed_s - self._until_merged_s(),
+                closed_at_s=closed_s,
+            )
+
+    def _until_merged_s(self) -> float:
+        median, spread = TIMES[self.delay_min]
+        return MINUTE_S * median * math.exp(self.draw.gauss(0.0, spread))
 
     def _reversed(self) -> float:
         """The share of changes that take away within three hours what another brought."""

@@ -6,8 +6,7 @@ import time
 
 import numpy as np
 
-from reconciler.forecast.forecaster import last_midnight_s
-from reconciler.forecast.series import Rates, Window
+from reconciler.forecast.series import Rates, Window, last_midnight_s
 from reconciler.simulation.rehearsal import KEPT_S, Rules, learn, rehearse
 from tests.bench.loads import DAY_S, START_S, smooth
 from tests.bench.table import table

@@ -383,7 +383,7 @@ class QueueAnswer(EngineAnswer):
                     name=f"forecast, {level * 100:.0f} % quantile",
                     value=per_s,
                     unit="req/s",
-                    reason=forecast.told_window,
+                    reason=f"the most that arrives {forecast.told_window}",
                 )
             yield Figure(subject=subject, name="margin", value=forecast.margin, reason=forecast.why)
         elif model in self.forecasts.why_not:

@@ -35,6 +35,13 @@ def test_merges_of_the_group_are_measured_as_quantiles(fleet: Fleet) -> None:
     assert told(fleet)["merge"] == ("6m (2m to 10m)", "measured: 11 merges of its group in 30 days")
 
 
+def test_merges_of_today_change_no_delay_that_is_measured_already(fleet: Fleet) -> None:
+    fleet.add()
+    merges(fleet, *range(1, 12))
+    merges(fleet, *[50] * 11, ago_s=0)
+    assert told(fleet)["merge"] == ("6m (2m to 10m)", "measured: 11 merges of its group in 30 days")
+
+
 def test_a_group_with_few_merges_takes_as_long_as_all_do(fleet: Fleet) -> None:
     fleet.add()
     merges(fleet, 1)

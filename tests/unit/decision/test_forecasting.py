@@ -76,8 +76,8 @@ def test_a_smooth_fleet_gets_what_will_arrive_and_less_than_a_headroom_of_now(sm
     assert asked.sum() < 1.1 * will_be.sum()
     decisions = fleet.plan().decisions
     steps = [step for each in decisions for step in each.steps if step.stage == "demand"]
-    assert all(step.reason.startswith("forecast: 90 % quantile ") for step in steps)
-    assert "of the most that arrives in 10m to 30m" in steps[0].reason
+    assert all(step.reason.startswith("load expected between 09:10 and 09:30 UTC: at most ") for step in steps)
+    assert "for 99 % inside the targets" in steps[0].reason
     assert "one in a hundred above" in steps[0].reason
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reconciler.forecast.forecaster import MOST_OF_PEAK, MOST_ROWS, fit, last_midnight_s, sampled_rows
+from reconciler.forecast.forecaster import MOST_OF_PEAK, MOST_ROWS, fit, sampled_rows
 from reconciler.forecast.quantiles import LinearQuantiles
-from reconciler.forecast.series import DAY_S, Floats, Rates, Window, largest_within, states_at
+from reconciler.forecast.series import DAY_S, Floats, Rates, Window, largest_within, last_midnight_s, states_at
 from tests.bench.loads import START_S, smooth
 
 STEP_S, DAY = 600.0, 144
@@ -36,6 +36,14 @@ def coverage(rates: Rates, day: int, level: float = 0.9) -> float:
 def test_nine_of_ten_loads_of_unseen_days_are_below_their_quantile(smooth100: Rates) -> None:
     found = {day: coverage(smooth100, day) for day in range(8, 14)}
     assert all(abs(each - 0.9) <= 0.015 for each in found.values()), found
+
+
+def test_the_monday_after_the_first_weekend_is_not_expected_to_fall_back_to_sunday(smooth100: Rates) -> None:
+    learned = fit(smooth100, WINDOW, (0.9,), START_S + 7 * DAY_S)
+    assert learned is not None
+    assert not learned.weekdays[int(START_S // DAY_S) % 7]
+    assert learned.weekdays.sum() == 6
+    assert coverage(smooth100, 7) >= 0.87
 
 
 @pytest.mark.parametrize("changed", [np.nan, 0.0, 1e6])
