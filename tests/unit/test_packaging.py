@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -42,8 +43,16 @@ def files_below(folder: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("wheel")
-    run_python(["-m", "build", "--wheel", "--no-isolation", "--outdir", str(directory), str(ROOT)], directory)
+    """Built of what the image's build gets: `.dockerignore` leaves out all but what it names."""
+    directory, context = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("context")
+    for name in re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(), flags=re.MULTILINE):
+        source, target = ROOT / name, context / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    run_python(["-m", "build", "--wheel", "--no-isolation", "--outdir", str(directory), str(context)], directory)
     (built,) = directory.glob("*.whl")
     return built
 
