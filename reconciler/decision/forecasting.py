@@ -12,13 +12,14 @@ from reconciler.decision.load_variation import LoadForecast
 from reconciler.domain.history import DemandHistory, LoadHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.observed import Load
+from reconciler.domain.proposals import ProposalState
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import significant
 from reconciler.domain.variant_settings import HEADROOM
 from reconciler.forecast.forecaster import Forecaster, told_features
 from reconciler.forecast.series import RECENT_S, Rates, Window, last_midnight_s
-from reconciler.simulation.rehearsal import KEPT_S, LEVEL, LEVELS, Rehearsal, Rules, learn, rehearse
+from reconciler.simulation.rehearsal import HOLD_S, KEPT_S, LEVEL, LEVELS, Rehearsal, Rules, learn, rehearse
 
 DRAINED_IN_S = 600.0
 """What waits now must be served within so long, in addition to what arrives."""
@@ -64,6 +65,7 @@ def forecast_loads(
     rows, rates = _fleet(snapshot.observed.demand)
     present = _until_now(snapshot, rows, rates)
     found: dict[ModelKey, LoadForecast] = {}
+    added = _added(snapshot)
     until_s = last_midnight_s(snapshot.now_s)
     for terms, models in _by_terms(snapshot, members, rows, capacities).items():
         rehearsal = rehearse(
@@ -87,7 +89,10 @@ def forecast_loads(
                 why_not.pop(model, None)
                 waiting = _waiting(snapshot, members[model])
                 found[model] = replace(
-                    forecast, grow_per_s=forecast.grow_per_s + waiting, keep_per_s=forecast.keep_per_s + waiting
+                    forecast,
+                    grow_per_s=forecast.grow_per_s + waiting,
+                    keep_per_s=forecast.keep_per_s + waiting,
+                    added_s=max(filter(None, (added.get(str(each.key)) for each in members[model])), default=None),
                 )
     return Forecasts(of=found, why_not=why_not)
 
@@ -212,6 +217,17 @@ def _recent(snapshot: Snapshot, model: ModelKey) -> float:
         if recent.size and np.isfinite(recent).all():
             return float(recent.mean())
     return load.arrival_rate_per_s if isinstance(load, Load) else math.nan
+
+
+def _added(snapshot: Snapshot) -> Mapping[str, float]:
+    """By resource when (Unix seconds) a merge added replicas to it, within the time that they stay for."""
+    found: dict[str, float] = {}
+    for each in snapshot.proposals:
+        at_s = each.closed_at_s if each.state is ProposalState.MERGED and each.reverted_at_s is None else None
+        if at_s is not None and 0 <= snapshot.now_s - at_s < HOLD_S:
+            grown = (change.resource for change in each.changes if change.replicas_after > change.replicas_before)
+            found |= {resource: max(found.get(resource, 0.0), at_s) for resource in grown}
+    return found
 
 
 def _waiting(snapshot: Snapshot, members: Sequence[Variant]) -> float:

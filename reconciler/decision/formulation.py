@@ -113,6 +113,8 @@ def _forecast_demand(
     uneven = 1.0 if spread is None else max(spread.factor, 1.0)
     grow, keep = forecast.grow_per_s * uneven, forecast.keep_per_s * uneven
     whole, rate_per_s = sum(_carried(each, carried) for each in members), max(load_per_s, grow)
+    if forecast.added_s is not None:
+        keep = whole
     return ModelDemand(
         rate_per_s=rate_per_s,
         headroom=rate_per_s / load_per_s - 1 if load_per_s > 0 else 0.0,

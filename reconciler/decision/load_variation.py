@@ -14,7 +14,7 @@ from reconciler.domain.history import Bools, Floats, Integers, LoadHistory, stac
 from reconciler.domain.records import dataclass
 from reconciler.domain.units import utc_minute
 from reconciler.forecast.series import Window
-from reconciler.simulation.rehearsal import KEPT_S, LEVEL, LEVELS, lingering
+from reconciler.simulation.rehearsal import HOLD_S, KEPT_S, LEVEL, LEVELS, lingering
 
 Owner = TypeVar("Owner", bound=Hashable)
 MARGIN = 5.0
@@ -65,7 +65,8 @@ class LoadForecast:
 
     None of those that are there goes that `keep_per_s` needs. `quantiles` are of the largest rate within the window (by
     level), without the `margin` that its service class needs to attain its `goal`. `at_s` is when it was made (Unix
-    seconds), `moved_by` are the features that moved it most.
+    seconds), `moved_by` are the features that moved it most. `added_s` is when replicas were added last, while they
+    stay for that.
     """
 
     grow_per_s: float
@@ -78,6 +79,7 @@ class LoadForecast:
     days: float
     moved_by: tuple[tuple[str, float], ...]
     why: str
+    added_s: float | None = None
 
     @property
     def told_window(self) -> str:
@@ -88,6 +90,8 @@ class LoadForecast:
     @property
     def why_kept(self) -> str:
         """Why no replica goes that the window does not need."""
+        if self.added_s is not None:
+            return f"kept: replicas were added {ago(self.at_s - self.added_s)}, none goes for {span(HOLD_S)}"
         ends = span(lingering(self.window).until_s)
         return f"kept: up to {self.keep_per_s:.4g} req/s within {ends} were forecast in the last {span(KEPT_S)}"
 

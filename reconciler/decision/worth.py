@@ -1,11 +1,12 @@
 """Which pull requests are worth opening: a forecast differs a little from run to run, and no pull request should."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from reconciler.decision.staged_plan import Situation
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import Decision, GroupPlan
-from reconciler.domain.proposals import Part, ProposalState
+from reconciler.domain.proposals import ProposalState
 from reconciler.domain.records import replace
 from reconciler.domain.settings import Worth
 
@@ -18,42 +19,38 @@ BY_FORECAST = Worth()
 def worth_opening(situation: Situation, plans: Sequence[GroupPlan]) -> tuple[GroupPlan, ...]:
     """The plans, of which those wait that are not open yet and change too few of their group's replicas.
 
-    All that differs goes once a group's replicas are short or over enough, or one of its pull requests is open. What
+    All that differs in a part of a group goes once that is short or over by enough, or its pull request is open. What
     repairs a target, moves to another accelerator or takes a merge back never waits.
     """
     waiting = dict(_waiting(situation, plans))
     return tuple(
-        replace(plan, blocked=Hold(kind=HoldKind.PUT_BACK, words=waiting[plan.name]))
-        if plan.name in waiting and plan.changes and plan.blocked is None
+        replace(plan, blocked=Hold(kind=HoldKind.PUT_BACK, words=waiting[plan.head_branch]))
+        if plan.head_branch in waiting and plan.blocked is None
         else plan
         for plan in plans
     )
 
 
 def _waiting(situation: Situation, plans: Sequence[GroupPlan]) -> Iterator[tuple[str, str]]:
-    """By group why its changes wait."""
+    """By head branch why its changes wait."""
     proposals = situation.snapshot.proposals
     standing = {each.head_branch for each in proposals if each.state is ProposalState.OPEN}
-    groups: dict[str, list[GroupPlan]] = {}
+    replicas: Counter[str] = Counter()
     for plan in plans:
-        if plan.part is not Part.STATUS:
-            groups.setdefault(plan.name, []).append(plan)
-    for name, parts in groups.items():
-        changes = [change for plan in parts for change in plan.changes]
-        worth = _asked(situation, changes)
-        if worth is None or not changes or any(plan.head_branch in standing for plan in parts):
+        replicas[plan.name] += sum(decision.current.replicas for decision in plan.decisions)
+    for plan in plans:
+        changes, whole = plan.changes, replicas[plan.name]
+        worth = _asked(situation, changes) if changes else None
+        if worth is None or plan.head_branch in standing:
             continue
-        replicas = sum(decision.current.replicas for plan in parts for decision in plan.decisions)
-        more = [change.desired.replicas - change.current.replicas for change in changes]
-        short, over = sum(each for each in more if each > 0), -sum(each for each in more if each < 0)
         if any(_goes_at_once(situation, change) for change in changes):
             continue
-        if short <= worth.short * replicas and over <= worth.over * replicas:
+        more = [change.desired.replicas - change.current.replicas for change in changes]
+        short, over = sum(each for each in more if each > 0), -sum(each for each in more if each < 0)
+        if short <= worth.short * whole and over <= worth.over * whole:
             asked = f"more than {worth.short * 100:.3g} % missing or {worth.over * 100:.3g} % too many"
-            yield (
-                name,
-                f"{short} of {replicas} replicas are missing, {over} too many: pullRequests.worth asks for {asked}",
-            )
+            words = f"{short} of {whole} replicas are missing, {over} too many: pullRequests.worth asks for {asked}"
+            yield plan.head_branch, words
 
 
 def _asked(situation: Situation, changes: Sequence[Decision]) -> Worth | None:

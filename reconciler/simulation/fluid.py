@@ -83,18 +83,26 @@ def _later(replicas: Floats, steps: int) -> Floats:
 
 
 def follow(
-    grow_per_s: Floats, keep_per_s: Floats, capacity_per_s: Floats, least: NDArray[np.float64] | float = 1.0
+    grow_per_s: Floats,
+    keep_per_s: Floats,
+    capacity_per_s: Floats,
+    least: NDArray[np.float64] | float = 1.0,
+    *,
+    hold: int = 0,
 ) -> Floats:
     """Replicas decided one after the other (settings x models x decisions): as many as `grow_per_s` needs.
 
-    Of those that are there only what `keep_per_s` does not need goes, both of shape (settings x models x decisions).
+    Of those that are there only what `keep_per_s` does not need goes, both of shape (settings x models x decisions),
+    and none for so many decisions after some were added as `hold` says.
     """
     capacity = capacity_per_s[:, np.newaxis]
     grow = np.maximum(np.ceil(grow_per_s / capacity - 1e-9), least)
     keep = np.maximum(np.ceil(keep_per_s / capacity - 1e-9), grow)
     decided = np.empty(grow.shape)
-    held = keep[..., 0]
+    held, held_until = keep[..., 0], np.zeros(grow.shape[:-1])
     for step in range(grow.shape[-1]):
-        held = np.maximum(grow[..., step], np.minimum(held, keep[..., step]))
-        decided[..., step] = held
+        rest = np.where(step < held_until, held, np.minimum(held, keep[..., step]))
+        asked = np.maximum(grow[..., step], rest)
+        held_until = np.where(asked > held, step + hold, held_until)
+        decided[..., step] = held = asked
     return decided

@@ -20,8 +20,10 @@ LEVELS = (0.25, 0.75, LEVEL, 0.99)
 """Those that are shown: between the first two lies half of what comes."""
 LINGER_S = 45 * 60.0
 """A replica goes only if the window and so much more would not need it: else it comes back soon."""
-KEPT_S = 3600.0
-"""Nor does it go while a forecast of the last hour needed it: forecasts differ a little from run to run."""
+KEPT_S = 1800.0
+"""Nor does it go while a forecast of the last half hour needed it: forecasts differ a little from run to run."""
+HOLD_S = 3 * 3600.0
+"""Nor for so long after some were added: the load that called them mostly comes back, and a start costs as much."""
 FEWEST_DAYS, TRIAL_DAYS = 3.0, 3
 MOST_UNKNOWN = 0.1
 """Of the days looked at: with more gaps it is not known what a forecast would have missed."""
@@ -122,7 +124,8 @@ def rehearse(
     grow, keep = quantiles.reshape(shape)[:, kept - 1 :], sliding_window_view(needed, kept, axis=1).max(axis=2)
     grow_now, keep_now = present_rule(rates, chosen, moments[kept - 1 :], rules.headroom)
     scale = MARGINS[:, np.newaxis, np.newaxis]
-    decided = np.concatenate((follow(scale * grow, scale * keep, capacity), follow(grow_now, keep_now, capacity)[None]))
+    forecast = follow(scale * grow, scale * keep, capacity, hold=rates.steps(HOLD_S))
+    decided = np.concatenate((forecast, follow(grow_now, keep_now, capacity)[None]))
     times = max(round(rates.step_s / FINEST_STEP_S), 1)
     step_s = rates.step_s / times
     offered = np.nan_to_num(rates.per_s[chosen, first:end])

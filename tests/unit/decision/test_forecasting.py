@@ -10,8 +10,9 @@ import pytest
 from reconciler.decision.forecasting import Forecasts, forecast_loads
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.identity import ModelKey
+from reconciler.domain.proposals import ProposalState
 from tests.bench.loads import START_S, Offered, bursty, smooth
-from tests.unit.decision.conftest import CLUSTER, DAY_S, NAMESPACE, Fleet, new_fleet, service_class
+from tests.unit.decision.conftest import CLUSTER, DAY_S, NAMESPACE, Fleet, Make, new_fleet, service_class
 
 STEP_S, MODELS = 600.0, 24
 SCALE = 5.0
@@ -106,6 +107,19 @@ def test_nothing_goes_that_the_next_hour_may_need(smooth_load: Any) -> None:
     fleet.set_replicas(f"m{number}", kept + 9)
     decision = fleet.decision(f"m{number}")
     assert decision.desired.replicas == kept
+
+
+def test_what_a_merge_added_stays_for_three_hours(smooth_load: Any, make: Make) -> None:
+    fleet = fleet_under(smooth_load, MONDAY_9)
+    fleet.set_replicas("m0", 40)
+    assert fleet.decision("m0").desired.replicas < 40
+    added = make.change("m0", "30 x H100", "40 x H100")
+    fleet.propose(added, state=ProposalState.MERGED, closed_at_s=MONDAY_9 - 40 * 60)
+    decision = fleet.decision("m0")
+    assert decision.desired.replicas == 40
+    assert any(step.reason == "kept: replicas were added 40m ago, none goes for 3h" for step in decision.steps)
+    fleet.proposals[:] = [replace(fleet.proposals[0], closed_at_s=MONDAY_9 - 3 * 3600)]
+    assert fleet.decision("m0").desired.replicas < 40
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from reconciler.decision.decide import solve
 from reconciler.decision.worth import worth_opening
 from reconciler.domain.plan import GroupPlan
+from reconciler.domain.proposals import Part
 from reconciler.domain.settings import PullRequestSettings, Worth
 from tests.unit.decision.conftest import Fleet, Make
 
@@ -30,12 +31,13 @@ def with_replicas(fleet: Fleet, **needs: tuple[int, int]) -> Fleet:
 def test_few_replicas_of_a_large_group_wait_and_more_go_together(fleet: Fleet) -> None:
     with_replicas(fleet, a=(100, 101), b=(100, 95))
     assert all(each.blocked is None for each in opened(fleet))
-    (waiting,) = {each.put_back for each in opened(fleet, Worth())}
-    assert waiting == (
-        "2 of 200 replicas are missing, 4 too many: pullRequests.worth asks for more than 2 % missing or 4 % too many"
-    )
-    assert all(each.blocked is None for each in opened(fleet, Worth(short=0.009, over=0.5)))
-    assert all(each.blocked is None for each in opened(fleet, Worth(short=0.5, over=0.019)))
+    asked = "pullRequests.worth asks for more than 2 % missing or 4 % too many"
+    assert [each.put_back for each in opened(fleet, Worth())] == [
+        f"2 of 200 replicas are missing, 0 too many: {asked}",
+        f"0 of 200 replicas are missing, 4 too many: {asked}",
+    ]
+    assert [each.put_back == "" for each in opened(fleet, Worth(short=0.009, over=0.5))] == [True, False]
+    assert [each.put_back == "" for each in opened(fleet, Worth(short=0.5, over=0.019))] == [False, True]
 
 
 def test_what_runs_short_now_never_waits(fleet: Fleet) -> None:
@@ -44,9 +46,11 @@ def test_what_runs_short_now_never_waits(fleet: Fleet) -> None:
 
 
 def test_a_pull_request_that_is_open_carries_all_that_differs(fleet: Fleet, make: Make) -> None:
-    with_replicas(fleet, a=(100, 101), b=(100, 99))
-    fleet.propose(make.change("a", "100 x H100", "101 x H100"))
-    assert all(each.put_back == "" for each in opened(fleet, Worth()))
+    with_replicas(fleet, a=(100, 101), b=(100, 101), c=(100, 99))
+    fleet.propose(make.change("a", "100 x H100", "101 x H100"), part=Part.URGENT)
+    assert [(each.part, len(each.changes)) for each in opened(fleet, Worth()) if not each.put_back] == [
+        (Part.URGENT, 2)
+    ]
 
 
 @pytest.mark.parametrize("worth", [None, Worth()])
