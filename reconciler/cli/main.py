@@ -10,6 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from reconciler.cli.backtest import backtest
 from reconciler.cli.console import Exit, complain, exit_for, reserve_stdout
 from reconciler.cli.demo import demo
 from reconciler.cli.doctor import doctor
@@ -54,6 +55,7 @@ EXAMPLES: Mapping[Callable[..., int], Sequence[str]] = {
     policy: ("policy test", "policy explain chat/llama-8b", "policy simulate monday.zip tuesday.zip"),
     doctor: ("doctor --repo https://github.com/OWNER/FLEET.git", "doctor -o json"),
     fit: ('fit "meta-llama/*" --write .reconciler/profiles.yaml',),
+    backtest: ("backtest --prometheus http://127.0.0.1:9090", "backtest --replay run.zip --keep days -o json"),
     init: ("init --prometheus http://127.0.0.1:9090 --github-action", "init --cronjob --argocd --check"),
     schema: ("schema configuration",),
     demo: ("demo", "demo --directory sample"),

@@ -241,10 +241,20 @@ class _File:
 
 
 def read_written(
-    repository: Repository, settings: Settings, variants: Iterable[Variant], now_s: float
+    repository: Repository,
+    settings: Settings,
+    variants: Iterable[Variant],
+    now_s: float,
+    every_since_s: float | None = None,
 ) -> tuple[WrittenCounts, ...]:
-    """The counts of each variant that a rule looks back at; none without such a rule or a readable history."""
-    asked = variants_with_past(settings, variants, now_s)
+    """The counts of each variant that a rule looks back at, or of every one since `every_since_s`.
+
+    None without such a rule or a readable history.
+    """
+    if every_since_s is None:
+        asked = variants_with_past(settings, variants, now_s)
+    else:
+        asked = tuple((variant, every_since_s) for variant in variants)
     places = {variant.key: tuple(_places(variant)) for variant, _ in asked}
     listed = [place for each in places.values() for place in each]
     if not listed:

@@ -9,7 +9,7 @@ from pathlib import Path
 from reconciler.aftermerge import judge_merges
 from reconciler.domain.plan import Pages
 from reconciler.domain.proposals import Draft, MergedOutcome
-from reconciler.domain.recording import ManifestFile
+from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.rules import labels_given
 from reconciler.domain.settings import Settings
@@ -18,12 +18,13 @@ from reconciler.git.clone import Clone
 from reconciler.http.messages import Clock
 from reconciler.pipeline.confidential import without_secrets
 from reconciler.pipeline.draft import Style, write_texts
-from reconciler.pipeline.observe import ForgeView, ObservedRun, observe
+from reconciler.pipeline.observe import ForgeView, ObservedRun, observe, read_written
 from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.process import paused_collector
 from reconciler.pipeline.publish import Published, publish, take_back, tell_outcomes
 from reconciler.pipeline.recording import write_recording
 from reconciler.pipeline.session import Doors
+from reconciler.snapshot.variants import declared_variants
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,18 @@ def plan(doors: Doors, settings: Settings, now_s: float, *, repository: str, rec
     observed = observe(doors, settings, now_s, repository)
     _keep(observed, record)
     return prepare(observed.recording, doors.renderer, observed.declaration)
+
+
+def observe_back(
+    doors: Doors, settings: Settings, now_s: float, *, repository: str, since_s: float, record: Path | None = None
+) -> Recording:
+    """Observe, and what Git said of every variant since a moment: what a backtest replays."""
+    observed = observe(doors, settings, now_s, repository)
+    variants = declared_variants(settings, observed.declaration)
+    written = read_written(doors.repository, settings, variants, now_s, since_s)
+    observed = replace(observed, recording=replace(observed.recording, written=written))
+    _keep(observed, record)
+    return observed.recording
 
 
 def _keep(observed: ObservedRun, record: Path | None) -> None:

@@ -68,7 +68,11 @@ class Planned:
 
     def decide(self, seen: Seen) -> Floats:
         """As the port says."""
-        return np.asarray(self._replicas[..., round((seen.at_s - self._start_s) / self._step_s)])
+        return self.at(round((seen.at_s - self._start_s) / self._step_s))
+
+    def at(self, step: int) -> Floats:
+        """The numbers of a step."""
+        return np.asarray(self._replicas[..., step])
 
 
 def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integers) -> Ledger:

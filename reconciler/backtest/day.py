@@ -1,0 +1,181 @@
+"""One recorded day under every policy."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+from reconciler.backtest.ours import DayReplay, OurDay, first_replicas
+from reconciler.backtest.replayed import LEAD_S, STEP_S, WARM_UP_S, Replayed
+from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN, BacktestDay, Course, Tally
+from reconciler.domain.records import replace
+from reconciler.forecast.series import DAY_S, Floats
+from reconciler.simulation.autoscalers.port import Autoscaler
+from reconciler.simulation.fleet import Fleet, Ledger, Planned, simulate
+from reconciler.simulation.policies import POLICIES, clairvoyant
+
+COURSE_STEP_S = 600.0
+DIGITS = 6
+"""Significant ones of what is kept: the rest differs from machine to machine."""
+JUDGED_LEVEL = 0.9
+
+
+def replay_day(replayed: Replayed, day_s: float, seed: int, policies: Sequence[str] = tuple(POLICIES)) -> BacktestDay:
+    """What became of a day (UTC, from `day_s`) under what ran, ours, the peers and those who know what comes."""
+    fleet = replayed.fleet(day_s, seed)
+    warm, steps = round(WARM_UP_S / STEP_S), fleet.offered_per_s.shape[1]
+    block_of = np.where(np.arange(steps) >= warm, 0, -1)
+    first = first_replicas(replayed, replayed.offered(fleet.start_s - LEAD_S, round(LEAD_S / STEP_S)))
+    ours = DayReplay(replayed, day_s, seed).run()
+    ran = what_ran(replayed, fleet)
+    known = clairvoyant(fleet, replayed.way, delayed=True), clairvoyant(fleet, replayed.way, delayed=False)
+    at_once = replace(fleet, start_steps=np.zeros_like(fleet.start_steps))
+
+    def alone(scaler: Autoscaler, subject: Fleet, replicas: Floats) -> Ledger:
+        return simulate(subject, scaler, replicas[None], block_of)
+
+    ledgers = {
+        OURS: alone(Planned(ours.replicas, fleet.start_s, STEP_S), fleet, ours.replicas[:, 0]),
+        RAN: alone(Planned(ran, fleet.start_s, STEP_S), fleet, ran[:, 0]),
+        DELAYED: alone(known[0], fleet, known[0].at(0)),
+        AT_ONCE: alone(known[1], at_once, known[1].at(0)),
+    }
+    before = replayed.before(day_s)
+    for name in policies:
+        policy = POLICIES[name]
+        scaler = policy.build(fleet, before, replayed.way)
+        ledgers[name] = simulate(fleet, scaler, np.tile(first, (len(policy.settings), 1)), block_of)
+    covered, judged = _coverage(replayed, fleet, ours)
+    return BacktestDay(
+        day=datetime.fromtimestamp(day_s, tz=UTC).date().isoformat(),
+        known=_rounded(replayed.known(day_s)),
+        tallies={name: _tallies(replayed, ledger) for name, ledger in ledgers.items()},
+        opened=ours.opened,
+        pushed=ours.pushed,
+        merged=ours.merged,
+        reversed_changes=ours.reversals,
+        all_changes=sum(move.step >= warm for move in ours.moves),
+        covered=covered,
+        judged=judged,
+        stopped=dict(sorted(ours.stopped.items())),
+        courses=tuple(_courses(replayed, fleet, ours, ran)),
+    )
+
+
+def what_ran(replayed: Replayed, fleet: Fleet) -> Floats:
+    """What Git said of each variant (variants x steps); what it says now where its history is not known."""
+    steps = fleet.offered_per_s.shape[1]
+    times_s = fleet.start_s + np.arange(steps) * STEP_S - replayed.way.sync_s
+    rows = np.empty((len(replayed.variants), steps))
+    for row, variant in enumerate(replayed.variants):
+        now = float(variant.current.replicas)
+        rows[row] = now
+        written = replayed.written.get(variant.key)
+        if written is not None:
+            begun_s = np.array([at_s for at_s, _ in written.counts])
+            counts = np.array([math.nan if count is None else count for _, count in written.counts])
+            place = np.searchsorted(begun_s, times_s, side="right") - 1
+            found = counts[np.maximum(place, 0)]
+            oldest = counts[0] if np.isfinite(counts[0]) else now
+            rows[row] = np.where((place >= 0) & np.isfinite(found), found, oldest)
+    return rows
+
+
+def _tallies(replayed: Replayed, ledger: Ledger) -> tuple[Tally, ...]:
+    """One a setting, by service class."""
+    names = sorted(set(replayed.classes))
+    rows = {name: np.array([each == name for each in replayed.classes]) for name in names}
+
+    def summed(values: Floats) -> list[dict[str, float]]:
+        by_class = {name: values[:, chosen, 0].sum(axis=1) for name, chosen in rows.items()}
+        return [{name: _rounded(float(each[row])) for name, each in by_class.items()} for row in range(len(values))]
+
+    columns = [summed(each) for each in (ledger.offered, ledger.kept, ledger.unserved, ledger.cost)]
+    return tuple(
+        Tally(
+            offered=offered,
+            kept=kept,
+            unserved=unserved,
+            cost=cost,
+            starts=_rounded(float(ledger.starts[row, 0])),
+            changes=_rounded(float(ledger.changes[row, 0])),
+        )
+        for row, (offered, kept, unserved, cost) in enumerate(zip(*columns, strict=True))
+    )
+
+
+def _coverage(replayed: Replayed, fleet: Fleet, ours: OurDay) -> tuple[int, int]:
+    """How many forecasts were not exceeded within their window, of how many."""
+    quantile = ours.quantiles.get(JUDGED_LEVEL)
+    if quantile is None:
+        return 0, 0
+    run = max(round(replayed.way.run_s / STEP_S), 1)
+    warm, steps = round(WARM_UP_S / STEP_S), fleet.offered_per_s.shape[1]
+    covered = judged = 0
+    for column in range(quantile.shape[1]):
+        first, last = (warm + column * run + offset for offset in ours.windows)
+        if last < steps:
+            asked = np.isfinite(quantile[:, column])
+            largest = fleet.offered_per_s[asked, first : last + 1].max(axis=1, initial=0.0)
+            covered += int((largest <= quantile[asked, column]).sum())
+            judged += int(asked.sum())
+    return covered, judged
+
+
+def _courses(replayed: Replayed, fleet: Fleet, ours: OurDay, ran: Floats) -> list[Course]:
+    """Every model's day, thinned to ten minutes: loads and misses as means, capacities as the least of them."""
+    warm, size = round(WARM_UP_S / STEP_S), round(COURSE_STEP_S / STEP_S)
+    count = round(DAY_S / COURSE_STEP_S)
+
+    def thinned(values: Floats, how: str) -> Floats:
+        parts = values[:, warm : warm + count * size].reshape(len(values), count, size)
+        return np.asarray(parts.mean(axis=2) if how == "mean" else parts.min(axis=2))
+
+    def carried(replicas: Floats) -> Floats:
+        start = round(replayed.way.start.median_s / STEP_S)
+        ready = replicas.copy()
+        for ago in range(1, start + 1):
+            ready[:, ago:] = np.minimum(ready[:, ago:], replicas[:, :-ago])
+        whole = np.zeros((len(replayed.models), replicas.shape[1]))
+        np.add.at(whole, replayed.model_of, ready * replayed.capacity_per_s[:, None])
+        return whole
+
+    of_ours, of_ran = carried(ours.replicas), carried(ran)
+    missed = np.clip((fleet.offered_per_s / np.maximum(of_ours, 1e-9) - 1.0) / 0.15, 0.0, 1.0)
+    load, mine, theirs, misses = (
+        thinned(fleet.offered_per_s, "mean"),
+        thinned(of_ours, "least"),
+        thinned(of_ran, "least"),
+        thinned(missed, "mean"),
+    )
+    return [
+        Course(
+            model=str(model),
+            service_class=replayed.classes[row],
+            load=tuple(map(_rounded, load[row].tolist())),
+            ours=tuple(map(_rounded, mine[row].tolist())),
+            ran=tuple(map(_rounded, theirs[row].tolist())),
+            missed=tuple(map(_rounded, misses[row].tolist())),
+            forecast=_fan(ours.quantiles, row),
+            changes=tuple(
+                (move.step * STEP_S - WARM_UP_S, move.before, move.after)
+                for move in ours.moves
+                if replayed.model_of[move.variant] == row and move.step >= warm
+            ),
+        )
+        for row, model in enumerate(replayed.models)
+    ]
+
+
+def _fan(quantiles: Mapping[float, Floats], row: int) -> Mapping[str, tuple[float | None, ...]]:
+    """The quantiles of a model by level; empty where no forecast decided."""
+    return {
+        f"{level:g}": tuple(None if math.isnan(each) else _rounded(each) for each in of_level[row].tolist())
+        for level, of_level in sorted(quantiles.items())
+        if np.isfinite(of_level[row]).any()
+    }
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

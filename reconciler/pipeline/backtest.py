@@ -1,0 +1,195 @@
+"""Backtest: read what is replayed, go through its days one by one, keep each that is finished, and compare."""
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reconciler import __version__
+from reconciler.backtest.comparison import compare
+from reconciler.backtest.day import replay_day
+from reconciler.backtest.replayed import read_replayed
+from reconciler.domain.backtests import Backtest, BacktestDay, Course, Tally
+from reconciler.domain.history import DemandHistory
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.recording import Recording
+from reconciler.domain.records import dataclass
+from reconciler.errors import ConfigurationError
+from reconciler.pipeline.recording import fingerprint
+from reconciler.pipeline.session import Progress
+from reconciler.simulation.draws import OfficeHours
+from reconciler.snapshot.build import read_snapshot
+from reconciler.snapshot.declarations import read_declaration
+
+logger = logging.getLogger(__name__)
+
+DAY_S = 86_400.0
+UNIX_S = 1e9
+"""From here up a file's times are Unix seconds; below, seconds since its own beginning."""
+MOST_BYTES = 64 * 2**20
+KEY_LENGTH = 12
+GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacktestRequest:
+    """What to replay: at most so many days, and where to keep those that are finished (None: nowhere).
+
+    `loads` is a file of loads to replay instead of the recorded ones. With `office_hours` people merge from 8 to 18
+    UTC on working days alone.
+    """
+
+    days: int
+    seed: int = 1
+    loads: Path | None = None
+    keep: Path | None = None
+    office_hours: bool = False
+
+
+def backtest(recording: Recording, request: BacktestRequest, progress: Progress) -> Backtest:
+    """Replay the last days of a recording. Raises ConfigurationError where it holds nothing that can be replayed."""
+    print_of = fingerprint(recording)
+    declaration = read_declaration(
+        recording.manifests, recording.withheld, recording.settings, recording.paths, recording.repository
+    )
+    snapshot = read_snapshot(recording, declaration, print_of)
+    models = tuple(sorted({variant.model for variant in snapshot.variants}))
+    loads = None if request.loads is None else read_loads(request.loads, models, recording.now_s)
+    hours = OfficeHours() if request.office_hours else None
+    replayed = read_replayed(snapshot, seed=request.seed, hours=hours, loads=loads)
+    days = replayed.days(request.days)
+    if not replayed.models:
+        words = "; ".join(f"{model}: {why}" for model, why in list(replayed.left_out.items())[:3])
+        raise ConfigurationError(f"backtest: no model can be replayed ({words or 'nothing is managed'})")
+    if not days:
+        raise ConfigurationError(
+            "backtest: of no whole day (UTC) is half of the load known; wait until Prometheus holds one, or replay "
+            "another load with --loads"
+        )
+    key = _key(print_of, request)
+    found = []
+    for number, day_s in enumerate(days):
+        progress("replay days", number, len(days))
+        file = None if request.keep is None else request.keep / f"day-{day_s / DAY_S:.0f}-{key}.json"
+        day = None if file is None else _read_day(file)
+        if day is None:
+            day = replay_day(replayed, day_s, request.seed)
+            if file is not None:
+                _keep_day(file, day)
+        found.append(day)
+    progress("replay days", len(days), len(days))
+    return compare(found, replayed, replayed.left_out, print_of, request.seed)
+
+
+def _key(print_of: str, request: BacktestRequest) -> str:
+    """What makes a day another: the recording, the loads, the seed, the hours, the program."""
+    loads = b"" if request.loads is None else _read(request.loads)
+    parts = (print_of, hashlib.sha256(loads).hexdigest(), request.seed, request.office_hours, __version__)
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:KEY_LENGTH]
+
+
+def _keep_day(file: Path, day: BacktestDay) -> None:
+    """Write whole or not at all: a run that is killed leaves no half of a day."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_suffix(".part")
+    beside.write_text(json.dumps(asdict(day), allow_nan=False), encoding="utf-8")
+    beside.replace(file)
+
+
+def _read_day(file: Path) -> BacktestDay | None:
+    """A day that was kept; None where there is none, or none that can be read."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return _day_of(content)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        logger.warning("%s is not a day that was kept, and is replayed again: %s", file, error)
+        return None
+
+
+def _day_of(content: Mapping[str, Any]) -> BacktestDay:
+    tallies = {name: tuple(Tally(**each) for each in rows) for name, rows in content["tallies"].items()}
+    courses = tuple(
+        Course(
+            **{
+                **each,
+                **{name: tuple(each[name]) for name in ("load", "ours", "ran", "missed")},
+                "forecast": {level: tuple(values) for level, values in each["forecast"].items()},
+                "changes": tuple((at_s, before, after) for at_s, before, after in each["changes"]),
+            }
+        )
+        for each in content["courses"]
+    )
+    return BacktestDay(**{**content, "tallies": tallies, "courses": courses})
+
+
+def read_loads(file: Path, models: Sequence[ModelKey], now_s: float) -> DemandHistory:
+    """Loads from a CSV file (or with gzip): a row a window, in the first column when it begins, then a column a model.
+
+    Times ascend evenly, in Unix seconds or from the file's own beginning: then its last window ends at the last
+    midnight (UTC). Values are mean requests a second, empty where they are not known. Columns are named
+    `cluster/namespace/model`, as every output prints them. Raises ConfigurationError with line and reason.
+    """
+    body = _read(file)
+    try:
+        text = gzip.GzipFile(fileobj=io.BytesIO(body)).read(MOST_BYTES + 1) if body[:2] == GZIP else body
+        if len(text) > MOST_BYTES:
+            raise ConfigurationError(f"{file}: more than {MOST_BYTES // 2**20} MiB of loads")
+        rows = list(csv.reader(io.StringIO(text.decode("utf-8"))))
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"{file}: expected a CSV file of loads: {error}") from error
+    if len(rows) < 3 or len(rows[0]) < 2:
+        raise ConfigurationError(f"{file}: expected a line of names and at least two windows below it")
+    named = {str(model): model for model in models}
+    chosen = [(column, named[name]) for column, name in enumerate(rows[0]) if name in named]
+    if not chosen:
+        raise ConfigurationError(
+            f"{file}:1: no column is named after a model of the repository; known: {', '.join(sorted(named)[:5])}"
+        )
+    values = np.array([_numbers(file, line, row, len(rows[0])) for line, row in enumerate(rows[1:], start=2)])
+    times_s = values[:, 0]
+    step_s = float(times_s[1] - times_s[0])
+    if not step_s >= 60 or not np.allclose(np.diff(times_s), step_s):
+        raise ConfigurationError(f"{file}: expected windows of one length, a minute or longer, in ascending order")
+    first_s = float(times_s[0])
+    if first_s < UNIX_S:
+        first_s += math.floor(now_s / DAY_S) * DAY_S - (float(times_s[-1]) + step_s)
+    return DemandHistory(
+        models=tuple(model for _, model in chosen),
+        start_s=first_s + step_s,
+        step_s=step_s,
+        per_s=values[:, [column for column, _ in chosen]].T.copy(),
+    )
+
+
+def _numbers(file: Path, line: int, row: Sequence[str], columns: int) -> list[float]:
+    if len(row) != columns:
+        raise ConfigurationError(f"{file}:{line}: expected {columns} values, found {len(row)}")
+    try:
+        found = [float(cell) if cell.strip() else math.nan for cell in row]
+    except ValueError as error:
+        raise ConfigurationError(f"{file}:{line}: {error}") from error
+    if any(math.isinf(each) or each < 0 for each in found) or math.isnan(found[0]):
+        raise ConfigurationError(f"{file}:{line}: expected a time and rates of 0 or more")
+    return found
+
+
+def _read(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            body = opened.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{file}: {error.strerror}") from error
+    if len(body) > MOST_BYTES:
+        raise ConfigurationError(f"{file}: more than {MOST_BYTES // 2**20} MiB of loads")
+    return body

@@ -1,0 +1,175 @@
+"""Days of small fleets, replayed with the real `decide`."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reconciler.backtest.comparison import compare, cost_at
+from reconciler.backtest.day import replay_day, what_ran
+from reconciler.backtest.ours import DayReplay
+from reconciler.backtest.replayed import STEP_S, WARM_UP_S, Replayed, read_replayed
+from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN
+from reconciler.domain.history import DemandHistory
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.recording import WrittenCounts
+from reconciler.simulation.draws import OfficeHours
+from reconciler.simulation.policies import POLICIES
+from tests.unit.decision.conftest import CLUSTER, NAMESPACE, Fleet, key, new_fleet
+
+DAY_S, HOUR_S, CARRIED = 86_400.0, 3600.0, 9.99
+NOW_S = 20_835 * DAY_S + HOUR_S
+"""An hour after a midnight."""
+
+
+def model(number: int) -> ModelKey:
+    return ModelKey(cluster=CLUSTER, namespace=NAMESPACE, model_id=f"m{number}")
+
+
+def replayed(*loads: Any, days: int = 2, hours: OfficeHours | None = None, **changes: Any) -> Replayed:
+    """Models with the loads of their last days (functions of hours), each with one variant of three replicas."""
+    fleet = new_fleet()
+    fleet.now_s = NOW_S
+    fleet.price(H100=4.0)
+    fleet.set(**changes)
+    for number in range(len(loads)):
+        fleet.add(f"m{number}", model_id=f"m{number}", replicas=3)
+        fleet.offer(20.0, f"m{number}")
+    count = int(days * DAY_S / 600.0)
+    ends_s = NOW_S - HOUR_S - 600.0 * np.arange(count - 1, -1, -1.0)
+    hours_of = (ends_s - 300.0) % DAY_S / HOUR_S
+    per_s = np.array([[float(load(each)) for each in hours_of] for load in loads])
+    history = DemandHistory(
+        models=tuple(model(number) for number in range(len(loads))), start_s=float(ends_s[0]), step_s=600.0, per_s=per_s
+    )
+    fleet.observed = replace(fleet.observed, demand=(history,))
+    return read_replayed(fleet.snapshot(), seed=1, hours=hours)
+
+
+def steady(hour: float) -> float:
+    return 20.0 + 0.0 * hour
+
+
+def rising(hour: float) -> float:
+    return 20.0 if hour < 12 else 60.0
+
+
+def test_a_steady_load_is_left_alone_once_it_is_carried() -> None:
+    subject = replayed(steady)
+    day = DayReplay(subject, subject.days(1)[0], 1).run()
+    assert (day.opened, day.merged, day.moves) == (0, 0, ())
+    assert set(day.replicas[0]) == {3.0}
+
+
+def test_what_a_load_needs_serves_after_run_merge_and_sync() -> None:
+    subject = replayed(rising)
+    assert subject.way.merge.median_s == 900.0
+    day = DayReplay(subject, subject.days(1)[0], 1).run()
+    noon = round((WARM_UP_S + 12 * HOUR_S) / STEP_S)
+    first = next(move for move in day.moves if move.step > noon)
+    assert first.after == 7  # 60 req/s and 10 %
+    assert noon + (subject.way.sync_s / STEP_S) < first.step < noon + 120
+    assert day.replicas[0, first.step - 1] == first.before < day.replicas[0, first.step] == 7
+    assert day.opened >= 1
+
+
+def test_at_weekends_nobody_merges_what_a_person_must() -> None:
+    late = replayed(lambda hour: 20.0 if hour < 19 else 60.0, hours=OfficeHours())
+    day = DayReplay(late, late.days(1)[0], 1).run()
+    assert day.moves == ()  # this day is a Saturday
+    always = replace(late, way=replace(late.way, hours=None))
+    assert DayReplay(always, late.days(1)[0], 1).run().moves
+
+
+def test_days_hold_every_request_once_and_come_out_the_same_again() -> None:
+    subject = replayed(steady, rising, days=3)
+    days_s = subject.days(3)
+    first = replay_day(subject, days_s[1], 1, ["HPA on arrival rate"])
+    assert replay_day(subject, days_s[0], 1, ["HPA on arrival rate"]).day < first.day
+    assert first == replay_day(subject, days_s[1], 1, ["HPA on arrival rate"])
+    expected = STEP_S * subject.fleet(days_s[1], 1).offered_per_s[:, -1440:].sum()
+    for name, tallies in first.tallies.items():
+        assert len(tallies) == (len(POLICIES[name].settings) if name in POLICIES else 1)
+        for tally in tallies:
+            assert sum(tally.offered.values()) == pytest.approx(expected, rel=1e-5)
+            assert sum(tally.kept.values()) <= sum(tally.offered.values()) * (1 + 1e-5)
+    best, known = first.tallies[AT_ONCE][0], first.tallies[DELAYED][0]
+    assert sum(best.kept.values()) == pytest.approx(expected, rel=1e-4)
+    assert sum(best.cost.values()) <= sum(known.cost.values()) < sum(first.tallies[OURS][0].cost.values())
+    assert [course.model for course in first.courses] == [str(each) for each in subject.models]
+    assert all(len(course.load) == 144 for course in first.courses)
+
+
+def test_what_ran_is_what_git_said_and_its_cost_is_paid() -> None:
+    subject = replayed(steady)
+    day_s = subject.days(1)[0]
+    noon_s = day_s + 12 * HOUR_S
+    written = WrittenCounts(variant=key("m0"), counts=((day_s - DAY_S, 5), (noon_s, 2)))
+    subject = replace(subject, written={key("m0"): written})
+    ran = what_ran(subject, subject.fleet(day_s, 1))[0, round(WARM_UP_S / STEP_S) :]
+    changed = round((12 * HOUR_S + subject.way.sync_s) / STEP_S)
+    assert (ran[:changed] == 5).all()
+    assert (ran[changed:] == 2).all()
+    day = replay_day(subject, day_s, 1, ())
+    assert sum(day.tallies[RAN][0].cost.values()) == pytest.approx(4.0 * ran.sum() / 60, rel=1e-5)
+
+
+def test_a_model_whose_past_or_capacity_is_not_known_is_left_out_with_the_reason() -> None:
+    fleet: Fleet = new_fleet()
+    fleet.add("known", model_id="m0")
+    fleet.add("unknown", model_id="other", profiles=())
+    fleet.offer(10.0, "m0")
+    fleet.offer(10.0, "other")
+    history = DemandHistory(models=(model(0),), start_s=fleet.now_s - DAY_S, step_s=600.0, per_s=np.ones((1, 144)))
+    fleet.observed = replace(fleet.observed, demand=(history,))
+    subject = read_replayed(fleet.snapshot(), seed=1)
+    assert subject.models == (model(0),)
+    assert list(subject.left_out.values()) == ["what arrived before is not known"]
+
+
+def test_gaps_are_replayed_as_what_came_before_and_days_of_gaps_not_at_all() -> None:
+    subject = replayed(steady, days=3)
+    first, second, third = subject.days(3)
+    per_s = subject.per_s.copy()
+    columns = np.arange(per_s.shape[1])
+    ends_s = subject.start_s + columns * subject.step_s
+    per_s[:, (ends_s > second) & (ends_s <= second + 0.7 * DAY_S)] = np.nan
+    holed = replace(subject, per_s=per_s)
+    assert holed.days(3) == (first, third)
+    assert (holed.offered(second, 1440) == 20.0).all()
+
+
+def test_classes_are_told_apart() -> None:
+    subject = replayed(steady, steady)
+    subject = replace(subject, classes=("gold", "iron"))
+    day = replay_day(subject, subject.days(1)[0], 1, ())
+    assert set(day.tallies[OURS][0].kept) == {"gold", "iron"}
+    compared = compare([day], subject, {}, "r" * 64, 1)
+    assert compared.result(OURS).by_class == {"gold": 1.0, "iron": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("aimed", "expected"),
+    [(0.9, 10.0), (0.99, 20.0), (0.968377, 15.0), (0.9999, None), (0.5, 10.0)],
+)
+def test_costs_are_compared_at_equal_attainment(aimed: float, expected: float | None) -> None:
+    # 12 is dominated: it costs more than 10 and attains less
+    found = cost_at(np.array([20.0, 12.0, 10.0]), np.array([0.99, 0.8, 0.9]), aimed)
+    assert found == (None if expected is None else pytest.approx(expected, rel=1e-3))
+
+
+def test_intervals_are_of_days_and_a_cheaper_fleet_saves() -> None:
+    subject = replayed(steady, days=3)
+    days = [replay_day(subject, day_s, 1, ["static peak"]) for day_s in subject.days(2)]
+    dearer = []
+    for at, day in enumerate(days, start=1):
+        ran = tuple(replace(each, cost={"none": 1000.0 * at}) for each in day.tallies[RAN])
+        dearer.append(replace(day, tallies={**day.tallies, RAN: ran}))
+    found = compare(dearer, subject, {}, "r" * 64, 1)
+    cost = found.result(OURS).cost.value
+    assert found.saving is not None
+    assert found.saving.value == pytest.approx(1 - 2 * cost / 3000)
+    assert found.saving.low == pytest.approx(1 - cost / 1000, rel=1e-3)
+    assert found.saving.high == pytest.approx(1 - cost / 2000, rel=1e-3)
+    assert found == compare(dearer, subject, {}, "r" * 64, 1)

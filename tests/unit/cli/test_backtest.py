@@ -1,0 +1,85 @@
+"""`reconciler backtest` from a recording and a file of loads."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.main import invoke
+from reconciler.cli.sample import _data
+
+MODELS = ("prod/chat/mistralai/Mistral-Nemo-Instruct-2407", "prod/code/meta-llama/Llama-3.1-8B-Instruct")
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """The demo's."""
+    file = tmp_path / "recording.zip"
+    file.write_bytes((_data() / "recording.zip").read_bytes())
+    return file
+
+
+@pytest.fixture
+def loads(tmp_path: Path) -> Path:
+    """Two days of two models of the demo, and a column that is none."""
+    file = tmp_path / "loads.csv"
+    lines = [f"start_s,{MODELS[0]},elsewhere,{MODELS[1]}"]
+    lines += [f"{600 * at},{12 + 6 * (at // 72 % 2)},1,{'' if at == 3 else 9}" for at in range(288)]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+def test_it_tells_the_sentence_first_and_goes_on_from_days_that_were_kept(
+    recording: Path, loads: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep = tmp_path / "days"
+    asked = ["backtest", "--replay", str(recording), "--loads", str(loads), "--days", "2", "--keep", str(keep)]
+    assert invoke(asked) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("On your last 2 days: ")
+    assert "inside targets instead of" in text.splitlines()[0]
+    assert "HPA on arrival rate" in text
+    kept = sorted(keep.glob("day-*.json"))
+    assert len(kept) == 2
+    kept[0].write_text("{", encoding="utf-8")  # a run that was killed left this
+    before = kept[1].stat().st_mtime_ns
+    assert invoke([*asked, "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["sentence"] == text.splitlines()[0]
+    assert [day["day"] for day in document["days"]] == ["2026-01-13", "2026-01-14"]
+    assert kept[1].stat().st_mtime_ns == before
+    assert json.loads(kept[0].read_text(encoding="utf-8"))["day"] == "2026-01-13"
+    assert invoke(asked) == 0
+    assert capsys.readouterr().out == text
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("start_s,nobody\n0,1\n600,1\n", "no column is named after a model"),
+        (f"start_s,{MODELS[0]}\n0,1\n600,x\n", ":3: could not convert"),
+        (f"start_s,{MODELS[0]}\n0,1\n600,-1\n", ":3: expected a time and rates of 0 or more"),
+        (f"start_s,{MODELS[0]}\n0,1\n600\n", ":3: expected 2 values, found 1"),
+        (f"start_s,{MODELS[0]}\n0,1\n600,1\n700,1\n", "windows of one length"),
+        (f"start_s,{MODELS[0]}\n0,1\n600,1\n", "of no whole day"),
+        ("", "expected a line of names"),
+    ],
+)
+def test_loads_that_cannot_be_read_are_an_error_with_the_place(
+    recording: Path, tmp_path: Path, content: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "loads.csv"
+    file.write_text(content, encoding="utf-8")
+    assert invoke(["backtest", "--replay", str(recording), "--loads", str(file)]) == 5
+    assert words in capsys.readouterr().err
+
+
+def test_a_recording_of_less_than_a_day_says_what_to_do(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = invoke(["backtest", "--replay", str(recording), "--days", "1"])
+    captured = capsys.readouterr()
+    assert code == 5 or captured.out.startswith("On your last day")
+
+
+def test_a_replay_has_nothing_to_record(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["backtest", "--replay", str(recording), "--record", "x.zip"]) == 5
+    assert "nothing new to record" in capsys.readouterr().err
