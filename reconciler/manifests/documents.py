@@ -26,6 +26,7 @@ from yaml.events import (
 from reconciler.domain.records import dataclass
 from reconciler.domain.workloads import FieldPath, WrittenField
 from reconciler.errors import InputError
+from reconciler.manifests.shapes import Shapes
 from reconciler.manifests.wording import format_field
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -654,6 +655,11 @@ def compose_section(
         name = _BREAK_NAMES[match[0]]
         message = f"expected LF or CRLF line breaks, got {name}: lines after it cannot be counted, escape or remove it"
         raise InputError(source.path, source.line_at(match.start()), "", message)
+    if is_plain and not last_key_counts and (known := _SHAPES.find(text)) is not None:
+        value, nodes = known
+        if nodes.events <= budget.events:
+            budget.events -= nodes.events
+            return [ComposedDocument(cast(Value, value), nodes.lines, nodes.first_line, nodes.literals)]
     composed = compose_documents(
         source.path, text, first_line=section.first_line, budget=budget, last_key_counts=last_key_counts
     )
@@ -661,6 +667,32 @@ def compose_section(
         message = f"expected at most {MAX_DOCUMENTS} documents, got {len(composed)}: split the file"
         raise InputError(source.path, 0, "", message)
     return composed
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """Where the nodes of a document are, and how many events it takes from the cap."""
+
+    lines: Lines
+    first_line: int
+    literals: frozenset[int]
+    events: int
+
+
+def _read_alone(text: str) -> tuple[Value, _Nodes] | None:
+    """The one document of a text without aliases, which are shared values."""
+    budget = ComposingBudget()
+    try:
+        composed = compose_documents("", text, first_line=1, budget=budget)
+    except InputError:
+        return None
+    if len(composed) != 1 or budget.expanded_nodes != MAX_EXPANDED_NODES:
+        return None
+    (only,) = composed
+    return only.value, _Nodes(only.lines, only.first_line, only.literals, MAX_EVENTS - budget.events)
+
+
+_SHAPES: Final = Shapes(_read_alone, resolve_plain)
 
 
 def _parse_section(
