@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from reconciler.decision.staged_plan import branches_of
-from reconciler.domain.identity import Figure, SourceKind
+from reconciler.domain.identity import Figure, ResourceKey, SourceKind
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.records import dataclass
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.units import last_midnight_s
 from reconciler.domain.variant_settings import GROUP, MERGE_DELAY_S, START_DELAY_S, SYNC_DELAY_S, SettingDefinition
-from reconciler.forecast.series import last_midnight_s
-from reconciler.metrics.queries import duration
+from reconciler.metrics.queries import DELAY_LOOK_S, duration
 
 FEWEST_MERGES = 5
 """Of fewer the slowest says nothing."""
@@ -21,7 +21,7 @@ LOOK_BACK_S = 30 * 86_400.0
 MERGED_BY_ITSELF_S = 60.0, 120.0, 300.0
 MERGED_BY_PEOPLE_S = 300.0, 900.0, 3600.0
 """Until some merges are known."""
-TO_THE_MINUTE_S = 600.0
+TO_THE_MINUTE_S = 120.0
 QUANTILES = 0.1, 0.5, 0.9
 
 
@@ -83,14 +83,26 @@ class ActuationDelays:
         self._settings = snapshot.settings
         self._merged = merge_times(snapshot)
         self._measured: dict[str, DelayPart] = {}
+        self._arrived, self._started = after_merges(snapshot)
 
     def of(self, variant: Variant) -> ActuationDelay:
         """What a change of the variant takes: its group's merges, or those of all groups where there are too few."""
         return ActuationDelay(
             merge=self._merge(variant),
-            sync=_given(variant, SYNC_DELAY_S),
-            start=_given(variant, START_DELAY_S),
+            sync=_given(variant, SYNC_DELAY_S) or self._seen(variant, self._arrived, "arrivals", SYNC_DELAY_S),
+            start=_given(variant, START_DELAY_S) or self._seen(variant, self._started, "starts", START_DELAY_S),
         )
+
+    def _seen(self, variant: Variant, times: "SeenDelays", what: str, setting: SettingDefinition[float]) -> DelayPart:
+        """What was seen of the variant, or of all of its cluster where that is too little; else what is built in."""
+        cluster = variant.key.cluster
+        own = [time_s for key, time_s in times if key == variant.key]
+        every = [time_s for key, time_s in times if key.cluster == cluster]
+        for times_s, whose in ((own, "of this variant"), (every, "in its cluster")):
+            if len(times_s) >= FEWEST_MERGES:
+                return _measured(times_s, f"measured: {len(times_s)} {what} {whose} in 7 days")
+        words = f"built-in: {len(every)} {what} seen in 7 days, {FEWEST_MERGES} are needed to measure it"
+        return DelayPart.always(variant.settings[setting].value, words)
 
     def _merge(self, variant: Variant) -> DelayPart:
         given = variant.settings[MERGE_DELAY_S]
@@ -131,6 +143,36 @@ def merge_times(snapshot: Snapshot) -> Mapping[str, Sequence[float]]:
     return found
 
 
+SeenDelays = Sequence[tuple[ResourceKey, float]]
+
+
+def after_merges(snapshot: Snapshot) -> tuple[SeenDelays, SeenDelays]:
+    """By variant how long (seconds) our merges took to reach the cluster, and added replicas from there to be ready.
+
+    Both to the next sample, a minute apart; what never came, or what another number followed first, measures nothing.
+    """
+    observed, keys = snapshot.observed, {str(each.key): each.key for each in snapshot.variants}
+    arrived: list[tuple[ResourceKey, float]] = []
+    started: list[tuple[ResourceKey, float]] = []
+    for proposal in snapshot.proposals:
+        at_s = proposal.closed_at_s if proposal.state is ProposalState.MERGED else None
+        for change in proposal.changes if at_s is not None else ():
+            key = keys.get(change.resource)
+            counts = None if key is None else observed.merged.get(key)
+            if key is None or counts is None or at_s is None or counts.at(at_s) != change.replicas_before:
+                continue
+            after, until_s = change.replicas_after, at_s + DELAY_LOOK_S
+            there_s = counts.first_at(at_s, until_s, after, after)
+            if there_s is None:
+                continue
+            arrived.append((key, there_s - at_s))
+            ready = observed.started.get(key)
+            ready_s = None if ready is None else ready.first_at(there_s - ready.step_s, until_s, after)
+            if after > change.replicas_before and ready_s is not None and counts.at(ready_s) == after:
+                started.append((key, ready_s - there_s))
+    return arrived, started
+
+
 def delay_figures(delays: ActuationDelays, variant: Variant) -> Iterator[Figure]:
     """The three parts of a variant's delay, each with where it is from."""
     for name, part in delays.of(variant).named_parts:
@@ -149,12 +191,12 @@ def _assumed(settings: Settings, merges: int) -> DelayPart:
     return DelayPart(low_s=low_s, median_s=median_s, high_s=high_s, source=source)
 
 
-def _given(variant: Variant, setting: SettingDefinition[float]) -> DelayPart:
+def _given(variant: Variant, setting: SettingDefinition[float]) -> DelayPart | None:
     found = variant.settings[setting]
     is_built_in = found.source.kind is SourceKind.BUILT_IN
-    return DelayPart.always(found.value, "built-in" if is_built_in else str(found.source))
+    return None if is_built_in else DelayPart.always(found.value, str(found.source))
 
 
 def told_span(span_s: float) -> str:
-    """A time in words, to the minute where it is longer than ten: nothing here is known to the second."""
+    """A time in words, to the minute where it is longer than two: nothing here is known to the second."""
     return duration(round(span_s / 60) * 60 if span_s >= TO_THE_MINUTE_S else span_s)

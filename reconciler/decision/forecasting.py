@@ -15,10 +15,10 @@ from reconciler.domain.observed import Load
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Snapshot, Variant
-from reconciler.domain.units import significant
+from reconciler.domain.units import last_midnight_s, significant
 from reconciler.domain.variant_settings import HEADROOM
 from reconciler.forecast.forecaster import Forecaster, told_features
-from reconciler.forecast.series import RECENT_S, Rates, Window, last_midnight_s
+from reconciler.forecast.series import RECENT_S, Rates, Window
 from reconciler.simulation.rehearsal import HOLD_S, KEPT_S, LEVEL, LEVELS, Rehearsal, Rules, learn, rehearse
 
 DRAINED_IN_S = 600.0

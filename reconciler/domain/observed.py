@@ -105,6 +105,14 @@ class LiveReplicas:
         """The last count; None when it is not known."""
         return None if not len(self.counts) or math.isnan(self.counts[-1]) else float(self.counts[-1])
 
+    def first_at(self, since_s: float, until_s: float, least: float, most: float = math.inf) -> float | None:
+        """The first moment after `since_s` and until `until_s` (Unix seconds) with a count of `least` to `most`."""
+        first = math.floor((since_s - self.start_s) / self.step_s) + 1
+        last = math.floor((until_s - self.start_s) / self.step_s) + 1
+        counts = self.counts[max(first, 0) : max(last, 0)]
+        found = ((counts >= least) & (counts <= most)).nonzero()[0]
+        return float(self.start_s + (max(first, 0) + found[0]) * self.step_s) if len(found) else None
+
     def at(self, at_s: float) -> float | None:
         """The count of the last moment that is not after `at_s`; None where that is not known."""
         index = math.floor((at_s - self.start_s) / self.step_s)
@@ -291,6 +299,10 @@ class Observed:
     """Histories of the last hour, one of each replica and grid; a variant that was not queried has no key."""
     live: Mapping[ResourceKey, LiveReplicas | NoAnswer] = field(default_factory=dict)
     """Replicas that scale targets ask for in their cluster."""
+    merged: Mapping[ResourceKey, LiveReplicas] = field(default_factory=dict)
+    """The same around our merges of the days before today."""
+    started: Mapping[ResourceKey, LiveReplicas] = field(default_factory=dict)
+    """Replicas that were ready then."""
     devices: Mapping[str, DevicesSeen] = field(default_factory=dict)
     """By cluster, what nodes offer and pods hold."""
     queries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -1,10 +1,12 @@
 """Conversions at the borders; everything inside is seconds, per second, bytes, fractions and cost per hour."""
 
+import math
 from datetime import UTC, datetime
 
 MS_PER_S = 1000.0
 S_PER_MINUTE = 60.0
 CENTS_PER_UNIT = 100.0
+DAY_S = 86_400.0
 
 
 def seconds_from_ms(value_ms: float) -> float:
@@ -30,6 +32,11 @@ def cost_per_hour_from_cents(cents: float) -> float:
 def significant(value: float) -> float:
     """A number with ten significant digits, as plans show it."""
     return float(f"{value:.10g}")
+
+
+def last_midnight_s(now_s: float) -> float:
+    """The last midnight (UTC) before now: what is learned of the past is the same in all runs of a day."""
+    return math.floor(now_s / DAY_S) * DAY_S
 
 
 def utc_minute(time_s: float) -> str:

@@ -248,8 +248,3 @@ def with_products(values: Floats) -> Floats:
 
 def _ratio(per_s: Floats, now_per_s: Floats, floor_per_s: Floats) -> Floats:
     return np.asarray(np.log((per_s + floor_per_s) / (now_per_s + floor_per_s)))
-
-
-def last_midnight_s(now_s: float) -> float:
-    """The last midnight (UTC) before now: all runs of a day learn from the same past."""
-    return math.floor(now_s / DAY_S) * DAY_S

@@ -347,9 +347,9 @@ def watched_target(variant: Variant) -> Target | None:
     return (key.namespace, key.kind, key.name) if key.kind in WORKLOAD_LABELS else None
 
 
-def read_live(answers: Iterable[Answer], names: LabelNames) -> LiveReadings:
-    """The answers of one cluster to `live_queries`, on one grid."""
-    asked = [answer for answer in answers if answer.query.quantity == Name.LIVE_REPLICAS and answer.query.step_s]
+def read_live(answers: Iterable[Answer], names: LabelNames, quantity: Name = Name.LIVE_REPLICAS) -> LiveReadings:
+    """The answers of one cluster to `live_queries`, or about one `quantity` of `delay_queries`, on one grid."""
+    asked = [answer for answer in answers if answer.query.quantity == quantity and answer.query.step_s]
     grid = grid_over([answer.query for answer in asked])
     if grid is None:
         return LiveReadings()

@@ -12,6 +12,7 @@ from reconciler.domain.observed import (
     ClusterNode,
     DevicesSeen,
     Holding,
+    LiveReplicas,
     Load,
     Observed,
     Trace,
@@ -307,9 +308,19 @@ def _read_cluster(
         quotas={(name, namespace): tuple(quotas) for namespace, quotas in sorted(readings.quotas.items())},
         traces={key: tuple(traces[key]) for key in sorted(traces)},
         live=live_of(variants, live),
+        merged=_counted(variants, answers, names, Name.MERGED_REPLICAS),
+        started=_counted(variants, answers, names, Name.STARTED_REPLICAS),
         queries={name: texts},
         devices={name: devices_seen(variants, readings, names, now_s)},
     )
+
+
+def _counted(
+    variants: Sequence[Variant], answers: Sequence[Answer], names: LabelNames, quantity: Name
+) -> dict[ResourceKey, LiveReplicas]:
+    """The counts of scale targets around our merges; what is not known measures nothing, and nothing is wrong."""
+    found = live_of(variants, read_live(answers, names, quantity))
+    return {key: each for key, each in found.items() if isinstance(each, LiveReplicas)}
 
 
 def _look(

@@ -73,6 +73,8 @@ class Name(StrEnum):
     QUOTAS = "quotas"  # devices that a namespace may still request
     STORED_KV_TOKENS = "stored_kv_tokens"  # the KV cache of a variant that has no replica now
     LIVE_REPLICAS = "live_replicas"  # `spec.replicas` in the cluster, compared with Git
+    MERGED_REPLICAS = "merged_replicas"  # the same around our merges
+    STARTED_REPLICAS = "started_replicas"  # those that were ready then
     NODES = "nodes"
     DEVICE_REQUESTS = "device_requests"
     PAST_COMPLETIONS = "past_completions"
@@ -308,7 +310,16 @@ HISTORY: Mapping[Name, Quantity] = {
 """Quantities of replicas over time: the candidates of the present, gauges as means over the window."""
 OWNERS: Mapping[Name, Quantity] = {quantity.name: quantity for quantity in POD_OWNERS}
 """Owners of pods, queried once over the whole time of a history."""
-OBJECTS: Mapping[Name, Quantity] = {Name.LIVE_REPLICAS: LIVE_REPLICAS}
+OBJECTS: Mapping[Name, Quantity] = {
+    Name.LIVE_REPLICAS: LIVE_REPLICAS,
+    Name.MERGED_REPLICAS: replace(LIVE_REPLICAS, name=Name.MERGED_REPLICAS),
+    Name.STARTED_REPLICAS: Quantity(
+        name=Name.STARTED_REPLICAS,
+        by=("namespace",),
+        candidates=tuple(_agreed(f"kube_{kind}_status_replicas_ready", kind) for kind in ("deployment", "statefulset")),
+        window_s=LIVE_WINDOW_S,
+    ),
+}
 """Fields of Kubernetes objects over time, which no replica reports."""
 
 UNNAMED_POD = "unnamed_pod"

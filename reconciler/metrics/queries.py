@@ -14,6 +14,7 @@ from reconciler.domain.answers import Query
 from reconciler.domain.history import Grid, grid_of
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Settings
+from reconciler.domain.units import last_midnight_s
 from reconciler.errors import ConfigurationError
 from reconciler.metrics.quantities import (
     ALTERNATIVE,
@@ -53,6 +54,10 @@ SATURATION_STEP_S = 15.0
 LEARNING_STEP_S = 60.0
 LIVE_STEP_S = 15.0
 """The shortest usual scrape interval of kube-state-metrics, so no sample falls between two moments."""
+DELAY_STEP_S, DELAY_LOOK_S, DELAY_SPAN_S = 60.0, 7200.0, 7 * 86_400.0
+"""How exactly it is measured when a merge arrives and its replicas start, for how long it may take, how far back."""
+DELAY_POINTS = 200_000
+"""About 7 MB of JSON: as many days as targets leave room for."""
 PAYBACK_S = 3600.0
 """How far back arrivals are queried unless `payback` is set."""
 FINE_STEP_S, COARSE_STEP_S = 60.0, 300.0
@@ -330,6 +335,22 @@ def live_queries(
 ) -> tuple[Query, ...]:
     """One query over the last `delay_s` and one more step; `targets` counts the scale targets of each namespace."""
     return history_queries(cluster, targets, now_s - delay_s - LIVE_STEP_S, now_s, LIVE_STEP_S, (Name.LIVE_REPLICAS,))
+
+
+def delay_queries(
+    cluster: ClusterSettings, targets: Mapping[str, int], merges_s: Iterable[float], now_s: float
+) -> tuple[Query, ...]:
+    """How many replicas were asked for and ready after our merges (Unix seconds) of the days before today.
+
+    As far back as the scale targets of the namespaces leave room for, at most `DELAY_SPAN_S`.
+    """
+    until_s, most = last_midnight_s(now_s), DELAY_POINTS / max(sum(targets.values()), 1) * DELAY_STEP_S
+    merged = [each for each in merges_s if until_s - min(most, DELAY_SPAN_S) <= each < until_s]
+    if not merged:
+        return ()
+    start_s, end_s = min(merged) - DELAY_STEP_S, min(max(merged) + DELAY_LOOK_S, until_s)
+    names = Name.MERGED_REPLICAS, Name.STARTED_REPLICAS
+    return history_queries(cluster, targets, start_s, end_s, DELAY_STEP_S, names)
 
 
 def batches_of(namespaces: Mapping[str, int], series_budget: int) -> list[list[str]]:

@@ -25,6 +25,7 @@ from reconciler.git.clone import Clone
 from reconciler.git.repository import EntryKind, Repository
 from reconciler.http.messages import Clock
 from reconciler.manifests.documents import Document, parse_readable
+from reconciler.metrics.observed import read_observed
 from reconciler.metrics.queries import names_in
 from reconciler.metrics.survey import Survey, read_survey, survey_queries
 from reconciler.pipeline.doctor_metrics import (
@@ -37,7 +38,7 @@ from reconciler.pipeline.doctor_metrics import (
     reporting,
 )
 from reconciler.pipeline.doctor_workloads import check_workloads
-from reconciler.pipeline.observe import Files, ObservedRun, is_manifest, observe
+from reconciler.pipeline.observe import Files, ObservedRun, ask_delays, is_manifest, observe
 from reconciler.pipeline.prepare import prepare
 from reconciler.pipeline.references import find_compared_statuses
 from reconciler.pipeline.session import Doors, Progress, Session, open_forge, open_session
@@ -470,6 +471,14 @@ class _Doctor:
             return ()
         return tuple(proposal_of(each, None, doors.author) for each in found if each.base_branch == base)
 
+    def _with_merges(self, doors: Doors, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with our merges, and what became of them in the clusters."""
+        merged, variants = self._merged(doors, snapshot.now_s), snapshot.variants
+        answers = ask_delays(doors, self._settings, variants, merged, snapshot.now_s)
+        seen = read_observed(variants, answers, snapshot.now_s, self._settings)
+        observed = replace(snapshot.observed, merged=seen.merged, started=seen.started)
+        return replace(snapshot, proposals=merged, observed=observed)
+
     def _paused(self) -> Iterator[Check]:
         if self._session.paused:
             cure = "take that away when it should propose again"
@@ -486,7 +495,7 @@ class _Doctor:
         prepared = prepare(observed.recording, doors.renderer, observed.declaration)
         yield from check_versions(observed.files)
         yield from check_findings(prepared.plan.findings)
-        yield from check_delays(replace(prepared.snapshot, proposals=self._merged(doors, now_s)))
+        yield from check_delays(self._with_merges(doors, prepared.snapshot))
         yield from check_findings(find_compared_statuses(observed.files.commit.fleet, self._settings))
         broken = {words.partition(": ")[0] for words in (*prepared.plan.refusals, *prepared.plan.failures)}
         yield from _failures(prepared.plan)

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import pairwise
@@ -29,9 +29,10 @@ from reconciler.git.history import History, LoggedCommit, commit_at, read_histor
 from reconciler.git.repository import CommitRecord, EntryKind, Repository, TreeEntry
 from reconciler.manifests.documents import MISSING, FileVersion, count_then
 from reconciler.metrics.answers import clusters_seen
+from reconciler.metrics.history import watched_target
 from reconciler.metrics.observed import device_queries
 from reconciler.metrics.quantities import CLUSTER
-from reconciler.metrics.queries import live_queries, queries_for
+from reconciler.metrics.queries import delay_queries, live_queries, queries_for
 from reconciler.metrics.tracked_queries import tracking_queries
 from reconciler.pipeline.session import Doors, Progress, no_progress
 from reconciler.placement.fleet import Fleet
@@ -484,6 +485,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
     if forge_view is None:
         settings = replace(settings, assumed=(*settings.assumed, Assumption.WITHOUT_FORGE))
         forge_view = ForgeView()
+    answers += ask_delays(doors, settings, variants, forge_view.proposals, now_s)
     # After the forge, which may have deepened the clone less far.
     written = read_written(doors.repository, settings, variants, now_s)
     paid = read_paid(doors, settings, variants, files, now_s, repository_name)
@@ -784,6 +786,28 @@ def _ask(
         logger.info("asked Prometheus of %s %d questions, %d without an answer", cluster.name, len(answered), missing)
         answers += answered
     return tuple(answers)
+
+
+def ask_delays(
+    doors: Doors, settings: Settings, variants: Sequence[Variant], proposals: Sequence[Proposal], now_s: float
+) -> tuple[Answer, ...]:
+    """How long our merges took to reach their clusters, and replicas to start: two questions where there are merges."""
+    targets = {str(each.key): target for each in variants if (target := watched_target(each)) is not None}
+    watched = Counter((each.key.cluster, targets[str(each.key)][0]) for each in variants if str(each.key) in targets)
+    merges_s: dict[str, list[float]] = {}
+    touched: dict[str, dict[str, int]] = {}
+    for proposal in proposals:
+        if proposal.state is ProposalState.MERGED and proposal.closed_at_s is not None:
+            for resource in (change.resource for change in proposal.changes if change.resource in targets):
+                cluster, namespace = resource.partition("/")[0], targets[resource][0]
+                merges_s.setdefault(cluster, []).append(proposal.closed_at_s)
+                touched.setdefault(cluster, {})[namespace] = watched[cluster, namespace]
+    answers: tuple[Answer, ...] = ()
+    for each in settings.clusters:
+        if each.name in merges_s:
+            queries = delay_queries(each, touched[each.name], merges_s[each.name], now_s)
+            answers += doors.ask(each, queries) if queries else ()
+    return answers
 
 
 def _may_mix(cluster: ClusterSettings) -> bool:

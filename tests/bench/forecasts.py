@@ -6,7 +6,8 @@ import time
 
 import numpy as np
 
-from reconciler.forecast.series import Rates, Window, last_midnight_s
+from reconciler.domain.units import last_midnight_s
+from reconciler.forecast.series import Rates, Window
 from reconciler.simulation.rehearsal import KEPT_S, Rules, learn, rehearse
 from tests.bench.loads import DAY_S, START_S, smooth
 from tests.bench.table import table

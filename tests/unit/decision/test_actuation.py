@@ -1,10 +1,14 @@
 """How long a change takes until it serves: given, else measured, else built in."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from reconciler.decision.actuation import ActuationDelays, delay_figures
+from reconciler.domain.observed import LiveReplicas
 from reconciler.domain.proposals import Part, ProposalState
-from tests.unit.decision.conftest import CLUSTER, DAY_S, NAMESPACE, Fleet
+from tests.unit.decision.conftest import CLUSTER, DAY_S, NAMESPACE, Fleet, Make, key
 
 MINUTE_S = 60.0
 
@@ -64,9 +68,49 @@ def test_what_is_given_goes_before_what_is_measured(fleet: Fleet) -> None:
     fleet.default(**{"actuationDelay.merge": 600.0, "actuationDelay.start": 240.0})
     assert told(fleet) == {
         "merge": ("10m", "reconciler.yaml:70"),
-        "sync": ("3m", "built-in"),
+        "sync": ("3m", "built-in: 0 arrivals seen in 7 days, 5 are needed to measure it"),
         "start": ("4m", "reconciler.yaml:70"),
     }
+
+
+def counts(start_s: float, *stretches: tuple[int, float]) -> LiveReplicas:
+    """So many replicas for so many minutes, one stretch after the other."""
+    values = np.concatenate([np.full(minutes, float(count)) for minutes, count in stretches])
+    return LiveReplicas(start_s=start_s, step_s=MINUTE_S, counts=values)
+
+
+def test_arrivals_and_starts_after_merges_are_measured(fleet: Fleet, make: Make) -> None:
+    fleet.add(replicas=7)
+    start_s = fleet.now_s // DAY_S * DAY_S - DAY_S
+    asked, ready = [(10, 1.0)], [(10, 1.0)]
+    for number in range(1, 7):  # a merge each two hours, there after 2 to 7 minutes, ready 10 minutes later
+        merged_s = start_s + (number * 120 - 110) * MINUTE_S
+        change = make.change("llama", f"{number} x H100", f"{number + 1} x H100")
+        fleet.propose(change, state=ProposalState.MERGED, opened_at_s=merged_s - 60, closed_at_s=merged_s)
+        asked += [(number + 1, float(number)), (119 - number, number + 1.0)]
+        ready += [(number + 11, float(number)), (109 - number, number + 1.0)]
+    fleet.observed = replace(
+        fleet.observed,
+        merged={key("llama"): counts(start_s, *asked)},
+        started={key("llama"): counts(start_s, *ready)},
+    )
+    found = told(fleet)
+    assert found["sync"] == ("4m (2m to 6m)", "measured: 6 arrivals of this variant in 7 days")
+    assert found["start"] == ("10m", "measured: 6 starts of this variant in 7 days")
+    fleet.default(**{"actuationDelay.sync": 240.0})
+    assert told(fleet)["sync"] == ("4m", "reconciler.yaml:70")
+
+
+def test_a_number_that_somebody_else_wrote_measures_nothing(fleet: Fleet, make: Make) -> None:
+    fleet.add(replicas=3)
+    start_s = fleet.now_s // DAY_S * DAY_S - DAY_S
+    for number in range(6):
+        change = make.change("llama", "2 x H100", "3 x H100")
+        fleet.propose(
+            change, state=ProposalState.MERGED, opened_at_s=start_s, closed_at_s=start_s + (60 * number + 5) * MINUTE_S
+        )
+    fleet.observed = replace(fleet.observed, merged={key("llama"): counts(start_s, (600, 5.0), (600, 3.0))})
+    assert told(fleet)["sync"][1].startswith("built-in: 0 arrivals")
 
 
 @pytest.mark.parametrize(("opened_s", "closed_s"), [(None, 0.0), (0.0, None), (10.0, 0.0)])

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reconciler.domain.units import last_midnight_s
 from reconciler.forecast.forecaster import MOST_OF_PEAK, MOST_ROWS, fit, sampled_rows
 from reconciler.forecast.quantiles import LinearQuantiles
-from reconciler.forecast.series import DAY_S, Floats, Rates, Window, largest_within, last_midnight_s, states_at
+from reconciler.forecast.series import DAY_S, Floats, Rates, Window, largest_within, states_at
 from tests.bench.loads import START_S, smooth
 
 STEP_S, DAY = 600.0, 144
