@@ -125,7 +125,11 @@ def _some(names: list[str]) -> str:
 
 
 def _next_lines(result: "InitResult") -> Iterator[str]:
+    from reconciler.report.fit import DEFAULT_PATH
+
     paths = " ".join(sorted({file.path.partition("/")[0] for file, _ in result.files}))
     if paths:
-        yield f"Next: git add {paths} && git commit -m 'Run the reconciler'"
-    yield "Then: reconciler run, which proposes this as pull requests"
+        yield f"Next: git add {paths} && git commit -m 'Run the reconciler' && git push"
+    yield "Then: reconciler run, which reads what is pushed and proposes this as pull requests"
+    if result.adopted.entries:
+        yield f"After two days of load: reconciler fit --since 2d --write {DEFAULT_PATH}, to learn how fast they are"

@@ -29,10 +29,10 @@ from reconciler.domain.plan import Decision, Outcome, Plan, TotalCost
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Solution, Solver
 from reconciler.domain.rules import Rule
-from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.snapshot import Form, Snapshot
 from reconciler.domain.units import significant
 from reconciler.domain.variant_settings import Engine
-from reconciler.manifests.wording import name_first
+from reconciler.manifests.wording import join_words, name_first
 from reconciler.optimizer.fleet import COLUMNS, DIRECT, AutoSolver
 from reconciler.optimizer.separable import SeparableSolver
 from reconciler.policy.judging import unreadable
@@ -217,5 +217,26 @@ def _assumptions(snapshot: Snapshot, decisions: Sequence[Decision]) -> tuple[str
     words.extend(_relative_costs(snapshot))
     if without_slo:
         words.append(f"{len(without_slo)} of {len(models)} models have no SLO")
+    words.extend(_how_adopted_are_sized(snapshot, decisions))
     words.extend(scarcity_assumed(snapshot))
     return tuple(words)
+
+
+def _how_adopted_are_sized(snapshot: Snapshot, decisions: Sequence[Decision]) -> Iterator[str]:
+    """Of the workloads that nobody gave anything to be sized by: which way each is sized now."""
+    learned = {
+        each.key: any(option.profile.learning is not None for option in each.options)
+        for each in snapshot.variants
+        if each.form is Form.ADOPTED
+    }
+    sized = [each for each in decisions if each.variant in learned and each.outcome is not Outcome.HELD]
+    ways = Counter(_way(each.engine, is_learned=learned[each.variant]) for each in sized)
+    if ways:
+        shares = join_words([f"{way} ({number})" for way, number in sorted(ways.items())], "and")
+        yield f"adopted workloads are sized by {shares}"
+
+
+def _way(engine: str, *, is_learned: bool) -> str:
+    if engine == Engine.QUEUEING:
+        return "learned profiles" if is_learned else "profiles"
+    return "metric targets" if engine == Engine.TRACKING else engine
