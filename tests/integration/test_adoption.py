@@ -29,6 +29,8 @@ FULL, CONSTANT, UNSEEN = MODELS[3], MODELS[4], MODELS[11]
 TOOLS = Path(__file__).parents[2] / ".tools" / "bin"
 KUBECTL = shutil.which("kubectl") or shutil.which("kubectl", path=str(TOOLS)) or ""
 STEP_S = 60.0
+SLOWEST_S = 1800.0
+"""Histories go on for as long as a walk may take on a busy machine."""
 SINCE_S = 2 * DAY_S
 OVERLAYS = ("dev", "prod", "staging")
 DEPLOYMENT = """apiVersion: apps/v1
@@ -73,7 +75,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """What the production cluster reports: one model's replicas are full, the others are nearly idle."""
     if ABSENT or not KUBECTL:
         pytest.skip(ABSENT or "needs kubectl")
-    history = History(end_s=time.time(), step_s=STEP_S)
+    history = History(end_s=time.time() + SLOWEST_S, step_s=STEP_S)
     for model in MODELS[:-1]:
         for number in range(2):
             labels = {"namespace": "llm", "pod": pod(model, number), "model_name": f"acme/{model}"}
@@ -258,7 +260,11 @@ class Served:
     is_scaled: bool = False
 
 
-FULL_LOAD, IDLE, USUAL = DailyLoad(least=90, most=130), DailyLoad(least=1, most=2), DailyLoad(least=10, most=60)
+FULL_LOAD, IDLE, USUAL = (
+    DailyLoad(least=90, most=130),
+    DailyLoad(least=1, most=2),
+    DailyLoad(least=10, most=60, phase=0.5),
+)
 KSERVE = (
     Served(name="chat", pods="chat-predictor", count=2, load=USUAL),
     Served(
@@ -356,7 +362,7 @@ def test_the_page_leads_from_a_clone_to_learned_profiles(
         "branch -q -u origin/main",
     ):
         workshop.git(*words.split())
-    history = History(end_s=time.time(), step_s=STEP_S)
+    history = History(end_s=time.time() + SLOWEST_S, step_s=STEP_S)
     for each in fleet:
         for number in range(each.count):
             labels = {"namespace": "llm", "pod": pod(each.pods, number), "model_name": each.metrics_name or each.name}

@@ -35,14 +35,17 @@ LAW = Law()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyLoad:
-    """Requests that are there at once: `least` at night, `most` at the busiest of the three peaks of a day."""
+    """Requests that are there at once: from `least` to `most` and back three times a day.
+
+    At the end of a history `least` are there, and with a `phase` of 0.5 `most`.
+    """
 
     least: float = 2.0
     most: float = 74.0
     phase: float = 0.0
 
     def at(self, at_s: float) -> float:
-        """How many are there at that time."""
+        """How many are there so many seconds after the end."""
         middle, half = (self.most + self.least) / 2, (self.most - self.least) / 2
         return middle - half * math.cos(2 * math.pi * (at_s / (DAY_S / 3) + self.phase))
 
@@ -77,7 +80,7 @@ def replica_under(
     points: dict[str, list[tuple[float, float]]] = {}
     for index in range(int(since_s / history.step_s) + 1):
         at_s = history.end_s - since_s + index * history.step_s
-        there = load.at(at_s)
+        there = load.at(at_s - history.end_s)
         batch, waiting = min(there, law.full_batch), max(there - law.full_batch, 0.0)
         values = {
             "num_requests_running": batch,

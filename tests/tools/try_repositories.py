@@ -10,6 +10,7 @@ the copy alone. `--unseen` lists what looks like a model server and is not recog
 """
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -43,6 +44,13 @@ TOOLS = Path(__file__).parents[2] / ".tools" / "bin"
 KUBECTL = shutil.which("kubectl") or str(TOOLS / "kubectl")
 HELM = shutil.which("helm") or str(TOOLS / "helm")
 TIMEOUT_S = 60
+OFFLINE = {
+    **os.environ,
+    "GIT_ALLOW_PROTOCOL": "file",
+    "HTTPS_PROXY": "http://127.0.0.1:9",
+    "HTTP_PROXY": "http://127.0.0.1:9",
+}
+"""What remote bases name fails at once."""
 ROUNDS = 40
 """Of alternatives, each of which is a cluster of its own for a round."""
 COUNTS = frozenset(
@@ -326,7 +334,7 @@ def _renderings(
 def _kustomize(folder: Path) -> list[dict[str, Any]] | None:
     command = [KUBECTL, "kustomize", str(folder)]
     try:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=TIMEOUT_S)
+        done = subprocess.run(command, env=OFFLINE, capture_output=True, check=False, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return None
     return _documents(done.stdout) if done.returncode == 0 else None
