@@ -17,10 +17,10 @@ def parse_json(body: bytes, *, most_values: int, parse_constant: Callable[[str],
     """What `body` says; ValueError when that is no JSON, nested too deep, or more than `most_values` values."""
     # Whether more values stand in `body`; what its texts hold does not count, and is looked at only where it
     # may.
-    found = _count(body)
+    found = count_values(body)
     if found > most_values:
         for texts, text in enumerate(TEXT.finditer(body)):
-            found -= _count(text[0])
+            found -= count_values(text[0])
             if found <= most_values or texts > 2 * most_values:  # a value has at most a name besides it
                 break
     if found > most_values:
@@ -32,7 +32,8 @@ def parse_json(body: bytes, *, most_values: int, parse_constant: Callable[[str],
     return content
 
 
-def _count(text: bytes) -> int:
+def count_values(text: bytes) -> int:
+    """How many values a JSON text holds, at most: those that its texts seem to hold count too."""
     return sum(map(text.count, BEFORE_VALUES))
 
 

@@ -98,8 +98,12 @@ Target = tuple[str, str, str]
 
 @dataclass(slots=True, kw_only=True)
 class MetricReadings:
-    """One cluster's values by quantity; `failed` are the answers that could not be read, `answered` all of them."""
+    """One cluster's values by quantity; `failed` are the answers that could not be read, `answered` all of them.
 
+    `series` are the keys of `per_pod`, each kept once: a dozen quantities report the same replicas.
+    """
+
+    series: dict[ReplicaSeries, ReplicaSeries] = field(default_factory=dict)
     per_pod: dict[Name, dict[ReplicaSeries, float]] = field(default_factory=dict)
     per_model: dict[Name, dict[Served, float]] = field(default_factory=dict)
     per_instance: dict[Name, dict[Instance, float]] = field(default_factory=dict)
@@ -150,13 +154,13 @@ class MetricReadings:
 
 def read(answers: Sequence[Answer], names: LabelNames) -> MetricReadings:
     """Every answer about the present of one cluster; answers to parts of one quantity are combined."""
-    readings, shared = MetricReadings(), dict[str, str]()
+    readings = MetricReadings()
     for answer in answers:
         is_devices = answer.query.quantity in (Name.NODES, Name.DEVICE_REQUESTS)
         if answer.query.step_s is not None or not (is_devices or answer.query.quantity in _FOLDS):
             continue
         name = Name(answer.query.quantity)
-        samples, warnings = decode_with_warnings(answer, shared)
+        samples, warnings = decode_with_warnings(answer)
         if isinstance(samples, NoAnswer):
             readings.failed.setdefault(name, samples)
         elif is_devices:
@@ -261,6 +265,7 @@ def _fold_pods(
     names: LabelNames, readings: MetricReadings, name: Name, labels: _Labels, value: float
 ) -> NoAnswer | None:
     values, series = readings.per_pod.setdefault(name, {}), series_of(labels, names)
+    series = readings.series.setdefault(series, series)
     if series in values:
         return NoAnswer(Absence.FAILED, f"the answer to {name} has two values for pod {series.pod}")
     values[series] = value
@@ -302,7 +307,8 @@ def _fold_models(
 def _fold_buckets(names: LabelNames, readings: MetricReadings, _: Name, labels: _Labels, value: float) -> None:
     buckets = readings.buckets.setdefault(reported_model(labels, names), {})
     bound = bound_of(labels.get(BOUND, ""))
-    buckets[bound] = total((buckets.get(bound, 0.0), value))
+    is_first = bound not in buckets and is_usable(value)  # nearly always: nothing is to be added up then
+    buckets[bound] = value if is_first else total((buckets.get(bound, 0.0), value))
 
 
 def _fold_owners(

@@ -141,7 +141,7 @@ def ask(url: str, name: str) -> tuple[Settings, tuple[Answer, ...]]:
     assert client.requests_sent == 2
     for answer in answers:
         assert answer.status is AnswerStatus.OK, answer.reason
-        assert decode_with_warnings(answer, {})[1] == ()
+        assert decode_with_warnings(answer)[1] == ()
     return settings, tuple(answers)
 
 

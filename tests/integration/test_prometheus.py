@@ -83,7 +83,7 @@ def ask(cluster: ClusterSettings, namespaces: Mapping[str, int]) -> tuple[Metric
     for answer in answers:
         assert answer.status is AnswerStatus.OK, answer.reason
         assert not isinstance(decode(answer), NoAnswer), answer.query
-        assert decode_with_warnings(answer, {})[1] == ()
+        assert decode_with_warnings(answer)[1] == ()
     assert clusters_seen(answers) == ("us",)
     return read(answers, LabelNames()), client.requests_sent
 

@@ -137,15 +137,15 @@ def test_a_range_is_no_answer_about_the_present() -> None:
 
 
 def test_warnings_and_infos_are_surfaced_clean_and_bounded() -> None:
-    found = decode_with_warnings(
-        vector(warnings=["partial\x1b[31m response", 7, "x" * 999], infos=["not a counter"]), {}
-    )[1]
+    found = decode_with_warnings(vector(warnings=["partial\x1b[31m response", 7, "x" * 999], infos=["not a counter"]))[
+        1
+    ]
     assert found[0] == "partial [31m response"
     assert len(found[1]) <= 201
     assert found[2] == "not a counter"
-    assert len(decode_with_warnings(vector(warnings=[str(index) for index in range(99)]), {})[1]) == 10
-    assert decode_with_warnings(vector(), {})[1] == ()
-    assert decode_with_warnings(answer(b'{"warnings"'), {})[1] == ()
+    assert len(decode_with_warnings(vector(warnings=[str(index) for index in range(99)]))[1]) == 10
+    assert decode_with_warnings(vector())[1] == ()
+    assert decode_with_warnings(answer(b'{"warnings"'))[1] == ()
 
 
 json_values = st.recursive(
@@ -173,7 +173,29 @@ def test_any_answer_is_samples_or_a_reason(value: object) -> None:
     ):
         found = decode(answer(json.dumps(body).encode()))
         assert isinstance(found, tuple) or found.reason
-        decode_with_warnings(answer(json.dumps(body).encode()), {})
+        decode_with_warnings(answer(json.dumps(body).encode()))
+
+
+TEXTS = st.sampled_from(["", "a", "é", "x" * 300])
+SERIES = st.fixed_dictionaries(
+    {
+        "metric": st.dictionaries(st.sampled_from(["pod", "namespace", "le"]), TEXTS, max_size=3),
+        "value": st.tuples(
+            st.sampled_from([1, 1.5, 1e16, True]), st.sampled_from(["1", "0.25", "NaN", "+Inf", "1_0", " 1", ""])
+        ),
+    }
+)
+
+
+@given(st.lists(SERIES, max_size=4), st.lists(TEXTS, max_size=2), st.booleans())
+def test_a_usual_answer_says_what_the_general_reader_says(
+    series: list[dict[str, object]], warnings: list[str], partial: bool
+) -> None:
+    usual = vector(*series, warnings=warnings, isPartial=partial)
+    # A text among the warnings that is no text is passed over, but makes the answer unusual.
+    unusual = vector(*series, warnings=[*warnings, 7], isPartial=partial)
+
+    assert repr(decode_with_warnings(usual)) == repr(decode_with_warnings(unusual))
 
 
 @given(st.binary(max_size=200))
