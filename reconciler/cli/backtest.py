@@ -11,7 +11,7 @@ from reconciler.cli.options import Common, with_common
 if TYPE_CHECKING:
     from reconciler.domain.recording import Recording
 
-OUTPUTS = ("text", "json")
+OUTPUTS = ("text", "json", "html")
 MOST_DAYS, DAY_S = 90, 86_400.0
 
 Days = Annotated[int, typer.Option("--days", metavar="N", min=1, max=MOST_DAYS, help="How many whole days, UTC.")]
@@ -59,6 +59,11 @@ def backtest(
         found = replay_days(recording, request, step)
     if common.output == "json":
         write_json(backtest_json(found))
+    elif common.output == "html":
+        from reconciler.rendering.renderer import Renderer
+        from reconciler.report.backtest_page import backtest_page
+
+        write(Renderer().render("html/page.html.j2", backtest_page(found)))
     else:
         write(painted(common.color, backtest_text(found, width=width())))
     return 0

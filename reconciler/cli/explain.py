@@ -11,7 +11,7 @@ Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="[CLUSTER/]NAM
 Replay = Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="Explain from a recording.")]
 
 
-@with_common(outputs=("text", "json"))
+@with_common(outputs=("text", "json", "html"))
 def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int:
     """Explain one variant: every value, query, figure and step."""
     from reconciler.cli.console import painted, width, write, write_json
@@ -32,6 +32,12 @@ def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int
     chain = Chain(figures=figures, queries=asked_queries(prepared.snapshot, decision, figures))
     if common.output == "json":
         write_json(explain_json(decision, rows, chain, solver=solver_json(prepared.plan), put_back=put_back))
+    elif common.output == "html":
+        from reconciler.rendering.renderer import Renderer
+        from reconciler.report.plan_page import explain_page
+
+        page = explain_page(prepared.plan, decision, rows, chain, put_back)
+        write(Renderer().render("html/page.html.j2", page))
     else:
         fleet = (proof(prepared.plan), *fleet_lines(prepared.plan))
         label = decision.variant.label

@@ -155,6 +155,10 @@ def present_plan(common: Common, prepared: "Prepared") -> None:
         write(yaml.safe_dump(plan_json(plan), sort_keys=False, allow_unicode=True, width=120))
     elif common.output == "markdown":
         write(Renderer().render("pull_request/body.md.j2", plan_view(plan)))
+    elif common.output == "html":
+        from reconciler.report.plan_page import plan_page
+
+        write(Renderer().render("html/page.html.j2", plan_page(plan)))
     elif common.output == "diff":
         write("".join(diff_lines(prepared)))
     elif not common.quiet:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OUTPUTS = ("text", "json", "yaml", "markdown", "diff")
+OUTPUTS = ("text", "json", "yaml", "markdown", "diff", "html")
 
 Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Save what was observed to this file.")]
 Replay = Annotated[

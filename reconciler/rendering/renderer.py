@@ -1,6 +1,7 @@
 """Views in, texts out: a sandbox in which nothing is printed without a filter."""
 
 import dataclasses
+import html
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 ZERO_WIDTH = "\N{ZERO WIDTH SPACE}"
 LINE_LENGTH = 200
+PAGE_LENGTH = 2000
 YAML_LENGTH = 32768
 """What Kubernetes allows for the longest text we write, a condition's message."""
 
@@ -33,6 +35,7 @@ _ADDRESS = re.compile(r"https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")
 _CLOSING = str.maketrans({"(": "%28", ")": "%29", "[": "%5B", "]": "%5D", "'": "%27"})
 _UNCHARTED = re.compile(r"[^A-Za-z0-9 ,./:_-]")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_PATH = re.compile(r"[MLZ0-9 .-]*")
 _YAML_KEY = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[._/-]+[A-Za-z0-9]+)*")
 _YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 """Plain words that some reader takes for something else than text."""
@@ -113,6 +116,17 @@ def yaml_key(value: object) -> Filtered:
     return Filtered(text) if is_plain else yaml_string(text)
 
 
+def html_text(value: object) -> Filtered:
+    """Text of a page or of a quoted attribute: one line of what can be seen, no tag, no entity of its own."""
+    return Filtered(html.escape(one_line(str(value), limit=PAGE_LENGTH), quote=True))
+
+
+def svg_path(value: object) -> Filtered:
+    """Moves and lines of a picture; nothing for what is none."""
+    text = str(value)
+    return Filtered(text if _PATH.fullmatch(text) else "")
+
+
 def verbatim(value: object) -> Filtered:
     """Text that we made ourselves and that must not change by a byte: the hidden marker, indentation."""
     return Filtered(value)
@@ -129,6 +143,8 @@ FILTERS: Mapping[str, Callable[[object], Filtered]] = {
     "trailer": trailer_value,
     "yaml_string": yaml_string,
     "yaml_key": yaml_key,
+    "html": html_text,
+    "path": svg_path,
     "verbatim": verbatim,
 }
 

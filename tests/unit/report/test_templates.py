@@ -20,6 +20,7 @@ from reconciler.pipeline.adoption import WorkloadsView
 from reconciler.pipeline.doctor_workloads import PodMonitorView
 from reconciler.pipeline.init import ConfigurationView, JobView
 from reconciler.rendering.renderer import FILTERS, Renderer, shipped_templates
+from reconciler.report.page import Page
 from reconciler.report.pull_request import (
     CommitView,
     ConditionsView,
@@ -82,6 +83,7 @@ VIEWS: Mapping[str, type] = {
     "init/workloads": WorkloadsView,
     "init/": JobView,
     "deploy/": JobView,
+    "html/": Page,
 }
 
 
