@@ -170,6 +170,8 @@ class ReleaseChange:
     place: Place
     selects: bool = False
     """Whether it says which pods are selected."""
+    is_rendered: bool = False
+    """Whether Kustomize renders the chart, so that it is not known what it makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

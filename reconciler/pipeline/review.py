@@ -34,7 +34,7 @@ from reconciler.pipeline.observe import MAX_READ_BYTES, is_manifest, observe, re
 from reconciler.pipeline.process import paused_collector
 from reconciler.pipeline.recording import fingerprint
 from reconciler.pipeline.session import Doors, Session
-from reconciler.placement.changes import changed_place, changed_values
+from reconciler.placement.changes import changed_charts, changed_place, changed_values
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.review import comment_view, is_silent, reductions, review_summary, told_fingerprint
 from reconciler.snapshot.build import ChangeOf, read_snapshot
@@ -247,7 +247,9 @@ def _releases(base: ReviewedBase, head: Commit, variants: Sequence[Variant]) -> 
     targets = {replace(each.key, part="") for each in everybody}
     counted = {(field.place.path, field.place.line) for each in everybody for field in each.written_at}
     for cluster in base.snapshot.settings.clusters:
-        for each in changed_values(base.commit.fleet, head.fleet, cluster.name, targets):
+        released = changed_values(base.commit.fleet, head.fleet, cluster.name, targets)
+        rendered = changed_charts(base.commit.fleet, head.fleet, cluster.name)
+        for each, is_rendered in (*((each, False) for each in released), *((each, True) for each in rendered)):
             is_secret = any(NAMED.search(str(part)) for part in each.field)
             if is_secret or (each.place.path, each.place.line) in counted:
                 continue
@@ -260,6 +262,7 @@ def _releases(base: ReviewedBase, head: Commit, variants: Sequence[Variant]) -> 
                 words=words,
                 place=each.place,
                 selects=each.selects,
+                is_rendered=is_rendered,
             )
 
 

@@ -13,8 +13,9 @@ from reconciler.manifests.documents import Value, text_at, value_at
 from reconciler.manifests.wording import Field, name_field
 from reconciler.placement.fleet import Fleet, source_as_built
 from reconciler.placement.helm import Release, layers_of, makes, releases_in, split_setting
+from reconciler.placement.kustomize_build import CHART_GENERATORS, values_files
 from reconciler.placement.objects import SourceField
-from reconciler.placement.repository import CHART_NAME, join, resolve
+from reconciler.placement.repository import CHART_NAME, directory_of, is_kustomization, join, resolve
 
 _CHART: Final = ("spec", "chart", "spec")
 _FLUX_VERSIONS: Final = ("tag", "semver", "digest")
@@ -78,6 +79,76 @@ def changed_values(
                 after=now,
                 place=place,
             )
+
+
+def changed_charts(before: Fleet, after: Fleet, cluster: str) -> Iterator[ChangedValue]:
+    """What becomes of the charts that kustomizations of a cluster render: nothing here knows what they make."""
+    paths = {path for fleet in (before, after) for path in fleet.clusters[cluster].paths if is_kustomization(path)}
+    for path in sorted(paths):
+        old, new = (dict(_generated(fleet, path)) for fleet in (before, after))
+        for name in dict.fromkeys((*old, *new)):
+            was, now = old.get(name, _NO_CHART), new.get(name, _NO_CHART)
+            for each, field, one, other, place in _differences(was.said, now.said):
+                yield ChangedValue(
+                    release=f"chart {name} of {path}",
+                    namespace=now.namespace or was.namespace,
+                    targets=(),
+                    name=each,
+                    field=field,
+                    before=one,
+                    after=other,
+                    place=place,
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Generated:
+    """A chart that a kustomization renders."""
+
+    said: "_Said"
+    namespace: str = ""
+
+
+def _generated(fleet: Fleet, path: str) -> Iterator[tuple[str, _Generated]]:
+    try:
+        documents = fleet.repository.read(path) if fleet.repository.has_file(path) else ()
+    except InputError:
+        return
+    for document in documents:
+        source = SourceField(document)
+        for key, (chart, version) in CHART_GENERATORS.items():
+            for entry in source.items(key):
+                yield (
+                    entry.text("releaseName") or entry.text(chart),
+                    _Generated(
+                        said=_said_by(fleet, path, entry, chart, version),
+                        namespace=entry.text("namespace") or source.text("namespace"),
+                    ),
+                )
+
+
+def _said_by(fleet: Fleet, path: str, entry: SourceField, chart: str, version: str) -> "_Said":
+    values: Value = {}
+    files = (_values_in(fleet, path, name) for name in values_files(entry.value))
+    for each in (*files, entry.below("valuesInline").value):
+        values = _merged(values, each or {})
+    told = ((CHART, chart), (VERSION, version), ("repository of the chart", "repo"))
+    said = {name: (text, entry.below(key).place) for name, key in told if (text := entry.text(key))}
+
+    def place_of(field: Field) -> Place:
+        inline = entry.below("valuesInline", *field)
+        return inline.place if inline.exists else entry.place
+
+    return _Said(chart=said, values=values, place_of=place_of)
+
+
+def _values_in(fleet: Fleet, path: str, name: str) -> Value:
+    found = resolve(directory_of(path), name)
+    try:
+        documents = fleet.repository.read(found) if found and fleet.repository.has_file(found) else ()
+    except InputError:
+        return {}
+    return documents[0].value if documents else {}
 
 
 def _identity(release: Release) -> tuple[ResourceKey, Field]:
@@ -151,6 +222,9 @@ def _chart_of(fleet: Fleet, release: Release) -> Iterator[tuple[str, tuple[str, 
             source_file = SourceField(document)
             if version := text_at(document.value, "version"):
                 yield "version of the chart in this repository", (version, source_file.below("version").place)
+
+
+_NO_CHART: Final = _Generated(said=_Said(chart={}, values={}, place_of=lambda _: Place(path="")))
 
 
 def _merged(value: Value, over: Value) -> Value:

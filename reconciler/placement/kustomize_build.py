@@ -410,6 +410,21 @@ def _names_in(repository: ManifestRepository, path: str) -> Iterator[tuple[str, 
             for entry in (*_items(value, "configMapGenerator"), *_items(value, "secretGenerator")):
                 texts = (*_items(entry, "files"), *_items(entry, "envs"))
                 yield from ((text.rpartition("=")[2], True) for text in texts if isinstance(text, str))
+            for entry in (each for key in CHART_GENERATORS for each in _items(value, key)):
+                yield from ((name, True) for name in values_files(entry))
+
+
+CHART_GENERATORS: Final = {
+    "helmCharts": ("name", "version"),
+    "helmChartInflationGenerator": ("chartName", "chartVersion"),
+}
+"""Lists of charts that Kustomize renders; how an entry calls the chart and its version."""
+
+
+def values_files(entry: Value) -> list[str]:
+    """The files with values of a chart that Kustomize renders, in the order in which they count."""
+    listed = (value_at(entry, ("valuesFile",)), value_at(entry, ("values",)), *_items(entry, "additionalValuesFiles"))
+    return [each for each in listed if isinstance(each, str)]
 
 
 def _items(value: Value, key: str) -> list[Value]:

@@ -119,6 +119,16 @@ metadata: {name: llama, namespace: chat}
 spec: {minReplicaCount: 3, maxReplicaCount: 9, scaleTargetRef: {name: llama}, triggers: [{type: cpu}]}
 """
 BOUNDS = (CONFIGURATION, "defaults: {", "defaults: {whenAutoscaled: bounds, ")
+RENDERED = """\
+namespace: chat
+helmCharts:
+- name: inferencepool
+  repo: https://charts.example.com
+  version: 0.1.5
+  releaseName: gateway
+  valuesFile: values.yaml
+  valuesInline: {port: 8000}
+"""
 APPLICATION = """\
 apiVersion: argoproj.io/v1alpha1
 kind: Application
@@ -179,6 +189,13 @@ EXTRA_BASES: Mapping[str, tuple[str, Mapping[str, str | None]]] = {
     "oci": (
         "helm",
         {RELEASE: LAYOUTS["helm"][RELEASE].replace(INLINE, BY_REFERENCE), "clusters/prod/chat/oci.yaml": OCI},
+    ),
+    "rendered": (
+        "plain",
+        {
+            "clusters/prod/gateway/kustomization.yaml": RENDERED,
+            "clusters/prod/gateway/values.yaml": "replicas: 1\npassword: canary\n",
+        },
     ),
     "gateway": ("plain", {"clusters/prod/chat/gateway.yaml": POOL_RELEASE, NEW_FILE: POOL + OBJECTIVE}),
     "autoscaled": (
@@ -250,15 +267,33 @@ LINES: Mapping[str, tuple[Row, ...]] = {
             objection=HOLD,
         ),
     ),
+    "charts that Kustomize renders": tuple(
+        Row(layout="rendered", edits=((f"clusters/prod/gateway/{path}", before, after),), said=said, objection=HOLD)
+        for path, before, after, said in (
+            (
+                "kustomization.yaml",
+                "version: 0.1.5",
+                "version: 0.2.0",
+                r"gateway/kustomization.yaml:5: warning: chart gateway of .*: chart version is 0.2.0 instead of 0.1.5",
+            ),
+            (
+                "kustomization.yaml",
+                "port: 8000",
+                "port: 9000",
+                r"kustomization.yaml:8: .* port is 9000 instead of 8000",
+            ),
+            ("values.yaml", "replicas: 1", "replicas: 5", r"warning: chart gateway .* replicas is 5 instead of 1"),
+        )
+    ),
     "target latencies": (
         *everywhere(
             (CONFIGURATION, "itl: 60ms", "itl: 9ms"),
-            said=r"(?s)ITL mean 9 ms instead of mean 60 ms \(stricter\)",
+            said=r"(?s)ITL mean 9 ms instead of 60 ms \(stricter\)",
             objection=SLO,
         )[:2],
         plain(
             (CONFIGURATION, "ttft: 2s", "ttft: 9s"),
-            said=r"TTFT p95 9000 ms instead of p95 2000 ms \(looser\)",
+            said=r"TTFT p95 9 s instead of 2 s \(looser\)",
         ),
     ),
     "prices": (
@@ -361,12 +396,12 @@ LINES: Mapping[str, tuple[Row, ...]] = {
         plain(
             (CONFIGURATION, "  - {name: standard", "  - {name: fast, ttft: 1s, itl: 60ms}\n  - {name: standard"),
             (VARIANT, "namespace: chat", "namespace: " + annotated("reconciler.io/service-class: fast")),
-            said=r"its service class is fast instead of standard: TTFT p95 1000 ms instead of p95 2000 ms \(stricter\)",
+            said=r"its service class is fast instead of standard: TTFT p95 1 s instead of 2 s \(stricter\)",
         ),
         helm(
             (CONFIGURATION, "  - {name: standard", "  - {name: slow, ttft: 9s, itl: 60ms}\n  - {name: standard"),
             (CONFIGURATION, "helmValues", "serviceClass: slow, helmValues"),
-            said=r"its service class is slow instead of standard: TTFT p95 9000 ms instead of p95 2000 ms \(looser\)",
+            said=r"its service class is slow instead of standard: TTFT p95 9 s instead of 2 s \(looser\)",
             objection=NONE,
         ),
         kustomize(
@@ -402,7 +437,7 @@ LINES: Mapping[str, tuple[Row, ...]] = {
     ),
     "enough": sized(
         4,
-        r"sets chat/llama to 4 replicas; expected wait p95 over capacity -> [\d.]+ ms, target 2 s; room for 8% more; "
+        r"sets chat/llama to 4 replicas; expected wait p95 over capacity → [\d.]+ ms, target 2 s; room for 8% more; "
         r"\+\$13.76/h \(\+\$10,000 a month\); needs approval by `a-fifth-dearer` and `first-change`",
         APPROVAL,
     ),
