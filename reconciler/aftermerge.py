@@ -210,6 +210,13 @@ def why_unsettled(snapshot: Snapshot, merged: Iterable[Proposal], decisions: Ite
     return ""
 
 
+def is_young(snapshot: Snapshot, proposal: Proposal) -> bool:
+    """Whether it was merged so lately that it cannot have rolled out yet."""
+    told = {change.resource for change in proposal.changes}
+    age_s = 0.0 if proposal.closed_at_s is None else snapshot.now_s - proposal.closed_at_s
+    return any(age_s < acts_after_s(each) for each in snapshot.variants if str(each.key) in told)
+
+
 def _by_resource(
     snapshot: Snapshot, decisions: Iterable[Decision]
 ) -> tuple[Mapping[str, Variant], Mapping[str, Decision]]:

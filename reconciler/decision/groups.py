@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from reconciler.aftermerge import why_unsettled
+from reconciler.aftermerge import is_young, why_unsettled
 from reconciler.decision.independence import DeviceRoom
 from reconciler.decision.staged_plan import LAX_TO_STRICT, Situation, StagedPlan
 from reconciler.domain.holds import Hold, HoldKind
@@ -279,7 +279,12 @@ def _terms(situation: Situation, staged: StagedPlan, plan: GroupPlan, lately: in
     said = [[each for each in staged.said.get(change.variant, ()) if each.merges_per_hour] for change in changes]
     limits = {str(each.rule): each.merges_per_hour or 0.0 for spoken in said for each in spoken}
     per_hour = int(min([settings.merges_per_hour, *limits.values()]))
-    return MergeTerms(rules=tuple(limits), per_hour=per_hour, left=max(per_hour - lately, 0))
+    kept = 0 if plan.part is Part.URGENT else int(per_hour * KEPT_FOR_REPAIRS)
+    return MergeTerms(rules=tuple(limits), per_hour=per_hour, left=max(per_hour - kept - lately, 0))
+
+
+KEPT_FOR_REPAIRS = 0.25
+"""Of the merges of an hour that is for repairs alone, so that what only saves does not use up what they need."""
 
 
 def _takes_what_is_needed(change: Decision) -> bool:
@@ -294,12 +299,23 @@ def _takes_what_is_needed(change: Decision) -> bool:
 def _with_waits(
     situation: Situation, plan: GroupPlan, terms: MergeTerms, decisions: Collection[Decision]
 ) -> MergeTerms:
-    ours = (each for group in plan.groups for each in situation.proposals[group])
-    merged = (each for each in ours if each.state is ProposalState.MERGED)
-    waits = why_unsettled(situation.snapshot, merged, decisions)
+    waits = why_unsettled(situation.snapshot, _merged(situation, plan), decisions)
+    is_stuck = bool(waits) and _is_stuck(situation, plan, decisions)
     if not waits and not terms.left:
         waits = f"at most {terms.per_hour} of our pull requests are merged in an hour"
-    return replace(terms, waits=waits)
+    return replace(terms, waits=waits, is_stuck=is_stuck)
+
+
+def _merged(situation: Situation, plan: GroupPlan) -> list[Proposal]:
+    ours = (each for group in plan.groups for each in situation.proposals[group])
+    return [each for each in ours if each.state is ProposalState.MERGED]
+
+
+def _is_stuck(situation: Situation, plan: GroupPlan, decisions: Collection[Decision]) -> bool:
+    """Whether it waits for more than merges that are too young to have rolled out."""
+    snapshot = situation.snapshot
+    older = [each for each in _merged(situation, plan) if not is_young(snapshot, each)]
+    return bool(why_unsettled(snapshot, older, decisions))
 
 
 def group_plans(
@@ -319,7 +335,7 @@ def group_plans(
     plans = [
         plan for name, members in groups.items() for plan in _plans_of(situation, staged, name, members, parts, kept)
     ]
-    return with_merge_terms(situation, staged, _as_collected(situation, plans), decided)
+    return with_merge_terms(situation, staged, _as_collected(situation, plans, decided), decided)
 
 
 def together(name: str, head_branch: str, plans: Sequence[GroupPlan]) -> GroupPlan:
@@ -340,19 +356,39 @@ def together(name: str, head_branch: str, plans: Sequence[GroupPlan]) -> GroupPl
     )
 
 
-def _as_collected(situation: Situation, plans: Iterable[GroupPlan]) -> Iterator[GroupPlan]:
-    """The plans of pull requests: what several groups share is one."""
+def _as_collected(
+    situation: Situation, plans: Iterable[GroupPlan], decisions: Collection[Decision]
+) -> Iterator[GroupPlan]:
+    """The plans of pull requests: what several groups share is one.
+
+    Of one that merges by itself those leave that would have the others wait.
+    """
     shared: dict[str, list[GroupPlan]] = {}
     for plan in plans:
         if plan.head_branch in situation.collected:
             shared.setdefault(plan.head_branch, []).append(plan)
         else:
             yield plan
-    for branch, each in shared.items():
+    for branch, found in shared.items():
+        leaving = list(_leaving(situation, branch, found, decisions))
+        yield from (replace(each, head_branch=situation.own_branch(each.name, each.part)) for each in leaving)
+        each = [plan for plan in found if plan not in leaving]
         made = together(situation.collected[branch][0], branch, each)
         # What one group must keep does not keep what the others do not want any more.
         is_kept = all(plan.blocked is not None or _still_says(situation, branch, plan) for plan in each)
         yield made if is_kept else replace(made, blocked=None)
+
+
+def _leaving(
+    situation: Situation, branch: str, plans: Sequence[GroupPlan], decisions: Collection[Decision]
+) -> Iterator[GroupPlan]:
+    proposals = situation.proposals[situation.collected[branch][0]]
+    is_merging = any(
+        each.merges for each in proposals if each.head_branch == branch and each.state is ProposalState.OPEN
+    )
+    if len(plans) > 1 and is_merging and all(each.blocked is None for each in plans):
+        stuck = [each for each in plans if _is_stuck(situation, each, decisions)]
+        yield from stuck if len(stuck) < len(plans) else ()
 
 
 def _still_says(situation: Situation, branch: str, plan: GroupPlan) -> bool:

@@ -141,7 +141,8 @@ MOST_COLLECTED = 40
 def collected(situation: Situation, staged: StagedPlan, plan: Plan) -> Plan:
     """The plan with what is opened once half of a limit is used in one pull request of each cluster and part.
 
-    What merges by itself is not collected: it would have to wait until the last merges of all these groups are settled.
+    What merges by itself waits until the last merges of all its groups are settled: what something keeps from that for
+    longer goes apart.
     """
     openings = [each.plan for each in _by_urgency(situation, plan.groups) if each.proposal is None]
     joined = dict(_joined(situation, plan.groups, _beyond(situation, openings)))
@@ -160,9 +161,10 @@ def _beyond(situation: Situation, openings: Iterable[GroupPlan]) -> Iterator[Gro
     used = {within_s: _counted(situation, within_s) for within_s in (HOUR_S, QUIET_S)}
     for number, each in enumerate(openings):
         opened, are_open = used[HOUR_S if each.part is Part.URGENT else QUIET_S]
-        counts = (settings.created_per_hour, len(opened)), (settings.open_at_once, are_open)
-        is_for_people = each.merges is None and each.part is not Part.STATUS
-        if is_for_people and any(most and number + now >= BINDING * most for most, now in counts):
+        counts = [(settings.created_per_hour, len(opened)), (settings.open_at_once, are_open)]
+        if each.merges is not None:
+            counts.append((each.merges.per_hour, each.merges.per_hour - each.merges.left))
+        if each.part is not Part.STATUS and any(most and number + now >= BINDING * most for most, now in counts):
             yield each
 
 
@@ -191,6 +193,8 @@ def _takes(situation: Situation, branch: str, held: Sequence[GroupPlan], more: G
     """Whether a collected pull request takes what one more group proposes, in addition to what it holds."""
     if sum(len(each.changes) for each in (*held, more)) > MOST_COLLECTED:
         return False
+    if held and _way_to_merge(held[0]) != _way_to_merge(more):
+        return False
     proposal = _open_on(situation, branch)
     if proposal is None:  # what a person left on a closed one's branch is never overwritten
         ours = situation.proposals[situation.collected[branch][0]]
@@ -198,7 +202,12 @@ def _takes(situation: Situation, branch: str, held: Sequence[GroupPlan], more: G
     settings, now_s = situation.snapshot.settings.pull_requests, situation.snapshot.now_s
     if not held or proposal.is_left_alone or _pushed_too_often(proposal, settings, now_s):
         return False
-    return held[0].blocked is None and held[0].merges is None
+    return held[0].blocked is None and (held[0].merges is None or bool(held[0].merges.waits))
+
+
+def _way_to_merge(plan: GroupPlan) -> tuple[bool, bool]:
+    """Whether it merges by itself, and whether something keeps it from that for longer."""
+    return plan.merges is not None, plan.merges is not None and plan.merges.is_stuck
 
 
 def _open_on(situation: Situation, branch: str) -> Proposal | None:

@@ -14,7 +14,7 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load
-from reconciler.domain.proposals import BrokenPromise, Proposal
+from reconciler.domain.proposals import BrokenPromise, Part, Proposal
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Problem, Solution
 from reconciler.domain.snapshot import Variant
@@ -95,6 +95,8 @@ def _would_shrink(situation: Situation, staged: StagedPlan, state: VariantState)
     return before.replicas > 1 and needs.total(model, staged.allocations) - each >= needs.asked(model)
 
 
+PASSING_RUNS = 2
+"""Between so many runs a pull request that merges by itself is pushed only where it is wrong."""
 KEEP_BELOW = 0.05
 """A new plan must save this fraction of an open proposal's cost to replace it: load noise never pushes.
 
@@ -119,9 +121,16 @@ def keep_open_proposals(situation: Situation, staged: StagedPlan) -> StagedPlan:
         free = {key: situation.current[key] for key in keys if key not in formulated.problem.pinned}
         proposed = proposal.merged(free)
         merged = {**situation.current, **proposed}
-        if not any(optimum[key] != allocation for key, allocation in proposed.items()) or not _serves(
-            model, merged, optimum, formulated
-        ):
+        if all(optimum[key] == allocation for key, allocation in proposed.items()):
+            continue
+        passing = _passing(model, situation, min(groups), proposal, optimum)
+        if passing is not None:
+            allocations.update({key: passing.merged({key: situation.current[key]})[key] for key in free})
+            kept.update(dict.fromkeys(free, passing.number))
+            words = f"as of open pull request #{passing.number}, which merges first: the rest follows"
+            reasons.update(dict.fromkeys(free, words))
+            continue
+        if not _serves(model, merged, optimum, formulated):
             continue
         saving = _saving(proposed, optimum, weights)
         is_noise = _is_noise(model, proposed, optimum, situation)
@@ -131,6 +140,40 @@ def keep_open_proposals(situation: Situation, staged: StagedPlan) -> StagedPlan:
         kept.update(dict.fromkeys(proposed, proposal.number))
         reasons.update(dict.fromkeys(proposed, _words(proposal, proposed, saving)))
     return replace(staged, allocations=allocations, kept=kept, reasons=reasons)
+
+
+def _passing(
+    model: ModelKey, situation: Situation, group: str, proposal: Proposal, optimum: Allocations
+) -> Proposal | None:
+    """The open pull request that is about to merge by itself with what it says of a model; None where there is none.
+
+    A push would have all that it holds wait for another run. So it goes first where each of its numbers is on the way
+    to what is wanted now, or it does not name the model. Where something else keeps it open, it is pushed in the end.
+    """
+    snapshot, formulated = situation.snapshot, situation.formulated
+    keys = [key for key in formulated.needs.variants_of[model] if key not in formulated.problem.pinned]
+    named = {change.resource for change in proposal.changes}
+    is_repair = any(optimum[key].replicas > situation.current[key].replicas for key in keys)
+    if not any(str(key) in named for key in keys):
+        found = situation.open_proposals(group).get(Part.URGENT if is_repair else Part.AUTO)
+        if found is None:
+            return None
+        proposal = found
+    last_s = max((*proposal.pushes_s, proposal.opened_at_s or 0.0))
+    is_fresh = abs(snapshot.now_s - last_s) <= PASSING_RUNS * snapshot.settings.run_interval_s
+    if not proposal.merges or not is_fresh or proposal.is_left_alone:
+        return None
+    after = proposal.merged({key: situation.current[key] for key in keys})
+    bounds = formulated.problem.bounds
+    is_within = all(key not in bounds or bounds[key].admits(each.replicas) for key, each in after.items())
+    is_on_the_way = all(_is_between(situation.current[key], each, optimum[key]) for key, each in after.items())
+    return proposal if is_within and is_on_the_way else None
+
+
+def _is_between(before: Allocation, step: Allocation, after: Allocation) -> bool:
+    """Whether a step leads towards `after` and not beyond it, on one accelerator."""
+    least, most = sorted((before.replicas, after.replicas))
+    return before.accelerator == step.accelerator == after.accelerator and least <= step.replicas <= most
 
 
 def _proposal_of(situation: Situation, group: str, keys: Collection[ResourceKey]) -> Proposal | None:

@@ -257,12 +257,14 @@ class MergeTerms:
 
     `rules` are those that let it, each with its place; none: the setting `pullRequests.autoMerge`. `per_hour` of ours
     are merged in an hour, of which `left` are left. `waits` says what keeps it from it for now; empty: nothing.
+    `is_stuck`: that is more than an earlier merge that has had no time to roll out yet.
     """
 
     rules: tuple[str, ...]
     per_hour: int
     left: int
     waits: str = ""
+    is_stuck: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,7 +156,7 @@ class Proposal:
     marker, which anybody may have edited: they can only make us do less. `touched_by` names a person whose commit is on
     the branch, or who opened it. Times are Unix seconds: `opened_at_s` is None where the forge does not say, `pushes_s`
     are those of the last hour's pushes as far as its branch tells them, and at least the last one's; `reverted_at_s` is
-    when a person took back what was merged.
+    when a person took back what was merged. `merges`: its text says that it merges by itself.
     """
 
     group: str
@@ -178,6 +178,7 @@ class Proposal:
     title: str = ""
     body_digest: str = ""
     url: str = ""
+    merges: bool = False
 
     @property
     def is_left_alone(self) -> bool:

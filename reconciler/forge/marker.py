@@ -389,6 +389,7 @@ def proposal_of(pull_request: PullRequest, tip: BranchTip | None, ours: Identity
         decision=marker.decision if marker else "",
         changes=marker.changes if marker else (),
         promises=marker.promises if marker else (),
+        merges=marker is not None and marker.merges,
         head_commit=tip.oid if tip else pull_request.head_commit,
         branch_decision=decision_of_commit(tip.message) if tip else "",
         touched_by=pull_request.opened_by or (stranger_of(tip, ours) if tip else ""),

@@ -31,7 +31,7 @@ from reconciler.pipeline.confidential import without_secrets
 
 HEADER, PROPOSALS, MANIFESTS, ANSWERS = "recording.json", "proposals.json", "manifests/", "answers/"
 COMMITTED, WRITTEN, PAID, MOVED = "committed_s", "written", "paid", "moved"
-LATER = ("promises", "opened_at_s", "pushes_s", "reverted_at_s")
+LATER = ("promises", "opened_at_s", "pushes_s", "reverted_at_s", "merges")
 """What older recordings do not say of a pull request."""
 MAX_ENTRY_BYTES = 256 * 1024 * 1024
 DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, TypeError, RuntimeError, ConfigurationError)

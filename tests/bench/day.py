@@ -139,6 +139,7 @@ class Day:
                 changes=changes,
                 opened_at_s=now_s if standing is None else standing.opened_at_s,
                 pushes_s=(*pushes_s, now_s),
+                merges=plan.merges is not None,
             )
             self.fleet.proposals.append(proposal)
         return True

@@ -12,7 +12,7 @@ from reconciler.domain.holds import HoldKind
 from reconciler.domain.plan import GroupPlan, VerdictKind
 from reconciler.domain.proposals import STOP_LABEL, Part, Proposal, ProposalState
 from reconciler.policy.files import read_policy
-from tests.unit.decision.conftest import CLUSTER
+from tests.unit.decision.conftest import CLUSTER, key
 
 FIRST, SECOND, _ = collected_groups(CLUSTER)
 GROUPS = tuple("abcdef")
@@ -193,10 +193,85 @@ def test_rules_judge_each_group_by_itself(late: Any) -> None:
     assert [each.verdict.kind for each in changes] == [VerdictKind.ALLOW] * 4
 
 
-def test_what_merges_by_itself_is_not_collected(late: Any) -> None:
+def test_what_merges_by_itself_is_collected_apart(late: Any) -> None:
     rule = b"{name: itself, scope: {name: f}, autoMerge: {}}"
     late.set(rules=read_policy("p.yaml", ALLOW + rule).rules)
     assert shown(late) == {"a": "a", "b": "b", "f": "f", FIRST: "cde"}
+    late.set(rules=read_policy("p.yaml", ALLOW + b"{name: itself, autoMerge: {}}").rules)
+    assert shown(late) == {"a": "a", "b": "b", FIRST: "cdef"}
+    (merges,) = [each.merges for each in planned(late) if each.name == FIRST]
+    assert merges is not None
+    assert not merges.waits
+
+
+def itself(fleet: Any, **limits: int) -> None:
+    """Whatever is allowed merges by itself."""
+    fleet.set(rules=read_policy("p.yaml", ALLOW + b"{name: itself, autoMerge: {}}").rules)
+    limit(fleet, **limits)
+
+
+def merged(fleet: Any, make: Any, name: str, minutes: float) -> None:
+    """A pull request of a group added a replica so long ago."""
+    change = make.change(name, "1 x H100", "2 x H100")
+    closed_s = fleet.now_s - minutes * 60
+    fleet.propose(change, group=name, part=Part.URGENT, number=90, state=ProposalState.MERGED, closed_at_s=closed_s)
+
+
+def test_a_group_whose_last_merge_does_not_serve_is_collected_apart(late: Any, make: Any) -> None:
+    """One that had no time to roll out yet goes with the others: it does by the next run."""
+    itself(late, created_per_hour=1)
+    merged(late, make, "c", minutes=2)
+    assert shown(late) == {FIRST: "abcdef"}
+    late.proposals.clear()
+    merged(late, make, "c", minutes=30)
+    late.observations[key("c")] = replace(late.observations[key("c")], replicas_reporting=1)
+    assert {name: found for name, found in shown(late).items() if "c" not in found} == {FIRST: "abdef"}
+
+
+def test_a_group_that_would_have_the_others_wait_leaves(late: Any, make: Any) -> None:
+    itself(late, created_per_hour=1)
+    publish(late, FIRST, number=5, merges=True)
+    assert shown(late)[FIRST] == "bcdef"
+    merged(late, make, "c", minutes=30)
+    late.observations[key("c")] = replace(late.observations[key("c")], replicas_reporting=1)
+    found = shown(late)
+    assert found[FIRST] == "bdef"
+    (merges,) = [each.merges for each in planned(late) if each.name == FIRST]
+    assert merges is not None
+    assert not merges.waits
+
+
+def test_what_is_about_to_merge_is_not_pushed_for_what_comes_on_top(late: Any) -> None:
+    """Nor for another model of its groups; where something keeps it open, it is pushed in the end."""
+    itself(late)
+    late.add("more", model_id="more", replicas=9, annotations={"group": "a"})
+    late.offer(55.0, "more")
+    opened = publish(late, "a", number=5, merges=True)
+    for name in ("model-a", "more"):
+        late.offer(99.0, name)
+    late.now_s += 600
+    (plan,) = [each for each in planned(late) if each.name == "a" and each.part is Part.URGENT]
+    assert plan.fingerprint == opened.branch_decision
+    late.now_s += 1200
+    (plan,) = [each for each in planned(late) if each.name == "a" and each.part is Part.URGENT]
+    assert "".join(change.variant.name for change in plan.changes) == "amore"
+    assert plan.fingerprint != opened.branch_decision
+
+
+def test_what_has_turned_round_is_pushed_at_once(late: Any) -> None:
+    itself(late)
+    opened = publish(late, "a", number=5, merges=True)
+    late.offer(12.0, "model-a")
+    assert not [each for each in planned(late) if each.fingerprint == opened.branch_decision]
+
+
+def test_a_quarter_of_the_merges_is_for_repairs(fleet: Any) -> None:
+    itself(fleet, merges_per_hour=4)
+    for name, replicas in (("quiet", 9), ("short", 2)):
+        fleet.add(name, model_id=name, replicas=replicas, annotations={"group": name})
+        fleet.offer(55.0, name)
+    left = {each.name: each.merges.left for each in planned(fleet) if each.merges is not None}
+    assert left == {"quiet": 3, "short": 4}
 
 
 def test_changes_without_urgency_are_collected_at_most_twice_an_hour(fleet: Any) -> None:
