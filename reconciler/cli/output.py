@@ -14,7 +14,7 @@ from reconciler.config.environment import read_environment
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import Plan
 from reconciler.domain.records import replace
-from reconciler.rendering.renderer import Renderer, code_span, escape_markdown
+from reconciler.rendering.renderer import Renderer, code_span, escape_markdown, sentence
 from reconciler.report.document import plan_json
 from reconciler.report.findings import (
     findings_json,
@@ -130,15 +130,16 @@ def _at(finding: Finding, path: str | None) -> Finding:
 
 
 def markdown_lines(findings: Iterable[Finding], summary: str, heading: str = "reconciler validate") -> Iterator[str]:
-    """A heading, the summary and a table; nothing in a cell formats, links or mentions."""
-    ordered = sorted(findings)
+    """A heading, the summary and a table, the gravest first; nothing in a cell links or mentions."""
+    severities = list(Severity)
+    ordered = sorted(findings, key=lambda each: (severities.index(each.severity), each))
     yield from (f"### {heading}", "", summary)
     if ordered:
-        yield from ("", "| | place | field | message | rule |", "|---|---|---|---|---|")
+        yield from ("", "| | what, and where |", "|---|---|")
     for finding in ordered[:ROWS]:
         place = f"{shown_path(finding)}:{finding.place.line}" if finding.place.line else shown_path(finding)
-        field, rule = (code_span(text) if text else "" for text in (finding.place.field, finding.rule))
-        yield f"| {finding.severity} | {code_span(place)} | {field} | {escape_markdown(finding.message)} | {rule} |"
+        named = " ".join(code_span(text) for text in (place, finding.place.field, finding.rule) if text)
+        yield f"| {finding.severity} | {sentence(finding.message)}<br>{named} |"
     more = len(ordered) - ROWS
     if more > 0:
         yield from ("", f"{more} more {'is' if more == 1 else 'are'} in the log.")

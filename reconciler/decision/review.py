@@ -285,8 +285,10 @@ def remark_on_releases(changes: Iterable[ReleaseChange], variants: Iterable[Vari
                 measured = "; its profile and price were measured before" if variant.options else ""
                 words = f"{change.words} ({change.release}): what its chart makes of that is not known{measured}"
                 yield _note(variant.key, words, change.place, Objection.HOLD)
-        if not served and change.selects and (change.cluster, change.namespace) in namespaces:
-            words = f"{change.words}: what it selects may be others"
+        is_near = (change.cluster, change.namespace) in namespaces or (change.is_rendered and not change.namespace)
+        if not served and (change.selects or change.is_rendered) and is_near:
+            may = "what it selects may be others" if change.selects else "what its chart makes of that is not known"
+            words = f"{change.words}: {may}"
             yield SettingRemark(
                 subject=change.release,
                 words=words,
@@ -357,13 +359,15 @@ def _targets(old: ServiceClass, new: ServiceClass) -> Iterator[str]:
         looser = was is not None and (now is None or now.limit_s > was.limit_s)
         stricter = now is not None and (was is None or now.limit_s < was.limit_s)
         how = " (looser)" if looser else " (stricter)" if stricter else ""
-        yield f"{name.upper()} {_target(now)} instead of {_target(was)}{how}"
+        is_same = now is not None and was is not None and now.statistic == was.statistic
+        yield f"{name.upper()} {_target(now)} instead of {_target(was, with_statistic=not is_same)}{how}"
 
 
-def _target(target: SloTarget | None) -> str:
+def _target(target: SloTarget | None, *, with_statistic: bool = True) -> str:
     if target is None:
         return "without a target"
-    return f"{target.statistic} {1000 * target.limit_s:g} ms"
+    limit = f"{target.limit_s:g} s" if target.limit_s >= 1 else f"{1000 * target.limit_s:g} ms"
+    return f"{target.statistic} {limit}" if with_statistic else limit
 
 
 def remark_on_settings(base: Settings, head: Settings) -> Iterator[SettingRemark]:

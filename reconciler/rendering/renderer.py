@@ -27,6 +27,7 @@ YAML_LENGTH = 32768
 """What Kubernetes allows for the longest text we write, a condition's message."""
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~$!#])")
+_NAMED_IN_CODE = re.compile(r"`([A-Za-z0-9][A-Za-z0-9._-]{0,99})`")
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 # A mention notifies, a reference closes issues or links them, `[skip ci]` switches a repository's checks off.
 _EFFECTS = re.compile(r"(@|#|!(?=\d)|\[|://|\bGH-|\bwww(?=\.))", re.IGNORECASE)
@@ -53,6 +54,18 @@ def escape_markdown(value: object) -> Filtered:
     text = _MARKDOWN.sub(r"\\\1", text)
     text = _LINE_START.sub(_escape_line_start, text)
     return Filtered(re.sub(r"(@|\\#|\\!(?=\d)|://|\bGH-|\bwww(?=\.))", r"\1&#8203;", text, flags=re.IGNORECASE))
+
+
+def sentence(value: object) -> Filtered:
+    """The same of our own words, in which names between backticks are shown as code."""
+    parts = _NAMED_IN_CODE.split(str(value))
+    return Filtered("".join(code_span(part) if index % 2 else _spaced(part) for index, part in enumerate(parts)))
+
+
+def _spaced(text: str) -> str:
+    """A part of a sentence, which is parted from what stands next to it."""
+    before, after = (" " if each.isspace() else "" for each in (text[:1], text[-1:]))
+    return f"{before}{escape_markdown(text)}{after}" if text.strip() else text[:1]
 
 
 def code_span(value: object) -> Filtered:
@@ -134,6 +147,7 @@ def verbatim(value: object) -> Filtered:
 
 FILTERS: Mapping[str, Callable[[object], Filtered]] = {
     "md": escape_markdown,
+    "sentence": sentence,
     "code": code_span,
     "link": link,
     "replay": replay_command,

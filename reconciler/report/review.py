@@ -9,7 +9,7 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.reports import AllocationRemark, Objection, Review, Reviewed, SettingRemark
-from reconciler.manifests.wording import name_first
+from reconciler.manifests.wording import join_words, name_first
 from reconciler.report.findings import finding_json, finding_words, shown_path
 from reconciler.report.formatting import (
     count,
@@ -49,7 +49,7 @@ def review_findings(review: Review) -> tuple[Finding, ...]:
             place=Place(path=path, line=line),
             severity=_SEVERITIES[objection],
             message=words,
-            rule=f"{RULE}-{objection}",
+            rule=f"{RULE}-{'note' if objection is Objection.NONE else objection}",
         )
         for path, line, words, objection in remarks
     )
@@ -229,7 +229,7 @@ def _judged(remark: AllocationRemark, currency: str) -> Iterator[str]:
 
 
 def _rules(names: Sequence[str]) -> str:
-    return " and ".join(f"`{name}`" for name in names)
+    return join_words([f"`{name}`" for name in names], "and")
 
 
 def _against_demand(remark: AllocationRemark, decision: Decision) -> Iterator[str]:
@@ -241,7 +241,7 @@ def _against_demand(remark: AllocationRemark, decision: Decision) -> Iterator[st
     )
     expected = ""
     if worst is not None:
-        came = f"{duration(worst.before_s)} -> " if worst.before_s is not None else ""
+        came = f"{duration(worst.before_s)} → " if worst.before_s is not None else ""
         expected = f"{slo_name(worst)} {came}{duration(worst.after_s)}, target {duration(worst.target_s)}"
     after = remark.after.replicas if remark.after is not None else 0
     is_other = remark.needed_before is not None or remark.needed != after

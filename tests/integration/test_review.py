@@ -98,7 +98,7 @@ HEADS: Mapping[str, Head] = {
     ),
     "another class": Head(
         files={"reconciler.yaml": SETTINGS.replace("ttft: 2s", "ttft: 9s")},
-        line=r"note: chat/llama: its service class standard changes: TTFT p95 9000 ms instead of p95 2000 ms "
+        line=r"note: chat/llama: its service class standard changes: TTFT p95 9 s instead of 2 s "
         r"\(looser\)",
     ),
     "a stricter target": Head(

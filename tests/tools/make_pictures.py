@@ -2,7 +2,8 @@
 
     python -m tests.tools.make_pictures FOLDER
 
-Pull requests (of the demo, and every prepared situation) are 1,000 and 390 pixels wide; plan, explain, validate and
+Pull requests (of the demo, and every prepared situation), the comment, status and annotations of a review and the pages
+of its job are 1,280 and 390 pixels wide; plan, explain, validate and
 help have 80, 100 and 160 columns; all of them are light and dark. Look at them. What can be measured is printed: text
 that is cut off or leaves the terminal, and text whose contrast with what is behind it is below 4.5. Charts need
 fetch_mermaid.sh; without it their text is shown.
@@ -23,16 +24,21 @@ from typing import Any
 from markdown_it import MarkdownIt
 
 from reconciler.cli.sample import Demo, run_demo
+from reconciler.config.environment import Environment, Flags
 from reconciler.domain.plan import Pages
+from reconciler.pipeline.recording import read_recording
+from reconciler.pipeline.review import find_head, open_reviewer
+from reconciler.pipeline.session import open_session
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.formatting import display_width
 from reconciler.report.pull_request import pull_request_view
+from reconciler.report.review import comment_view
 
 ROOT = Path(__file__).parents[2]
 MERMAID = ROOT / ".tools" / "pictures" / "mermaid.min.js"
 SITUATIONS = ROOT / "tests" / "testdata" / "situations"
 CHROMIUM = "/usr/bin/chromium"
-WIDTHS, COLUMNS = (1000, 390), (80, 100, 160)
+WIDTHS, COLUMNS = (1280, 390), (80, 100, 160)
 LEAST_CONTRAST = 4.5
 GITHUB = Pages(
     files_at="https://github.com/acme/fleet/blob/90600b9/", commit_at="https://github.com/", draws_mermaid=True
@@ -63,6 +69,8 @@ pre { padding: 16px; overflow: auto; font-size: 85%; background: CODE; border-ra
 pre code { padding: 0; background: none; white-space: pre; }
 pre.mermaid { background: none; padding: 0; text-align: center; overflow: hidden; }
 a { color: LINK; } sub { font-size: 75%; }
+.box { margin: 0 0 16px; padding: 12px 16px; border: 1px solid LINE; border-left-width: 4px; border-radius: 6px; }
+.box b { display: block; } .box small { color: SOFT; }
 main.terminal { width: max-content; font: 13px/1.35 "DejaVu Sans Mono", monospace; white-space: pre; }
 """
 MEASURE = """
@@ -106,6 +114,10 @@ def main() -> None:
                 for width in WIDTHS:
                     page = pull_request_page(title, body, theme, width)
                     flaws += take(folder / f"{name}-{width}-{theme}.png", page, width, Path(directory))
+            for name, title, rendered in reviews(demo):
+                for width in WIDTHS:
+                    page = _page(f"<main><h1>{title}</h1>{rendered}</main>", theme, width, "")
+                    flaws += take(folder / f"{name}-{width}-{theme}.png", page, width, Path(directory))
             for name, columns, text in terminals(demo):
                 page = terminal_page(text, theme)
                 flaws += take(folder / f"{name}-{columns}-{theme}.png", page, 8 * columns + 40, Path(directory))
@@ -126,6 +138,88 @@ def bodies(demo: Demo) -> Iterator[tuple[str, str, str]]:
     for path in sorted(SITUATIONS.glob("*.md")):
         title, _, body = path.read_text(encoding="utf-8").partition("\n\n")
         yield f"situation-{path.stem}", title.removeprefix("# "), body
+
+
+def reviews(demo: Demo) -> Iterator[tuple[str, str, str]]:
+    """Name, title and HTML of what a review of much leaves on GitHub, and of the page of a job that failed."""
+    clone, page = demo.directory / "reviewed", demo.directory / "page.md"
+    if not clone.exists():
+        _run(["git", "clone", "-q", str(demo.repository), str(clone)], ROOT)
+        for path, old, new in EDITS:
+            file = clone / path
+            text = file.read_text(encoding="utf-8")
+            file.write_text(re.sub(old, new, text, count=1), encoding="utf-8")
+            if file.read_text(encoding="utf-8") == text:
+                raise SystemExit(f"{path}: nothing like {old}")
+        author = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com"]
+        _run(["git", *author, "commit", "-qam", "Change much"], clone)
+    review = [sys.executable, "-m", "reconciler", "review", "--repo", str(clone), "--head", "HEAD"]
+    review += ["--replay", str(demo.recording), "-o"]
+    found = _run([*review, "json"], ROOT)
+    yield (
+        "review-status",
+        "Some checks were not successful",
+        f"<p>✗ <b>reconciler/review</b> — {html.escape(json.loads(found)['summary'])}</p>",
+    )
+    page.unlink(missing_ok=True)
+    commands = _run([*review, "github"], ROOT, GITHUB_STEP_SUMMARY=str(page))
+    yield "review-annotations", "Annotations", "".join(map(_annotation, re.findall(r"^::(.*)", commands, re.MULTILINE)))
+    yield "review-job", "review summary", _markdown(page.read_text(encoding="utf-8"))
+    yield "review-comment", "github-actions commented", _markdown(_comment(clone, demo.recording))
+    page.unlink(missing_ok=True)
+    run = [sys.executable, "-m", "reconciler", "run", "--repo", str(clone), "--prometheus", "ftp://prometheus"]
+    command = _run(run, ROOT, GITHUB_STEP_SUMMARY=str(page), GITHUB_ACTIONS="true")
+    yield "failed-annotation", "Annotations", "".join(map(_annotation, re.findall(r"^::(.*)", command, re.MULTILINE)))
+    yield "failed-job", "run summary", _markdown(page.read_text(encoding="utf-8"))
+    page.unlink(missing_ok=True)
+    _run(
+        [sys.executable, "-m", "reconciler", "plan", "--replay", str(demo.recording)],
+        ROOT,
+        GITHUB_STEP_SUMMARY=str(page),
+    )
+    yield "plan-job", "plan summary", _markdown(page.read_text(encoding="utf-8"))
+
+
+def _comment(clone: Path, kept: Path) -> str:
+    """The comment under the pull request."""
+    recording, environment = read_recording(kept), Environment()
+    flags = Flags(repo=str(clone), base=recording.commit)
+    with open_session(flags, environment, writes=False, with_forge=False) as session:
+        reviewer = open_reviewer(session, flags, environment, recording.now_s, recording)
+        review = reviewer.review(find_head(session, flags, "HEAD"))
+        return Renderer().render("review/comment.md.j2", comment_view(review, ""))
+
+
+EDITS = (
+    ("clusters/prod/batch/llama-8b-nightly/deployment.yaml", "vllm-openai:v0.11.0", "vllm-openai:v0.12.0"),
+    ("clusters/prod/batch/llama-8b-nightly/deployment.yaml", "max-num-seqs=64", "max-num-seqs=32"),
+    ("clusters/prod/chat/granite-13b/deployment.yaml", r"replicas: \d+", "replicas: 40"),
+    ("clusters/prod/chat/llama-8b/deployment.yaml", r"replicas: \d+", "replicas: 1"),
+    ("clusters/prod/code/kustomization.yaml", r"  - starcoder2.*\n  - starcoder2.*\n", ""),
+    ("reconciler.yaml", "costPerHour: 5.49", "costPerHour: 3.99"),
+    ("reconciler.yaml", "ttft: 1s, itl: 24ms", "ttft: 2s, itl: 24ms"),
+)
+"""Path, regular expression and replacement of each thing that the reviewed change does."""
+
+
+def _run(command: list[str], folder: Path, **environment: str) -> str:
+    ran = subprocess.run(command, cwd=folder, env=os.environ | environment, capture_output=True, check=False)
+    return (ran.stdout + ran.stderr).decode("utf-8", "replace")
+
+
+def _annotation(command: str) -> str:
+    """A box as GitHub shows a workflow command: its title, or the severity, the message and the place."""
+    head, _, message = command.partition("::")
+    severity, _, listed = head.partition(" ")
+    properties = dict(each.partition("=")[::2] for each in listed.split(",") if each)
+    title = html.escape(properties.get("title") or severity.capitalize())
+    path = html.escape(f"{properties.get('file', '')}#L{properties.get('line', '1')}")
+    text = html.escape(message.replace("%0A", "\n").replace("%25", "%"))
+    return f'<div class="box"><b>{severity}: {title}</b>{text}<br><small>{path}</small></div>'
+
+
+def _markdown(text: str) -> str:
+    return str(MarkdownIt("commonmark", {"html": True}).enable("table").render(text))
 
 
 def terminals(demo: Demo) -> Iterator[tuple[str, int, str]]:
@@ -171,7 +265,7 @@ def in_terminal(command: list[str], columns: int) -> str:
 
 def pull_request_page(title: str, body: str, theme: str, width: int) -> str:
     """A page as a forge makes it of a title and Markdown; what is folded is open, to be seen."""
-    rendered = MarkdownIt("commonmark", {"html": True}).enable("table").render(body)
+    rendered = _markdown(body)
     chart = re.compile(r'<pre><code class="language-mermaid">(.*?)</code></pre>', re.DOTALL)
     script = ""
     if chart.search(rendered) and MERMAID.is_file():
