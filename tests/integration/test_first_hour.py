@@ -1,113 +1,34 @@
 """From nothing to pull requests: by the page, literally, then by the files that it makes, unattended."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
-from reconciler.git.command import GitToken
 from tests.servers.container import build_image, why_absent
-from tests.servers.fleet import FULL_NAME, SETTINGS, Fleet
+from tests.servers.fleet import FULL_NAME, Fleet
 from tests.servers.gitlab_runner import Job, run_pipeline
 from tests.servers.manifests import build, pod_spec_of
+from tests.servers.newcomer import PATIENCE_S, Newcomer, blocks_of, newcomer_on
 from tests.servers.runner import run_step
 
 PAGE = Path(__file__).parents[2] / ".github" / "docs" / "running.md"
-PATIENCE_S = 600.0
-KNOWN = "accelerators:" + SETTINGS.partition("accelerators:")[2]
-"""What nobody can infer: prices, targets, how fast a model is."""
-
 pytestmark = pytest.mark.integration
 
 
 def commands_of(heading: str) -> str:
     """The first block of shell commands below a heading of the page."""
     section = re.split(rf"^##+ {re.escape(heading)}$", PAGE.read_text(), flags=re.MULTILINE)[1]
-    blocks = re.findall(r"```sh\n(.*?)```", re.split(r"^##+ ", section, flags=re.MULTILINE)[0], flags=re.DOTALL)
-    return str(blocks[0])
+    return blocks_of(re.split(r"^##+ ", section, flags=re.MULTILINE)[0])[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Newcomer:
-    """Somebody with an empty directory, a repository on a forge, a Prometheus, and a shell."""
-
-    fleet: Fleet
-    directory: Path
-
-    @property
-    def clone(self) -> Path:
-        """The clone that everything happens in."""
-        return self.directory / "fleet"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The shell's: this forge is not on the internet, so the operator says what and where it is."""
-        assert self.fleet.git is not None
-        assert self.fleet.forge is not None
-        operator = self.directory / "operator.yaml"
-        head = "apiVersion: reconciler.io/v1alpha1\nkind: Configuration\n"
-        forge = {"kind": self.fleet.forge.kind, "url": self.fleet.forge.url}
-        operator.write_text(f"{head}forge: {json.dumps(forge)}\n")
-        binaries = self.directory / "bin"
-        binaries.mkdir(exist_ok=True)
-        command = binaries / "reconciler"
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m reconciler "$@"\n')
-        command.chmod(0o755)
-        credential = f"http.{self.fleet.git.url}.extraHeader"
-        return {
-            **{name: text for name, text in os.environ.items() if not name.startswith(("RECONCILER_", "GITHUB_"))},
-            "PATH": f"{binaries}:{os.environ['PATH']}",
-            "RECONCILER_CONFIG": str(operator),
-            "GIT_CONFIG_COUNT": "3",
-            "GIT_CONFIG_KEY_0": credential,
-            "GIT_CONFIG_VALUE_0": GitToken(username=self.fleet.git.username, token=self.fleet.git.token).authorization,
-            "GIT_CONFIG_KEY_1": "user.name",
-            "GIT_CONFIG_VALUE_1": "Ann",
-            "GIT_CONFIG_KEY_2": "user.email",
-            "GIT_CONFIG_VALUE_2": "ann@example.com",
-        }
-
-    def type(self, commands: str) -> str:
-        """What a shell prints; every command must succeed."""
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", commands],
-            cwd=self.clone if self.clone.exists() else self.directory,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def follow(self, heading: str) -> str:
-        """Type what the page says, with this Prometheus and this token."""
-        text = commands_of(heading).replace("http://127.0.0.1:9090", self.fleet.prometheus)
-        return self.type(text.replace("TOKEN=...", f"TOKEN={self.fleet.token}"))
-
-    def put_right(self) -> None:
-        """Say what the configuration cannot know, commit and push."""
-        with (self.clone / "reconciler.yaml").open("a") as file:
-            file.write(KNOWN)
-        self.type("git commit -qam 'Say what we know' && git push -q")
-
-
-def newcomer_on(fleet: Fleet, directory: Path) -> Newcomer:
-    """Somebody whose repository is not configured yet."""
-    fleet.rearrange({}, "reconciler.yaml")
-    directory.mkdir()
-    person = Newcomer(fleet=fleet, directory=directory)
-    person.type(f"git clone -q {fleet.repo} fleet")
-    return person
+def follow(person: Newcomer, heading: str) -> str:
+    """Type the first block below a heading of the page."""
+    return person.type(person.with_addresses(commands_of(heading)))
 
 
 @pytest.fixture
@@ -117,19 +38,19 @@ def newcomer(make_fleet: Callable[..., Fleet], tmp_path: Path) -> Newcomer:
 
 def test_the_page_leads_to_a_pull_request_within_ten_minutes(newcomer: Newcomer) -> None:
     started_s = time.monotonic()
-    shown = newcomer.follow("1. Set it up")
+    shown = follow(newcomer, "1. Set it up")
     assert "cluster     prod: the only directory in clusters/" in shown
     assert "created: reconciler.yaml" in shown
     newcomer.put_right()
-    newcomer.follow("2. The first pull request")
+    follow(newcomer, "2. The first pull request")
     assert "llama" in newcomer.fleet.pull_requests()[0].title
     assert time.monotonic() - started_s < PATIENCE_S
 
 
 def test_the_action_leads_to_the_same_pull_request(newcomer: Newcomer) -> None:
-    newcomer.follow("1. Set it up")
+    follow(newcomer, "1. Set it up")
     newcomer.put_right()
-    newcomer.follow("GitHub Actions")
+    follow(newcomer, "GitHub Actions")
     operator = newcomer.environment["RECONCILER_CONFIG"]
     job = run_step(newcomer.clone, mode="run", token=newcomer.fleet.token, config=operator)
     assert job.code == 0, job.log
@@ -151,9 +72,9 @@ def test_the_cron_job_leads_to_the_same_pull_request(newcomer: Newcomer, tmp_pat
     if why_absent():
         pytest.skip(why_absent())
     image = build_image(tmp_path)
-    newcomer.follow("1. Set it up")
+    follow(newcomer, "1. Set it up")
     newcomer.put_right()
-    newcomer.follow("A CronJob")
+    follow(newcomer, "A CronJob")
     (pod,) = filter(None, map(pod_spec_of, build(newcomer.clone / "reconciler")))
     (container,) = pod["containers"]
     assert "command" not in container
@@ -178,7 +99,7 @@ def test_the_cron_job_leads_to_the_same_pull_request(newcomer: Newcomer, tmp_pat
 
 
 def test_the_page_applies_what_init_has_written(newcomer: Newcomer) -> None:
-    newcomer.follow("1. Set it up")
+    follow(newcomer, "1. Set it up")
     newcomer.type("reconciler init --cronjob --argocd && reconciler init --cronjob --flux")
     named = set(re.findall(r"reconciler/(?:argocd|flux)/\w+\.yaml", PAGE.read_text()))
     assert len(named) == 2
@@ -189,8 +110,8 @@ def test_the_page_applies_what_init_has_written(newcomer: Newcomer) -> None:
 
 @pytest.mark.parametrize(("heading", "folder"), [("GitHub Actions", ".github"), ("A CronJob", "reconciler")])
 def test_what_shall_run_unattended_is_pushed(newcomer: Newcomer, heading: str, folder: str) -> None:
-    newcomer.follow("1. Set it up")
-    newcomer.follow(heading)
+    follow(newcomer, "1. Set it up")
+    follow(newcomer, heading)
     assert newcomer.type("git status --porcelain") == ""
     assert newcomer.type(f"git ls-tree -r --name-only origin/main {folder}/")
 
@@ -200,9 +121,9 @@ def test_the_pipeline_of_gitlab_leads_to_the_same_pull_request(
 ) -> None:
     person = newcomer_on(make_fleet("gitlab"), tmp_path / "newcomer")
     fleet = person.fleet
-    person.follow("1. Set it up")
+    follow(person, "1. Set it up")
     person.put_right()
-    assert "created: .gitlab/reconciler.yml" in person.follow("GitLab")
+    assert "created: .gitlab/reconciler.yml" in follow(person, "GitLab")
 
     scheduled = pipeline(person, tmp_path / "first", "schedule", GITLAB_TOKEN=fleet.token)
     assert [(job.name, job.code) for job in scheduled] == [("reconciler-run", 0), ("reconciler-review", 0)], scheduled
@@ -218,8 +139,8 @@ def test_a_job_of_gitlab_without_a_token_of_its_own_says_what_to_make(
     make_fleet: Callable[..., Fleet], tmp_path: Path
 ) -> None:
     person = newcomer_on(make_fleet("gitlab"), tmp_path / "newcomer")
-    person.follow("1. Set it up")
-    person.follow("GitLab")
+    follow(person, "1. Set it up")
+    follow(person, "GitLab")
     assert person.fleet.git is not None
     person.fleet.git.token = ""  # as of a public project: its clone needs no token
     without, _ = pipeline(person, tmp_path / "first", "schedule")
@@ -237,9 +158,9 @@ def test_merge_requests_of_people_are_validated_without_any_token(
 ) -> None:
     fleet = make_fleet("gitlab")
     person = newcomer_on(fleet, tmp_path / "newcomer")
-    person.follow("1. Set it up")
+    follow(person, "1. Set it up")
     person.put_right()
-    person.follow("GitLab")
+    follow(person, "GitLab")
     (validate,) = pipeline(person, tmp_path / "first", "merge_request_event")
     assert (validate.name, validate.code) == ("reconciler-validate", 3), "a warning fails, and there is one"
     assert "0 errors, 1 warning" in validate.log

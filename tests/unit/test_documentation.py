@@ -187,7 +187,8 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_of_configuration_are_valid(page: Path) -> None:
-    for example in re.findall(r"```yaml\n(apiVersion: reconciler\.io.*?)```", page.read_text(), flags=re.DOTALL):
+    shown = r"```yaml\n(apiVersion: reconciler\.io[^\n]*\nkind: Configuration\n.*?)```"
+    for example in re.findall(shown, page.read_text(), flags=re.DOTALL):
         found = check_settings(
             repository_file=example.encode(),
             read_repository_file=lambda _: None,
