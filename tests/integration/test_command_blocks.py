@@ -21,12 +21,15 @@ pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(ABSENT), reason=A
 
 ROOT = Path(__file__).parents[2]
 START = ".github/docs/start"
+APART = {".github/docs/backtest.md": "tests/unit/cli/test_backtest.py"}
+"""Pages whose commands need more than hours of history, and the test that runs them."""
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for folder in (ROOT, ROOT / ".github", ROOT / "policies", ROOT / "templates")
     for path in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
     if any(re.search(r"^(?!make )\S", block, flags=re.MULTILINE) for block in blocks_of(path.read_text()))
 )
+PAGES = [page for page in PAGES if page not in APART]
 KUBECTL = """#!/bin/sh
 previous=
 for word in "$@"; do
@@ -79,3 +82,11 @@ def test_every_block_of_a_page_runs(newcomer: Newcomer, request: pytest.FixtureR
     if page.startswith(f"{START}/") and not page.endswith("README.md"):
         titles = [each.title for each in newcomer.fleet.pull_requests()]
         assert [title for title in titles if title.startswith("Scale up chat")], (titles, shown)
+
+
+@pytest.mark.parametrize(("page", "test"), APART.items())
+def test_commands_of_other_pages_have_a_test_of_their_own(page: str, test: str) -> None:
+    commands = {line.split()[1] for block in blocks_of((ROOT / page).read_text()) for line in block.splitlines()}
+    text = (ROOT / test).read_text()
+    assert commands
+    assert all(f'"{command}"' in text for command in commands)
