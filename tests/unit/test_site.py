@@ -1,14 +1,19 @@
 """The site of the documentation: built strictly, without a network, and whole by itself."""
 
+import importlib
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 OFFLINE = """
@@ -106,3 +111,37 @@ def test_links_to_the_repository_lead_to_files_of_it(pages: dict[str, Page]) -> 
     linked = {found[1] for page in pages.values() for link in page.links if (found := home.match(link))}
     assert linked
     assert [path for path in sorted(linked) if not (ROOT / path).exists()] == []
+
+
+QUESTIONS = yaml.safe_load((ROOT / "tests/testdata/questions.yaml").read_text())
+SHOWN = 5
+"""Pages that a reader sees without scrolling."""
+
+
+@pytest.fixture(scope="module")
+def search(site: Path) -> Callable[[str], list[str]]:
+    """Pages by a search in the site's index, weighed as the site's own script weighs them, the best first."""
+    sections = json.loads((site / "search/search_index.json").read_text())["docs"]
+    fields: list[Any] = [{"field_name": "title", "boost": 1000}, {"field_name": "text", "boost": 1}]
+    lunr = importlib.import_module("lunr").lunr  # without types
+    index = lunr(ref="location", fields=fields, documents=sections)
+
+    def pages_for(words: str) -> list[str]:
+        found = index.search(re.sub(r"[^\w]+", " ", words))
+        return list(dict.fromkeys(each["ref"].partition("#")[0].rstrip("/") for each in found))
+
+    return pages_for
+
+
+def test_forty_questions_are_there() -> None:
+    assert len(QUESTIONS) >= 40
+    assert len({each["at"] for each in QUESTIONS}) == len(QUESTIONS)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: each["at"])
+def test_a_question_of_others_finds_its_answer(
+    search: Callable[[str], list[str]], pages: dict[str, Page], question: dict[str, Any]
+) -> None:
+    assert all(f"/{answer}/" in pages for answer in question["answered"]), "a page that is not there"
+    found = search(question["asked"])[:SHOWN]
+    assert set(found) & set(question["answered"]), found
