@@ -15,7 +15,6 @@ from reconciler.decision.variant_states import (
     Needs,
     VariantState,
     bounds_of,
-    priority_of,
     start_share,
 )
 from reconciler.domain.history import LoadHistory
@@ -23,7 +22,7 @@ from reconciler.domain.holds import Hold
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Bounds, Budget, Candidate, ChangeLimit, Problem, Requirement
-from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.snapshot import Snapshot, Variant, priority_of
 from reconciler.domain.variant_settings import ACCELERATOR, HEADROOM, IN_ORDER, PAYBACK_S
 from reconciler.policy.port import Counted, SharedLimit
 from reconciler.sizing.saturation import Filling

@@ -9,7 +9,7 @@ import numpy as np
 
 from reconciler.aftermerge import Merge, compared, is_covered, load_of, merges_of
 from reconciler.decision.devices import Devices
-from reconciler.decision.variant_states import Allocations, VariantState, priority_of
+from reconciler.decision.variant_states import Allocations, VariantState
 from reconciler.domain.history import LoadHistory
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ResourceKey
@@ -20,7 +20,7 @@ from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Bounds, Requirement
 from reconciler.domain.rules import FreezeRule, MetricsRule, Rule
 from reconciler.domain.settings import SPOT, Settings
-from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.snapshot import Snapshot, Variant, priority_of
 from reconciler.domain.variant_settings import PAYBACK_S
 from reconciler.policy.judging import NO_LIMITS, ReplicaLimits, RuleBook
 from reconciler.policy.port import (

@@ -5,13 +5,13 @@ from dataclasses import field
 
 from reconciler.decision.engines.port import EngineQuestion
 from reconciler.decision.engines.registry import ENGINES, choose_engines
-from reconciler.decision.variant_states import EngineChoice, priority_of
+from reconciler.decision.variant_states import EngineChoice
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.metric_targets import TrackedTarget
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.rules import BudgetRule
 from reconciler.domain.settings import DEFAULT_RETENTION_S, SaturationRules, Settings, ZeroRules
-from reconciler.domain.snapshot import Variant
+from reconciler.domain.snapshot import Variant, priority_of
 from reconciler.domain.variant_settings import PAYBACK_S, SYNC_DELAY_S
 from reconciler.metrics.history import watched_target
 from reconciler.metrics.queries import QueryNeeds

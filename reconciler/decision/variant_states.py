@@ -10,7 +10,7 @@ from reconciler.domain.observed import Load
 from reconciler.domain.proposals import BrokenPromise
 from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import Bounds, Requirement
-from reconciler.domain.snapshot import Variant
+from reconciler.domain.snapshot import Variant, priority_of
 from reconciler.domain.variant_settings import (
     ACCELERATOR,
     CHOOSE,
@@ -209,13 +209,6 @@ SECONDS_PER_HOUR = 3600.0
 
 UPSTREAM_RELATIVE_COST = 10.0
 """What upstream's resource takes a `variantCost` that is not written for."""
-
-
-def priority_of(variant: Variant) -> int:
-    """What its pools' objectives say; where none does its service class."""
-    if variant.priority is not None and variant.priority.source.kind is not SourceKind.BUILT_IN:
-        return variant.priority.value
-    return 0 if variant.service_class is None else variant.service_class.value.priority
 
 
 def written_minimum(variant: Variant) -> int:

@@ -5,7 +5,7 @@ from dataclasses import field
 from enum import StrEnum
 
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
-from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Sourced
+from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Sourced, SourceKind
 from reconciler.domain.inventory import Allocation, Catalog, Inventory
 from reconciler.domain.metric_targets import TrackedHistory, TrackedTarget
 from reconciler.domain.observed import Observed
@@ -150,6 +150,13 @@ class Variant:
     def is_held_by(self, kind: HoldKind) -> bool:
         """Whether a hold of this kind is among its holds."""
         return any(hold.kind is kind for hold in self.holds)
+
+
+def priority_of(variant: Variant) -> int:
+    """What its pools' objectives say; where none does its service class."""
+    if variant.priority is not None and variant.priority.source.kind is not SourceKind.BUILT_IN:
+        return variant.priority.value
+    return 0 if variant.service_class is None else variant.service_class.value.priority
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 import base64
 import math
 import re
-import ssl
 import threading
 import time
 from collections import Counter
@@ -12,9 +11,6 @@ from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
 from urllib.parse import urlsplit
-
-import requests
-from urllib3.exceptions import DecodeError, InvalidHeader, NewConnectionError, ReadTimeoutError
 
 from reconciler.domain.records import dataclass
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
@@ -182,6 +178,12 @@ class FailurePlace:
 
 
 def _kind_of(error: Exception) -> tuple[FailureKind, str]:
+    # Only what has asked a server needs them: git's runner comes to this module for its clock.
+    import ssl
+
+    import requests
+    from urllib3.exceptions import DecodeError, InvalidHeader, NewConnectionError, ReadTimeoutError
+
     links = list[BaseException]()  # what it wraps, outermost first: in arguments, `reason` or causes
     current: BaseException | None = error
     while current is not None and not any(current is link for link in links):

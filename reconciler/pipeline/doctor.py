@@ -38,7 +38,8 @@ from reconciler.pipeline.doctor_metrics import (
     reporting,
 )
 from reconciler.pipeline.doctor_workloads import check_workloads
-from reconciler.pipeline.observe import Files, ObservedRun, ask_delays, is_manifest, observe
+from reconciler.pipeline.files import Files, is_manifest
+from reconciler.pipeline.observe import ObservedRun, ask_delays, observe
 from reconciler.pipeline.prepare import prepare
 from reconciler.pipeline.references import find_compared_statuses
 from reconciler.pipeline.session import Doors, Progress, Session, open_forge, open_session

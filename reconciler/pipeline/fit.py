@@ -17,7 +17,8 @@ from reconciler.domain.snapshot import Variant
 from reconciler.errors import ConfigurationError
 from reconciler.metrics.quantities import FIT_HISTORY, LEARNING_WINDOW_S, OWNERSHIP, Name
 from reconciler.metrics.queries import history_queries, queries_for
-from reconciler.pipeline.observe import read_files, refuse_several_clusters
+from reconciler.pipeline.files import read_files
+from reconciler.pipeline.observe import refuse_several_clusters
 from reconciler.pipeline.session import Doors
 from reconciler.placement.fleet import Fleet
 from reconciler.snapshot.declarations import fold

@@ -27,7 +27,7 @@ from reconciler.manifests.documents import Document, parse_readable, text_at, va
 from reconciler.metrics.answers import clusters_seen
 from reconciler.pipeline.adoption import WorkloadsView, propose_entries, render_entries, with_entries
 from reconciler.pipeline.edits import FileEdit, Sheet, is_untouched, stamp, write_edits
-from reconciler.pipeline.observe import read_files
+from reconciler.pipeline.files import read_files
 from reconciler.pipeline.prepare import Prepared
 from reconciler.pipeline.references import IGNORED_STATUS, find_comparing
 from reconciler.pipeline.run import plan

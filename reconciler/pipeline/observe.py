@@ -6,17 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import pairwise
-from typing import Final
 
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.decision.questions import Asking, ask_by_cluster, variants_with_past, variants_with_spending
 from reconciler.decision.variant_states import compared_s
 from reconciler.domain.answers import Answer, AnswerStatus
-from reconciler.domain.identity import Finding, Place, ResourceKey, Severity, fits_ignore_line
+from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Catalog
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState
-from reconciler.domain.recording import ManifestFile, PaidPrices, Recording, WrittenCounts
+from reconciler.domain.recording import PaidPrices, Recording, WrittenCounts
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
 from reconciler.domain.snapshot import Variant
@@ -26,7 +25,7 @@ from reconciler.forge.marker import decision_of_commit, proposal_of, stranger_of
 from reconciler.forge.pull_requests import Forge, PullRequest, PullRequestState
 from reconciler.git.clone import Clone
 from reconciler.git.history import History, LoggedCommit, commit_at, read_history, read_log
-from reconciler.git.repository import CommitRecord, EntryKind, Repository, TreeEntry
+from reconciler.git.repository import CommitRecord, Repository
 from reconciler.manifests.documents import MISSING, FileVersion, count_then
 from reconciler.metrics.answers import clusters_seen
 from reconciler.metrics.history import watched_target
@@ -34,19 +33,13 @@ from reconciler.metrics.observed import device_queries
 from reconciler.metrics.quantities import CLUSTER
 from reconciler.metrics.queries import delay_queries, live_queries, queries_for
 from reconciler.metrics.tracked_queries import tracking_queries
-from reconciler.pipeline.session import Doors, Progress, no_progress
+from reconciler.pipeline.files import Files, is_manifest, read_files
+from reconciler.pipeline.session import Doors
 from reconciler.placement.fleet import Fleet
-from reconciler.placement.repository import CHART_NAME, directory_of, is_within, join, name_of
 from reconciler.resources.declaration import Declaration
-from reconciler.resources.registry import KINDS
 from reconciler.snapshot.declarations import (
-    Commit,
-    FileReading,
-    Skipped,
     clusters_example,
-    clusters_of,
     fold,
-    read_commit,
 )
 from reconciler.snapshot.inventory import device_names
 from reconciler.snapshot.variants import build_catalogs, declared_variants, join_variants
@@ -373,71 +366,6 @@ def _count(places: Iterable[_Place], oids: Mapping[str, str], told: Told) -> int
     return ABSENT if is_absent else None
 
 
-MAX_READ_BYTES: Final = 1024 * 1024
-"""Larger files are never loaded: no parser here reads more, and no manifest of ours is as long."""
-ATTRIBUTES: Final = ".gitattributes"
-_VENDORED: Final = "linguist-vendored"
-_TEMPLATES: Final = ("templates", "files", "crds", "ci", "tests")
-"""Directories of a chart whose files are for Helm, which makes documents of them or tries the chart with them."""
-
-_OURS: Final = "|".join(sorted(name for name, kind in KINDS.items() if kind.declares_variants and not kind.word))
-OURS_PATTERN: Final = rf"""^( {{0,2}}(- )?kind|[ \t]*"kind") *: *["']?({_OURS})"""
-"""An extended regular expression of a line that begins an object which declares a variant."""
-
-
-def find_templates(paths: Iterable[str]) -> frozenset[str]:
-    """The files of charts that Helm renders or reads: they are no manifests by themselves."""
-    paths = list(paths)
-    charts = {directory_of(path) for path in paths if name_of(path) == CHART_NAME}
-    roots = {join(chart, name) for chart in charts for name in _TEMPLATES}
-    return frozenset(path for path in paths if any(each in roots for each in _parents(path)))
-
-
-def _parents(path: str) -> Iterator[str]:
-    while path:
-        path = directory_of(path)
-        yield path
-
-
-def find_vendored(attributes: Mapping[str, bytes], paths: Iterable[str]) -> frozenset[str]:
-    """The files that `.gitattributes` files, by path, mark as vendored; the nearest line counts."""
-    lines = [
-        (directory_of(path), pattern, _is_set(words))
-        for path, body in sorted(attributes.items(), key=lambda each: (each[0].count("/"), each[0]))
-        for pattern, *words in (line.split() for line in body.decode(errors="replace").splitlines() if line.strip())
-        if _is_set(words) is not None and not pattern.startswith("#")
-    ]
-    return frozenset(path for path in paths if lines and _is_vendored(path, lines))
-
-
-def _is_vendored(path: str, lines: list[tuple[str, str, bool | None]]) -> bool:
-    found: bool | None = False
-    for directory, pattern, is_set in lines:
-        relative = path[len(directory) :].lstrip("/")
-        if is_within(path, directory) and fits_ignore_line(pattern, relative):
-            found = is_set
-    return bool(found)
-
-
-def _is_set(words: Iterable[str]) -> bool | None:
-    """What the words behind a pattern say; None where they say nothing of it."""
-    found: bool | None = None
-    for word in words:
-        name, equals, value = word.lstrip("-!").partition("=")
-        if name == _VENDORED:
-            found = not word.startswith(("-", "!")) and (not equals or value.lower() != "false")
-    return found
-
-
-def tell_giant(path: str, size_bytes: int) -> Finding:
-    """What is wrong with a giant that holds something of ours."""
-    message = f"expected at most {MAX_READ_BYTES} bytes, got {size_bytes}: split the file"
-    return Finding(place=Place(path=path), severity=Severity.ERROR, message=message)
-
-
-MANIFEST_NAMES = (".yaml", ".yml", ".json")
-BATCH_BYTES = 8 * 1024 * 1024
-"""As much of Git's files is held at once."""
 CLOSED_WINDOW_S = 30 * 86400.0
 """How far back closed and merged pull requests are read."""
 
@@ -508,63 +436,6 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         moved=moved,
     )
     return ObservedRun(recording=recording, files=files, declaration=declaration, forge=forge_view)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
-    """The manifests of a commit, and what of it was not read at all."""
-
-    commit: Commit
-    paths: tuple[str, ...]
-    unread: tuple[Finding, ...]
-
-
-def read_files(
-    repository: Repository,
-    settings: Settings,
-    remote: str,
-    progress: Progress = no_progress,
-    known: Mapping[tuple[str, str], FileReading] | None = None,
-) -> Files:
-    """Every manifest of the commit: kustomizations reach beyond the paths of a cluster. `remote` is its address.
-
-    `known` files, by path and object id, are not read again.
-    """
-    known = known or {}
-    listed = repository.list_files()
-    entries = [entry for entry in listed if is_manifest(entry.path)]
-    readable = {entry.path: entry for entry in entries if _is_readable(entry)}
-    giants = {entry.path: entry for entry in entries if _is_giant(entry)}
-
-    def fetch(paths: Sequence[str]) -> Iterator[ManifestFile]:
-        named = [readable[path] for path in paths if path in readable]
-        done = 0
-        for batch in _batches(named):
-            for entry, (_, body) in zip(batch, repository.read_files(each.oid for each in batch), strict=True):
-                done += 1
-                progress("reading manifests", done, len(named))
-                yield ManifestFile(path=entry.path, body=body)
-
-    attributes = [each for each in listed if name_of(each.path) == ATTRIBUTES and _is_readable(each)]
-    bodies = repository.read_files(each.oid for each in attributes)
-    written = {each.path: body for each, (_, body) in zip(attributes, bodies, strict=True)}
-    skipped = Skipped(templates=find_templates(readable), vendored=find_vendored(written, readable))
-    left_out = skipped.templates | skipped.vendored
-    wanted = {path: entry for path, entry in readable.items() if path not in left_out}
-    read = {path: known[path, entry.oid] for path, entry in wanted.items() if (path, entry.oid) in known}
-    fetched = fetch([path for path in wanted if path not in read])
-    commit = read_commit(
-        (read[path] if path in read else next(fetched) for path in wanted),
-        {*readable, *giants, *(each.path for each in entries if each.kind is EntryKind.MISSING)},
-        clusters_of(settings),
-        fetch,
-        remote=remote,
-        skipped=skipped,
-    )
-    odd = (_unread(each) for each in entries if each.kind is not EntryKind.FILE and _is_held(each, settings))
-    ours = repository.find_lines(OURS_PATTERN, (path for path, each in giants.items() if _is_held(each, settings)))
-    told = (tell_giant(path, giants[path].size_bytes) for path in sorted(ours))
-    return Files(commit=commit, paths=tuple(sorted(commit.paths)), unread=(*odd, *told, *commit.unreadable))
 
 
 def read_moved(
@@ -724,47 +595,6 @@ def runs_on(variant: Variant) -> tuple[str, dict[str, PerformanceProfile]]:
     return variant.current.accelerator, {
         each.accelerator: replace(each.profile, place=None) for each in variant.options
     }
-
-
-def _batches(entries: Iterable[TreeEntry]) -> Iterator[list[TreeEntry]]:
-    batch: list[TreeEntry] = []
-    size = 0
-    for entry in entries:
-        if batch and size + entry.size_bytes > BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-        batch.append(entry)
-        size += entry.size_bytes
-    yield batch
-
-
-def _is_held(entry: TreeEntry, settings: Settings) -> bool:
-    return any(cluster.holds(entry.path) for cluster in settings.clusters)
-
-
-def is_manifest(path: str) -> bool:
-    """Whether a file of this name is read."""
-    name = path.rpartition("/")[2]
-    return name.endswith(MANIFEST_NAMES) or name == "Kustomization"
-
-
-def _is_readable(entry: TreeEntry) -> bool:
-    return entry.kind is EntryKind.FILE and not _is_giant(entry)
-
-
-def _is_giant(entry: TreeEntry) -> bool:
-    return entry.kind is EntryKind.FILE and entry.size_bytes > MAX_READ_BYTES
-
-
-def _unread(entry: TreeEntry) -> Finding:
-    """A link is named, never followed."""
-    words = {
-        EntryKind.SYMLINK: "expected a file, found a symbolic link: links are not followed, so it is not read",
-        EntryKind.SUBMODULE: "expected a file, found a submodule: it is not read",
-        EntryKind.UNREADABLE_NAME: "expected a name in UTF-8: it is not read",
-        EntryKind.MISSING: "this partial clone lacks it, so it is not read: use a full clone or the remote's URL",
-    }
-    return Finding(place=Place(path=entry.path), severity=Severity.WARNING, message=words[entry.kind])
 
 
 def _ask(

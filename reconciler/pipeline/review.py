@@ -30,7 +30,8 @@ from reconciler.http.messages import Clock
 from reconciler.http.redaction import Redactor
 from reconciler.manifests.wording import join_words
 from reconciler.pipeline.confidential import NAMED, without_secrets
-from reconciler.pipeline.observe import MAX_READ_BYTES, is_manifest, observe, read_files, runs_on
+from reconciler.pipeline.files import MAX_READ_BYTES, is_manifest, read_files
+from reconciler.pipeline.observe import observe, runs_on
 from reconciler.pipeline.process import paused_collector
 from reconciler.pipeline.recording import fingerprint
 from reconciler.pipeline.session import Doors, Session

@@ -10,14 +10,14 @@ from pathlib import Path
 from reconciler.config.environment import FORGE_TOKEN, PROMETHEUS_TOKEN, TRUSTED_ORIGINS, Flags, read_environment
 from reconciler.config.files import REPOSITORY_FILE, RepositoryFolder, RepositoryReader, preset_names, preset_path
 from reconciler.config.loading import DEFAULT_CLUSTER, check_settings, load_settings
-from reconciler.decision.variant_states import priority_of
 from reconciler.domain.identity import Finding, Place, Severity, name_findings
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, Settings
+from reconciler.domain.snapshot import priority_of
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import EntryKind, Repository, open_directory, origin_url
-from reconciler.pipeline.observe import (
+from reconciler.pipeline.files import (
     ATTRIBUTES,
     MANIFEST_NAMES,
     MAX_READ_BYTES,

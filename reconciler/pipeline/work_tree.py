@@ -14,7 +14,7 @@ from reconciler.domain.recording import ManifestFile
 from reconciler.domain.records import dataclass
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import Repository, is_bare, untracked, work_tree
-from reconciler.pipeline.observe import is_manifest
+from reconciler.pipeline.files import is_manifest
 
 MODE = 0o644
 

@@ -32,7 +32,7 @@ from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.git.repository import open_directory
 from reconciler.manifests.edits import EditRefused
-from reconciler.pipeline.observe import read_files
+from reconciler.pipeline.files import read_files
 from reconciler.resources.charts import charts
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.adoption import find_left

@@ -8,7 +8,7 @@ import pytest
 from reconciler.domain.settings import ClusterSettings, Override, Setting, Settings
 from reconciler.domain.snapshot import Form, Variant
 from reconciler.git.repository import open_directory
-from reconciler.pipeline.observe import read_files
+from reconciler.pipeline.files import read_files
 from reconciler.snapshot.declarations import fold
 from reconciler.snapshot.variants import declared_variants
 from tests.servers.git_workshop import empty_workshop

@@ -5,7 +5,8 @@ import pytest
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, Query
 from reconciler.errors import ConfigurationError
 from reconciler.metrics.quantities import Name
-from reconciler.pipeline.observe import read_files, refuse_several_clusters
+from reconciler.pipeline.files import read_files
+from reconciler.pipeline.observe import refuse_several_clusters
 from tests.servers.desk import Desk
 from tests.servers.fleet import CHAT_VARIANT, SETTINGS
 

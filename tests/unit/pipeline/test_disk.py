@@ -8,7 +8,7 @@ import pytest
 from reconciler.domain.identity import Severity
 from reconciler.errors import ConfigurationError
 from reconciler.pipeline import validate as disk
-from reconciler.pipeline.observe import MAX_READ_BYTES
+from reconciler.pipeline.files import MAX_READ_BYTES
 from reconciler.pipeline.validate import find_root, read_disk
 
 

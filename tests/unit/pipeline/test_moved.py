@@ -11,7 +11,8 @@ from reconciler.domain.settings import Settings
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY
 from reconciler.git.clone import clone_base
 from reconciler.git.repository import Repository, open_directory
-from reconciler.pipeline.observe import read_files, read_moved
+from reconciler.pipeline.files import read_files
+from reconciler.pipeline.observe import read_moved
 from reconciler.pipeline.session import Doors
 from reconciler.snapshot.declarations import fold
 from reconciler.snapshot.variants import declared_variants

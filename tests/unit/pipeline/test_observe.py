@@ -22,7 +22,6 @@ from reconciler.metrics.quantities import (
     USUAL,
     Name,
 )
-from reconciler.pipeline import observe as observing
 from reconciler.pipeline.observe import observe
 from reconciler.pipeline.prepare import prepare
 from reconciler.pipeline.recording import read_recording
@@ -93,7 +92,7 @@ def test_only_files_that_matter_are_recorded(desk: Desk) -> None:
 
 
 def test_links_submodules_and_our_giants_are_named_and_not_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observing, "MAX_READ_BYTES", 2048)
+    monkeypatch.setattr("reconciler.pipeline.files.MAX_READ_BYTES", 2048)
     desk.write("clusters/prod/dashboard.yaml", "# " + "x" * 4096)
     desk.write("clusters/prod/giant.yaml", "# " + "x" * 4096 + "\nkind: VariantAutoscaling\n")
     link = desk.workshop.clone / "clusters/prod/link.yaml"

@@ -12,7 +12,8 @@ from reconciler.domain.settings import Settings
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY
 from reconciler.git.clone import clone_base
 from reconciler.git.repository import Repository, open_directory
-from reconciler.pipeline.observe import read_files, read_paid
+from reconciler.pipeline.files import read_files
+from reconciler.pipeline.observe import read_paid
 from reconciler.pipeline.session import Doors
 from reconciler.snapshot.declarations import fold
 from reconciler.snapshot.variants import declared_variants

@@ -10,7 +10,8 @@ from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.git.clone import clone_base
 from reconciler.git.repository import Repository, open_directory
-from reconciler.pipeline.observe import read_files, read_written
+from reconciler.pipeline.files import read_files
+from reconciler.pipeline.observe import read_written
 from reconciler.policy.files import read_policy
 from reconciler.snapshot.declarations import fold
 from reconciler.snapshot.variants import declared_variants
