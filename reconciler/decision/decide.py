@@ -171,6 +171,11 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         sensitivity=solution.sensitivity,
         coverages=solution.coverages,
         histories=HistoriesOnDemand(snapshot),
+        expected={
+            model: demand.forecast.expected
+            for model, demand in context.formulated.demands.items()
+            if demand.forecast is not None
+        },
         asked=asked_prometheus(snapshot),
         figures=FiguresOnDemand(context, context.situation.states),
     )

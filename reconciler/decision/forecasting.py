@@ -136,6 +136,8 @@ def _forecasts(
                 days=rehearsal.days,
                 moved_by=told_features(grow, place, LEVELS.index(LEVEL)),
                 why=rehearsal.words,
+                covered=rehearsal.covered.get(rows[model]),
+                covered_of_all=rehearsal.coverage,
             ),
         )
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from reconciler.decision.variant_states import ago, span
 from reconciler.domain.history import Bools, Floats, Integers, LoadHistory, stacked
+from reconciler.domain.plan import ExpectedLoad
 from reconciler.domain.records import dataclass
-from reconciler.domain.units import utc_minute
 from reconciler.forecast.series import Window
 from reconciler.simulation.rehearsal import HOLD_S, KEPT_S, LEVEL, LEVELS, lingering
 
@@ -66,7 +66,8 @@ class LoadForecast:
     None of those that are there goes that `keep_per_s` needs. `quantiles` are of the largest rate within the window (by
     level), without the `margin` that its service class needs to attain its `goal`. `at_s` is when it was made (Unix
     seconds), `moved_by` are the features that moved it most. `added_s` is when replicas were added last, while they
-    stay for that.
+    stay for that. `covered` and `covered_of_all` are the shares of its and of all models' loads of the last days that
+    were at most their 90 % quantile; None where a model was not among those that were replayed.
     """
 
     grow_per_s: float
@@ -79,13 +80,20 @@ class LoadForecast:
     days: float
     moved_by: tuple[tuple[str, float], ...]
     why: str
+    covered: float | None
+    covered_of_all: float
     added_s: float | None = None
 
     @property
     def told_window(self) -> str:
         """When the change serves: `between 14:11 and 14:33 UTC`."""
-        first, last = (utc_minute(self.at_s + after_s) for after_s in (self.window.from_s, self.window.until_s))
-        return f"between {first[-9:-4]} and {last[-9:]}"
+        return self.expected.told_window
+
+    @property
+    def expected(self) -> ExpectedLoad:
+        """As a plan shows it."""
+        since_s, until_s = self.at_s + self.window.from_s, self.at_s + self.window.until_s
+        return ExpectedLoad(since_s=since_s, until_s=until_s, per_s=self.quantiles)
 
     @property
     def why_kept(self) -> str:

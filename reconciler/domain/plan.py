@@ -13,6 +13,7 @@ from reconciler.domain.proposals import ConditionFlip, MovedFile, Part, Proposed
 from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import ModelCoverage, Sensitivity, SharedUse, SolveStatus
 from reconciler.domain.snapshot import StatusShape
+from reconciler.domain.units import utc_minute
 
 HOME = "inference-reconciler/reconciler"
 """Where the project is published: code, action and image."""
@@ -317,6 +318,21 @@ class TotalCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedLoad:
+    """Quantiles (req/s by level, ascending) of the largest load of a model between two times (Unix seconds)."""
+
+    since_s: float
+    until_s: float
+    per_s: Mapping[float, float]
+
+    @property
+    def told_window(self) -> str:
+        """`between 14:11 and 14:33 UTC`."""
+        first, last = utc_minute(self.since_s), utc_minute(self.until_s)
+        return f"between {first[-9:-4]} and {last[-9:]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The result of one run, in the order it is printed; a group appears once for each of its parts."""
 
@@ -353,6 +369,8 @@ class Plan:
         default_factory=dict, compare=False, repr=False
     )
     """What was measured of a model's load: how many seconds ago, and req/s; the oldest first."""
+    expected: Mapping[ModelKey, ExpectedLoad] = field(default_factory=dict, compare=False, repr=False)
+    """What is forecast of the models whose demand that is."""
     asked: Mapping[str, AskedPrometheus] = field(default_factory=dict, compare=False, repr=False)
     """The queries of each cluster whose Prometheus people can open."""
     figures: Mapping[ResourceKey, tuple[Figure, ...]] = field(default_factory=dict, compare=False, repr=False)

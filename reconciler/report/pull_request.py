@@ -12,6 +12,7 @@ from reconciler.domain.plan import (
     RULES,
     AskedPrometheus,
     Decision,
+    ExpectedLoad,
     GroupPlan,
     Outcome,
     Pages,
@@ -120,21 +121,27 @@ HOUR_S, MINUTE_S = 3600.0, 60.0
 STEPS_S = (MINUTE_S, 5 * MINUTE_S, 10 * MINUTE_S, 15 * MINUTE_S, 30 * MINUTE_S, HOUR_S)
 """What a point may stand for."""
 BARS = "▁▂▃▄▅▆▇█"
+BLUE, GREY, ORANGE = "#3b82f6", "#8a8a8a", "#d97706"
+FAN = ("#93c5fd", "#93c5fd", BLUE, "#dbeafe")
+"""Of the quantiles of what is expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
     """A chart's lines as numbers, in words what each is, and the first one in characters.
 
-    `axis` says what the bottom counts: it runs from `span` of them ago to now. `lines` are the peaks of the measured
-    load, then capacities, each with as many numbers.
+    `axis` says what the bottom counts: it runs from `span` of them ago to now, or `ahead` of it where a load is
+    expected. `lines` are the peaks of the measured load, once for each quantile of what is expected that they end in,
+    then capacities, each with as many numbers, and `colors` theirs.
     """
 
     title: str
     unit: str
     axis: str
     span: str
+    ahead: str
     highest: str
+    colors: str
     lines: tuple[tuple[str, ...], ...]
     sparkline: str
     load_words: str
@@ -151,7 +158,7 @@ def picture_of(plan: Plan, changes: Sequence[Decision]) -> Picture | None:
         points = plan.histories.get(change.model, ())
         before, after = _capacities(plan, change)
         if len(points) >= LEAST_POINTS and after is not None:
-            return _drawn(change, points, before, after)
+            return _drawn(change, points, before, after, plan.expected.get(change.model))
     return None
 
 
@@ -163,12 +170,20 @@ def _capacities(plan: Plan, change: Decision) -> tuple[float | None, float | Non
     return (sum(before) if before else None), (sum(after) if after else None)
 
 
-def _drawn(change: Decision, points: Sequence[tuple[float, float]], before: float | None, after: float) -> Picture:
+def _drawn(
+    change: Decision,
+    points: Sequence[tuple[float, float]],
+    before: float | None,
+    after: float,
+    expected: ExpectedLoad | None,
+) -> Picture:
     oldest_s = points[0][0]
     each_s = next((step_s for step_s in STEPS_S if oldest_s < step_s * MOST_POINTS), STEPS_S[-1])
-    peaks = _peaks(points, each_s)
+    peaks = _peaks(points, each_s)[(0 if expected is None else 1 - MOST_POINTS) :]
+    ahead = 0 if expected is None else 1
     levels = dict.fromkeys(level for level in (before, after) if level is not None)
-    lines = (peaks, *([level] * len(peaks) for level in levels))
+    loads = [peaks] if expected is None else [[*peaks, per_s] for per_s in expected.per_s.values()]
+    lines = (*loads, *([level] * (len(peaks) + ahead) for level in levels))
     is_long = oldest_s >= 2 * HOUR_S
     words = f"{quantity(after, RATE)} {RATE} expected after this change"
     if before is not None and before != after:
@@ -178,14 +193,26 @@ def _drawn(change: Decision, points: Sequence[tuple[float, float]], before: floa
         unit=RATE,
         axis="hours" if is_long else "minutes",
         span=f"{(len(peaks) - 1) * each_s / (HOUR_S if is_long else MINUTE_S):g}",
+        ahead=f"{ahead * each_s / (HOUR_S if is_long else MINUTE_S):g}",
+        colors=", ".join([*([BLUE] if expected is None else FAN), GREY, ORANGE]),
         highest=_number(1.1 * max(map(max, lines))),
         lines=tuple(tuple(map(_number, line)) for line in lines),
         sparkline=_sparkline(peaks),
         load_words=(
             f"load measured in the last {_spelled(len(peaks) * each_s)}, the peak of each {_spelled(each_s, of=1)}: "
-            f"{_range(quantity(min(peaks), RATE), quantity(max(peaks), RATE))} {RATE}"
+            f"{_range(quantity(min(peaks), RATE), quantity(max(peaks), RATE))} {RATE}{_fan_words(expected)}"
         ),
         capacity_words=f"model capacity, {words}",
+    )
+
+
+def _fan_words(expected: ExpectedLoad | None) -> str:
+    if expected is None:
+        return ""
+    low, high, most, rare = (quantity(each, RATE) for each in expected.per_s.values())
+    return (
+        f"; the load expected {expected.told_window} is half of the time {low} to {high}, nine times in ten at most "
+        f"{most}, and once in a hundred above {rare} {RATE}"
     )
 
 

@@ -4,12 +4,14 @@ Formulas and defaults: rules/forecast.md#the-replicas.
 """
 
 import math
+from collections.abc import Mapping
+from dataclasses import field
 from functools import lru_cache
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from reconciler.domain.records import dataclass
+from reconciler.domain.records import dataclass, replace
 from reconciler.forecast.forecaster import Forecaster, fit
 from reconciler.forecast.series import DAY_S, HOUR_S, Floats, Integers, Rates, Window, largest_within, states_at
 from reconciler.simulation.fluid import Delay, follow, serve
@@ -44,13 +46,15 @@ NOISE_DEVIATIONS, WIDEST_NOISE = 5.0, 0.2
 class Rehearsal:
     """What the last days would have been like: `margin` None where the rule of now decides, and why in `words`.
 
-    Costs are mean replicas at what both rules attain; `coverage` is the share of loads that were below their quantile.
+    Costs are mean replicas at what both rules attain; `coverage` is the share of loads that were below their quantile,
+    `covered` the same of each series that was replayed.
     """
 
     margin: float | None
     words: str
     days: float = 0.0
     coverage: float = math.nan
+    covered: Mapping[int, float] = field(default_factory=dict)
     attainment: float = math.nan
     gain: float = math.nan
 
@@ -118,7 +122,8 @@ def rehearse(
     quantiles = grow_by.quantiles(states)[:, grow_by.levels.index(LEVEL)]
     targets = largest_within(rates, rows, at, window)
     judged = np.isfinite(targets) & states.known & (at + window.offsets(rates.step_s)[1] < end)
-    coverage = float((targets <= quantiles)[judged].mean()) if judged.any() else math.nan
+    below, counted = ((each & judged).reshape(shape).sum(axis=1) for each in (targets <= quantiles, judged))
+    coverage = float(below.sum() / counted.sum()) if counted.any() else math.nan
     lasting = keep_by.quantiles(states_at(rates, rows, at, keep_by.window, knows_weeks=keep_by.knows_weeks))[:, 0]
     needed = np.maximum(lasting, np.maximum(quantiles, states.now_per_s)).reshape(shape)
     grow, keep = quantiles.reshape(shape)[:, kept - 1 :], sliding_window_view(needed, kept, axis=1).max(axis=2)
@@ -136,7 +141,9 @@ def rehearse(
         Delay(sync=round(delay_s[0] / step_s), start=round(delay_s[1] / step_s)),
         step_s,
     )
-    return _chosen(served.attainment, served.cost, rules.goal, coverage, days)
+    found = _chosen(served.attainment, served.cost, rules.goal, coverage, days)
+    covered = zip(chosen.tolist(), (below / np.maximum(counted, 1)).tolist(), counted.tolist(), strict=True)
+    return replace(found, covered={row: share for row, share, count in covered if count})
 
 
 def _chosen(attained: Floats, cost: Floats, goal: float, coverage: float, days: float) -> Rehearsal:

@@ -179,11 +179,16 @@ def test_replicas_are_for_the_load_that_is_expected_and_every_command_says_so(ur
         most, low, high, rare, margin = map(float, found.groups())
         assert low < high < most < rare
         assert 0.9 <= margin <= 1.3
+    shown = command(url, "explain", "llm/picked-0", "-v")
+    below = re.search(r"below 90 % quantile +([0-9.]+) % +of its loads in the last 3 days, forecast from", shown)
+    assert below is not None, shown
+    assert 75 < float(below[1]) <= 100
 
 
 def test_what_is_expected_comes_and_is_carried(url: str, offered: Offered, command: Command) -> None:
     assert "created: prod/llm" in command(url, "run")
     assert len(EXPECTED.findall(command.opened)) == len(NAMES)
+    assert "the load expected between 09:12 and 09:32 UTC is half of the time " in command.opened  # below the chart
     first, last = (int((NOW_S + minutes * 60 - START_S) // SCRAPED_S) for minutes in (10, 30))
     will_be = offered.per_s[:, first:last].max(axis=1)
     carried = [float(each) for each in re.findall(r"variant capacity ([0-9.]+) req/s", command.opened)]

@@ -52,6 +52,7 @@ from reconciler.domain.snapshot import Option, Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, HEADROOM, START_DELAY_S, SYNC_DELAY_S, Engine
 from reconciler.metrics.quantities import LIVE_WINDOW_S, Name
+from reconciler.simulation.rehearsal import TRIAL_DAYS
 from reconciler.sizing.arrays import Floats
 from reconciler.sizing.learning import why_outside
 from reconciler.sizing.profile_checks import Correction, correct
@@ -386,6 +387,14 @@ class QueueAnswer(EngineAnswer):
                     reason=f"the most that arrives {forecast.told_window}",
                 )
             yield Figure(subject=subject, name="margin", value=forecast.margin, reason=forecast.why)
+            yield Figure(
+                subject=subject,
+                name="below 90 % quantile",
+                value=None if forecast.covered is None else round(100 * forecast.covered, 1),
+                unit="%",
+                reason=f"of its loads in the last {TRIAL_DAYS} days, forecast from the days before; "
+                f"{forecast.covered_of_all:.1%} of all models'",
+            )
         elif model in self.forecasts.why_not:
             reason = self.forecasts.why_not[model]
             yield Figure(subject=subject, name="forecast", value=None, unit="req/s", reason=reason)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.domain.plan import Decision, Pages, Plan
+from reconciler.domain.plan import Decision, ExpectedLoad, Pages, Plan
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.pull_request import pull_request_view
 
@@ -18,9 +18,16 @@ DRAWN = Pages(draws_mermaid=True)
 def drawn(renderer: Renderer, plan_of: Callable[..., Plan], decide: Callable[..., Decision]) -> Callable[..., str]:
     """The body of one change whose model had these loads, so long ago."""
 
-    def draw(points: list[tuple[float, float]], pages: Pages = DRAWN, **fields: object) -> str:
+    def draw(
+        points: list[tuple[float, float]],
+        pages: Pages = DRAWN,
+        expected: ExpectedLoad | None = None,
+        **fields: object,
+    ) -> str:
         change = decide("llama", **({"capacity_before": 30.0, "capacity_after": 50.0} | fields))
         plan = dataclasses.replace(plan_of(change), histories={change.model: tuple(points)})
+        if expected is not None:
+            plan = dataclasses.replace(plan, expected={change.model: expected})
         return renderer.render("pull_request/body.md.j2", pull_request_view(plan, plan.groups[0], pages=pages))
 
     return draw
@@ -48,6 +55,23 @@ def test_a_day_has_at_most_24_points_and_three_lines(drawn: Callable[..., str]) 
     assert 'title "Llama-3.1-8B-Instruct, req/s"' in body
     assert "load measured in the last 24 hours, the peak of each hour" in body
     assert "capacity, 30.0 req/s expected now, 50.0 req/s expected after this change" in body
+
+
+def test_a_load_that_is_expected_is_the_fan_at_the_end(drawn: Callable[..., str]) -> None:
+    expected = ExpectedLoad(
+        since_s=1_800_000_600.0, until_s=1_800_001_800.0, per_s={0.25: 38.0, 0.75: 44.0, 0.9: 46.0, 0.99: 52.0}
+    )
+    body = drawn(day(), expected=expected)
+    lines = lines_of(body)
+    assert [len(line) for line in lines] == [24] * 6
+    assert len({tuple(line[:-1]) for line in lines[:4]}) == 1
+    assert [line[-1] for line in lines] == [38.0, 44.0, 46.0, 52.0, 30.0, 50.0]
+    assert 'x-axis "hours" -22 --> 1' in body
+    assert '"plotColorPalette": "#93c5fd, #93c5fd, #3b82f6, #dbeafe, #8a8a8a, #d97706"' in body
+    assert (
+        "the load expected between 08:10 and 08:30 UTC is half of the time 38.0 to 44.0, nine times in ten at most "
+        "46.0, and once in a hundred above 52.0 req/s"
+    ) in body
 
 
 def test_a_short_history_is_drawn_as_far_as_it_goes(drawn: Callable[..., str]) -> None:
