@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from reconciler.backtest.ours import DayReplay, OurDay, first_replicas
-from reconciler.backtest.replayed import LEAD_S, STEP_S, WARM_UP_S, Replayed
+from reconciler.backtest.replayed import ABLATIONS, LEAD_S, STEP_S, WARM_UP_S, Replayed
 from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN, BacktestDay, Course, Tally
 from reconciler.domain.records import replace
 from reconciler.forecast.series import DAY_S, Floats
@@ -21,7 +21,13 @@ DIGITS = 6
 JUDGED_LEVEL = 0.9
 
 
-def replay_day(replayed: Replayed, day_s: float, seed: int, policies: Sequence[str] = tuple(POLICIES)) -> BacktestDay:
+def replay_day(
+    replayed: Replayed,
+    day_s: float,
+    seed: int,
+    policies: Sequence[str] = tuple(POLICIES),
+    ablations: Sequence[str] = (),
+) -> BacktestDay:
     """What became of a day (UTC, from `day_s`) under what ran, ours, the peers and those who know what comes."""
     fleet = replayed.fleet(day_s, seed)
     warm, steps = round(WARM_UP_S / STEP_S), fleet.offered_per_s.shape[1]
@@ -41,6 +47,9 @@ def replay_day(replayed: Replayed, day_s: float, seed: int, policies: Sequence[s
         DELAYED: alone(known[0], fleet, known[0].at(0)),
         AT_ONCE: alone(known[1], at_once, known[1].at(0)),
     }
+    for name in ablations:
+        changed = DayReplay(ABLATIONS[name](replayed), day_s, seed).run().replicas
+        ledgers[name] = alone(Planned(changed, fleet.start_s, STEP_S), fleet, changed[:, 0])
     before = replayed.before(day_s)
     for name in policies:
         policy = POLICIES[name]

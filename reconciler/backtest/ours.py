@@ -169,7 +169,7 @@ class DayReplay:
                 observations={**base.observed.observations, **observations},
                 past={**base.observed.past, **past},
                 usual={},
-                demand=(replayed.demand,),
+                demand=(replayed.demand,) if replayed.demand.models else (),
                 queues={},
                 live={},
                 unschedulable={},

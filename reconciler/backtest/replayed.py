@@ -1,7 +1,7 @@
 """What of a snapshot can be replayed: its models with their past load, capacities, prices and delays, as arrays."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -15,6 +15,7 @@ from reconciler.domain.observed import Load
 from reconciler.domain.plan import RATE
 from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.records import dataclass, replace
+from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import GROUP
 from reconciler.forecast.series import DAY_S, Floats, Integers
@@ -222,6 +223,39 @@ def _way(snapshot: Snapshot, variants: Sequence[Variant], seed: int, hours: Offi
         hours=hours,
         seed=seed,
     )
+
+
+def _without_forecasts(replayed: Replayed) -> Replayed:
+    nothing = replace(replayed.demand, models=(), per_s=np.empty((0, replayed.per_s.shape[1])))
+    return replace(replayed, demand=nothing)
+
+
+def _without_limits(replayed: Replayed) -> Replayed:
+    settings = replayed.snapshot.settings
+    free = replace(settings.pull_requests, open_at_once=0, created_per_hour=0, pushes_per_hour=0, worth=None)
+    return _set(replayed, replace(settings, pull_requests=free))
+
+
+def _without_rules(replayed: Replayed) -> Replayed:
+    return _set(replayed, replace(replayed.snapshot.settings, rules=()))
+
+
+def _merged_at_once(replayed: Replayed) -> Replayed:
+    return replace(replayed, way=replace(replayed.way, merge=Spread.always(AT_ONCE_S), hours=None))
+
+
+def _set(replayed: Replayed, settings: Settings) -> Replayed:
+    return replace(replayed, snapshot=replace(replayed.snapshot, settings=settings))
+
+
+AT_ONCE_S = 60.0
+ABLATIONS: Mapping[str, Callable[[Replayed], Replayed]] = {
+    "ours without forecasts": _without_forecasts,
+    "ours without limits": _without_limits,
+    "ours without rules": _without_rules,
+    "ours, merged in a minute": _merged_at_once,
+}
+"""What ours would be with one thing changed; forecasts reckon with the same delays in all of them."""
 
 
 def loads_at(replayed: Replayed, rates_per_s: Floats) -> dict[ModelKey, Load]:

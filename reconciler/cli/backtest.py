@@ -31,6 +31,9 @@ Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of what i
 OfficeHoursOnly = Annotated[
     bool, typer.Option("--office-hours", help="People merge from 8 to 18 UTC, Monday to Friday.")
 ]
+Ablations = Annotated[
+    bool, typer.Option("--ablations", help="Also ours without forecasts, limits or rules, and merged in a minute.")
+]
 
 
 @with_common(outputs=OUTPUTS)
@@ -44,6 +47,7 @@ def backtest(
     keep: Keep = None,
     seed: Seed = 1,
     office_hours: OfficeHoursOnly = False,
+    ablations: Ablations = False,
 ) -> int:
     """Replay the last days: what it would have cost and missed."""
     from reconciler.cli.console import painted, progress, width, write, write_json
@@ -53,7 +57,9 @@ def backtest(
 
     if record is not None and replay is not None:
         raise typer.BadParameter("a replay has nothing new to record", param_hint="--record")
-    request = BacktestRequest(days=days, seed=seed, loads=loads, keep=keep, office_hours=office_hours)
+    request = BacktestRequest(
+        days=days, seed=seed, loads=loads, keep=keep, office_hours=office_hours, ablations=ablations
+    )
     recording = _recorded(common, replay, record, days)
     with progress(quiet=common.quiet) as step:
         found = replay_days(recording, request, step)

@@ -29,7 +29,7 @@ from reconciler.pipeline.session import Ask, Progress, no_progress, open_session
 from reconciler.report.rows import by_urgency
 from reconciler.report.text import plan_text
 
-REPOSITORY, RECORDING = "fleet.git", "recording.zip"
+REPOSITORY, RECORDING, LOADS = "fleet.git", "recording.zip", "loads.csv.gz"
 BRANCH = "main"
 REPOSITORY_NAME = "demo/fleet"
 AUTHOR = Identity(name="Platform Team", email="platform@example.com")
@@ -79,6 +79,8 @@ def run_demo(directory: Path | None = None, progress: Progress = no_progress, fa
             repository=REPOSITORY_NAME,
             record=directory / RECORDING,
         )
+    if not family:
+        (directory / LOADS).write_bytes((_data() / LOADS).read_bytes())
     return Demo(directory=directory, result=result, family=family)
 
 
@@ -190,6 +192,9 @@ def _next_lines(demo: Demo) -> Iterator[str]:
         *_commands_about(demo),
         (f"{_program()} demo{chosen} --directory .", "again: nothing is written twice"),
     ]
+    if not demo.family:
+        replay = f"backtest --replay {RECORDING} --loads {LOADS} --days 1 -o html > backtest.html"
+        commands.append((f"{_program()} {replay}", "what a day of such loads would have cost"))
     longest = max(len(command) for command, _ in commands)
     yield f"cd {shlex.quote(str(demo.directory))}"
     for command, words in commands:

@@ -17,7 +17,7 @@ import numpy as np
 from reconciler import __version__
 from reconciler.backtest.comparison import compare
 from reconciler.backtest.day import replay_day
-from reconciler.backtest.replayed import read_replayed
+from reconciler.backtest.replayed import ABLATIONS, read_replayed
 from reconciler.domain.backtests import Backtest, BacktestDay, Course, Tally
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.identity import ModelKey
@@ -45,7 +45,7 @@ class BacktestRequest:
     """What to replay: at most so many days, and where to keep those that are finished (None: nowhere).
 
     `loads` is a file of loads to replay instead of the recorded ones. With `office_hours` people merge from 8 to 18
-    UTC on working days alone.
+    UTC on working days alone. With `ablations` ours is replayed again with one thing changed at a time.
     """
 
     days: int
@@ -53,6 +53,7 @@ class BacktestRequest:
     loads: Path | None = None
     keep: Path | None = None
     office_hours: bool = False
+    ablations: bool = False
 
 
 def backtest(recording: Recording, request: BacktestRequest, progress: Progress) -> Backtest:
@@ -82,7 +83,8 @@ def backtest(recording: Recording, request: BacktestRequest, progress: Progress)
         file = None if request.keep is None else request.keep / f"day-{day_s / DAY_S:.0f}-{key}.json"
         day = None if file is None else _read_day(file)
         if day is None:
-            day = replay_day(replayed, day_s, request.seed)
+            ablations = tuple(ABLATIONS) if request.ablations else ()
+            day = replay_day(replayed, day_s, request.seed, ablations=ablations)
             if file is not None:
                 _keep_day(file, day)
         found.append(day)
@@ -93,7 +95,14 @@ def backtest(recording: Recording, request: BacktestRequest, progress: Progress)
 def _key(print_of: str, request: BacktestRequest) -> str:
     """What makes a day another: the recording, the loads, the seed, the hours, the program."""
     loads = b"" if request.loads is None else _read(request.loads)
-    parts = (print_of, hashlib.sha256(loads).hexdigest(), request.seed, request.office_hours, __version__)
+    parts = (
+        print_of,
+        hashlib.sha256(loads).hexdigest(),
+        request.seed,
+        request.office_hours,
+        request.ablations,
+        __version__,
+    )
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:KEY_LENGTH]
 
 

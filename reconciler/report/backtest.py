@@ -84,12 +84,13 @@ def _policies(backtest: Backtest) -> tuple[str, ...]:
 
 
 def by_cost(backtest: Backtest) -> tuple[PolicyResult, ...]:
-    """What ran and ours first, then peers by what they cost at what ours attains, then those who know what comes."""
+    """What ran, ours, ours with one thing changed, peers by what they cost at what ours attains, and the bounds."""
     known = [backtest.result(name) for name in (RAN, OURS)]
     bounds = [backtest.result(name) for name in (DELAYED, AT_ONCE)]
-    peers = [each for each in backtest.policies if each not in (*known, *bounds)]
+    ablated = [each for each in backtest.policies if not each.points and each not in (*known, *bounds)]
+    peers = [each for each in backtest.policies if each.points]
     peers.sort(key=lambda each: (each.equal_cost is None, each.equal_cost or each.cost.value, each.name))
-    return (*known, *peers, *bounds)
+    return (*known, *ablated, *peers, *bounds)
 
 
 def amount(cost: Interval) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from reconciler.domain.metric_targets import LONGEST_WINDOW_S
 from reconciler.domain.records import dataclass
 from reconciler.forecast.series import HOUR_S, Floats, Integers
 from reconciler.simulation.autoscalers.hpa import (
@@ -17,6 +18,7 @@ from reconciler.simulation.autoscalers.hpa import (
     ScalingRules,
 )
 from reconciler.simulation.autoscalers.keda import CronTrigger, PrometheusTrigger, ScaledObject
+from reconciler.simulation.autoscalers.kthena import AutoscalingPolicy
 from reconciler.simulation.autoscalers.port import Autoscaler
 from reconciler.simulation.draws import OfficeHours, Spread
 from reconciler.simulation.fleet import Fleet, Planned
@@ -66,9 +68,10 @@ class Policy:
     build: Callable[[Fleet, Floats, Way], Autoscaler]
 
 
-def _swept() -> tuple[tuple[Setting, ...], Floats, Floats]:
-    """Every target with every window, and both as columns."""
-    settings = tuple(Setting(target=target, window_s=window_s) for target in TARGETS for window_s in WINDOWS_S)
+def _swept(most_s: float = math.inf) -> tuple[tuple[Setting, ...], Floats, Floats]:
+    """Every target with every window (none longer than `most_s`), and both as columns."""
+    windows_s = [each for each in WINDOWS_S if each <= most_s]
+    settings = tuple(Setting(target=target, window_s=window_s) for target in TARGETS for window_s in windows_s)
     targets = np.array([[each.target] for each in settings])
     return settings, targets, np.array([[each.window_s or 0.0] for each in settings])
 
@@ -89,6 +92,11 @@ def _rate(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
 
 def _running(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
     return _hpa("running", sync_s=fleet.step_s, shrinks_slowly=True)
+
+
+def _kthena(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
+    _, targets, windows_s = _swept(LONGEST_WINDOW_S)
+    return AutoscalingPolicy(signal="load", target=targets, stabilization_s=windows_s, sync_s=fleet.step_s)
 
 
 def _by_pull_request(fleet: Fleet, _past: Floats, way: Way) -> Autoscaler:
@@ -183,6 +191,7 @@ POLICIES: Mapping[str, Policy] = {
         Policy(name="HPA on arrival rate", settings=_swept()[0], build=_rate),
         Policy(name="HPA on running requests", settings=_swept()[0], build=_running),
         Policy(name="KEDA with a schedule", settings=_swept()[0], build=_schedule),
+        Policy(name="Kthena on arrival rate", settings=_swept(LONGEST_WINDOW_S)[0], build=_kthena),
         Policy(name="HPA's rule by pull request", settings=_swept()[0], build=_by_pull_request),
     )
 }

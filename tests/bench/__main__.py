@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import betainc
 
 from tests.bench import (
+    backtesting,
     candidates,
     history,
     judging,
@@ -180,6 +181,7 @@ PARTS: Mapping[str, Part] = {
     "optimizer": _optimizer,
     "review": _review,
     "history": _history,
+    "backtest": backtesting.measure,
 }
 
 

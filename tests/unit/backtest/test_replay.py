@@ -9,11 +9,12 @@ import pytest
 from reconciler.backtest.comparison import compare, cost_at
 from reconciler.backtest.day import replay_day, what_ran
 from reconciler.backtest.ours import DayReplay
-from reconciler.backtest.replayed import STEP_S, WARM_UP_S, Replayed, read_replayed
+from reconciler.backtest.replayed import ABLATIONS, STEP_S, WARM_UP_S, Replayed, read_replayed
 from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.recording import WrittenCounts
+from reconciler.report.backtest import by_cost
 from reconciler.simulation.draws import OfficeHours
 from reconciler.simulation.policies import POLICIES
 from tests.unit.decision.conftest import CLUSTER, NAMESPACE, Fleet, key, new_fleet
@@ -173,3 +174,16 @@ def test_intervals_are_of_days_and_a_cheaper_fleet_saves() -> None:
     assert found.saving.low == pytest.approx(1 - cost / 1000, rel=1e-3)
     assert found.saving.high == pytest.approx(1 - cost / 2000, rel=1e-3)
     assert found == compare(dearer, subject, {}, "r" * 64, 1)
+
+
+def test_with_one_thing_changed_ours_is_replayed_beside_itself() -> None:
+    subject = replayed(rising)
+    day = replay_day(subject, subject.days(1)[0], 1, (), tuple(ABLATIONS))
+    cost = {name: sum(tallies[0].cost.values()) for name, tallies in day.tallies.items()}
+    kept = {name: sum(tallies[0].kept.values()) for name, tallies in day.tallies.items()}
+    assert set(ABLATIONS) <= set(cost)
+    assert kept["ours, merged in a minute"] > kept[OURS]  # its load rises at once: the sooner, the better
+    found = compare([day], subject, {}, "r" * 64, 1)
+    names = [each.name for each in by_cost(found)]
+    assert names[:2] == [RAN, OURS]
+    assert set(names[2:6]) == set(ABLATIONS)

@@ -1,3 +1,4 @@
+import gzip
 import re
 import shutil
 import socket
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.sample import AUTHOR, Demo, demo_text, read_demo_recording, replayed, run_demo, sample_files
+from reconciler.cli.sample import AUTHOR, LOADS, Demo, demo_text, read_demo_recording, replayed, run_demo, sample_files
 from reconciler.domain.answers import AnswerStatus
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.plan import Decision, Outcome
@@ -17,8 +18,10 @@ from reconciler.domain.settings import ClusterSettings
 from reconciler.domain.snapshot import Form
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import create_bare
+from reconciler.pipeline.backtest import read_loads
 from reconciler.pipeline.publish import Operation
 from tests.servers.git_workshop import run_git
+from tests.tools import make_demo_loads
 
 
 @pytest.fixture(scope="module")
@@ -231,11 +234,12 @@ def test_what_to_try_runs_as_it_is_printed(again: Path) -> None:
     (tried,) = re.findall(r"\n\nTry\n(.*?)\n\n", text, flags=re.DOTALL)
     lines = [line.strip() for line in tried.splitlines()]
     assert [line.split()[0] for line in lines[:4]] == ["cd", "cat", "git", "git"]
-    assert len(lines) == 6
+    assert len(lines) == 7
     script = "\n".join(("set -e", *lines))
     printed = subprocess.run(["/bin/sh", "-c", script], cwd="/", capture_output=True, text=True, check=True).stdout
     order = ("number: 1", "Reconciler-Decision:", "chat/llama-8b: ", "Pull request #2, in Markdown, begins:")
     assert [printed.index(each) for each in order] == sorted(printed.index(each) for each in order)
+    assert "On your last day: " in (again / "backtest.html").read_text(encoding="utf-8")
     assert "state: merged" in (again / "fleet.git" / "reconciler" / "pulls" / "1.md").read_text()
 
 
@@ -282,3 +286,12 @@ def test_a_query_that_was_not_recorded_has_failed_with_that_reason() -> None:
     answers = replayed(recording)(ClusterSettings(name="prod"), unknown)
     assert {answer.status for answer in answers} == {AnswerStatus.FAILED}
     assert all("holds no answer" in answer.reason for answer in answers)
+
+
+def test_the_demo_has_two_weeks_of_loads_and_the_command_that_replays_them(finished: Demo) -> None:
+    file = finished.directory / LOADS
+    assert gzip.decompress(file.read_bytes()).decode() == make_demo_loads.made()
+    models = {variant.model for variant in finished.result.prepared.snapshot.variants}
+    loads = read_loads(file, tuple(sorted(models)), finished.result.prepared.recording.now_s)
+    assert loads.per_s.shape == (len(make_demo_loads.MEANS), 14 * 144)
+    assert f"backtest --replay recording.zip --loads {LOADS} --days 1 -o html > backtest.html" in demo_text(finished)

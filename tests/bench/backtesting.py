@@ -1,0 +1,124 @@
+"""What a backtest takes and finds on public traces: `python -m tests.bench.backtesting [--seeds 10] [--days 7]`.
+
+ServeGen's clients in ten groups (see tests/testdata/traces), and a smooth load that is made. Every seed has other
+phases, merges and starts. Costs are at what ours attains, over those of a clairvoyant with the same delay.
+"""
+
+import argparse
+import resource
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from reconciler.backtest.comparison import compare
+from reconciler.backtest.day import replay_day
+from reconciler.backtest.replayed import Replayed, read_replayed
+from reconciler.domain.backtests import DELAYED, OURS, Backtest
+from reconciler.domain.history import DemandHistory
+from reconciler.domain.identity import ModelKey
+from reconciler.domain.settings import PullRequestSettings
+from tests.bench.figures import Bench, Figure
+from tests.bench.loads import Offered, bursty, smooth
+from tests.bench.table import table
+from tests.unit.decision.conftest import CLUSTER, NAMESPACE, new_fleet
+
+CARRIED, MADE_FOR, STEP_S = 9.99, 2.0, 600.0
+"""Requests a second that a replica of the fleet carries, and that loads are made for."""
+MODELS = 10
+LOADS = {
+    "smooth": lambda seed: smooth(MODELS, seed),
+    "servegen m-large": lambda seed: bursty(MODELS, "servegen_language_m_large", seed=seed),
+    "servegen m-mid": lambda seed: bursty(MODELS, "servegen_language_m_mid", seed=seed),
+}
+MERGE_S, SYNC_S, START_S = 600.0, 180.0, 360.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What one load and seed came to."""
+
+    load: str
+    seed: int
+    days: int
+    found: Backtest
+    processor_s: float
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Attainment of ours, and costs over the clairvoyant's."""
+        best = self.found.result(DELAYED).cost.value
+        ours = self.found.result(OURS)
+        peers = [each for each in self.found.policies if each.points]
+        return {
+            "kept": ours.attainment.value,
+            "ours": ours.cost.value / best,
+            **{each.name: (each.equal_cost or float("nan")) / best for each in peers},
+            "PRs/day": self.found.opened,
+            "reversals": self.found.reversals or 0.0,
+        }
+
+
+def fleet_of(load: Offered, seed: int) -> Replayed:
+    """A fleet with a model for each row of a load, on accelerators of one price."""
+    fleet, coarse = new_fleet(), load.coarse(STEP_S)
+    per_s = coarse.per_s * (CARRIED / MADE_FOR)
+    models = tuple(ModelKey(cluster=CLUSTER, namespace=NAMESPACE, model_id=f"m{row}") for row in range(len(per_s)))
+    fleet.now_s = coarse.start_s + per_s.shape[1] * STEP_S
+    fleet.price(H100=4.0)
+    fleet.default(
+        headroom=0.2,
+        **{"actuationDelay.merge": MERGE_S, "actuationDelay.sync": SYNC_S, "actuationDelay.start": START_S},
+    )
+    fleet.set(pull_requests=PullRequestSettings(open_at_once=0, created_per_hour=0, pushes_per_hour=0))
+    for row, rates in enumerate(per_s):
+        fleet.add(f"m{row}", model_id=f"m{row}", replicas=max(round(rates.max() / CARRIED), 1))
+        fleet.offer(float(rates[-1]), f"m{row}")
+    history = DemandHistory(models=models, start_s=coarse.start_s + STEP_S, step_s=STEP_S, per_s=per_s)
+    fleet.observed = replace(fleet.observed, demand=(history,))
+    return read_replayed(fleet.snapshot(), seed=seed)
+
+
+def replay(name: str, seed: int, days: int) -> Row:
+    """The last days of a load."""
+    replayed = fleet_of(LOADS[name](seed), seed)
+    begun_s = time.process_time()
+    found = [replay_day(replayed, day_s, seed) for day_s in replayed.days(days)]
+    compared = compare(found, replayed, replayed.left_out, "", seed)
+    return Row(load=name, seed=seed, days=len(found), found=compared, processor_s=time.process_time() - begun_s)
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    """Two days and one seed of each load; with all, a week and ten seeds."""
+    seeds, days = (range(1, 11), 7) if bench.is_all else (range(1, 2), 2)
+    for name in LOADS:
+        rows = [replay(name, seed, days) for seed in seeds]
+        means = {key: fmean(row.figures[key] for row in rows) for key in rows[0].figures}
+        yield Figure(
+            part="backtest",
+            name=f"{days} days of {MODELS} models, {name}",
+            processor_s=fmean(row.processor_s for row in rows),
+            peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            more={"seeds": float(len(rows)), **means},
+        )
+
+
+def lines(rows: Sequence[Row]) -> Iterator[Sequence[str | int | float]]:
+    """As a table shows them."""
+    for row in rows:
+        yield (row.load, row.seed, row.days, *row.figures.values(), row.processor_s)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.backtesting", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--days", type=int, default=2)
+    parser.add_argument("--load", choices=list(LOADS), action="append")
+    given = parser.parse_args()
+    rows = [replay(name, seed, given.days) for name in given.load or LOADS for seed in range(1, given.seeds + 1)]
+    print(table(("load", "seed", "days", *rows[0].figures, "seconds"), list(lines(rows))))
+
+
+if __name__ == "__main__":
+    main()
