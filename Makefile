@@ -12,7 +12,7 @@ PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 LOCK := $(shell command -v flock >/dev/null 2>&1 && echo flock pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs attack api-server-test image-test bench demo-recording requirements clean
+.PHONY: help demo test lint docs pictures attack api-server-test image-test bench demo-recording requirements clean
 
 help:  ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ lint: $(VENV)/installed-dev  ## Check style, types, imports, dead code, workflow
 
 docs: $(VENV)/installed-dev  ## Build the site of the documentation into build/site, without a network
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet --config-file .github/site/mkdocs.yml
+
+pictures: $(VENV)/installed-dev  ## Draw the pictures of the documentation again, in a real Chromium
+	$(PYTHON) -m tests.tools.make_documentation_pictures
 
 attack: $(VENV)/installed-dev  ## Try the optimizer on 5,000 random problems, 500 whole fleets and 3,000 under rules
 	ATTACK_PROBLEMS=5000 ATTACK_FLEETS=500 ATTACK_RULED_FLEETS=3000 $(PYTHON) -m pytest $(PYTEST_ARGS) tests/attack \

@@ -320,6 +320,14 @@ def take(picture: Path, page: str, width: int, directory: Path) -> int:
     return len(flaws)
 
 
+def shoot(picture: Path, page: str, size: tuple[int, int], directory: Path) -> None:
+    """Make a picture of the beginning of a page, of that size."""
+    source = directory / f"{picture.stem}.html"
+    source.write_text(page, encoding="utf-8")
+    width, height = size
+    _chromium(directory, f"--window-size={width},{height}", f"--screenshot={picture}", source.as_uri())
+
+
 def _chromium(directory: Path, *arguments: str) -> str:
     profile = directory / "profile"
     command = [
