@@ -23,6 +23,7 @@ from reconciler.resources.validation import LooseShape, is_templated, validate
 
 _GROUP = "aibrix.ai"
 _MODEL = "model.aibrix.ai/name"
+_NAME_LABEL = "storm-service-name"
 _ROLES: FieldPath = ("spec", "template", "spec", "roles")
 _MOST_PODS = 100
 _NAME = "[0-9a-z]([-0-9a-z]*[0-9a-z])?"
@@ -128,7 +129,7 @@ def read_storm_service(source: KubernetesObject) -> Iterator[Piece]:
     validated = validate(ServiceFields, source.fields, locate=source.locate, severity=severity)
     spec = (validated.value.spec if validated.value is not None else None) or ServiceSpec()
     roles = (spec.template.spec.roles if spec.template is not None and spec.template.spec is not None else None) or []
-    parts = [_part(spec, index, role, is_alone=len(roles) == 1) for index, role in enumerate(roles)]
+    parts = [_part(source.name, spec, index, role, is_alone=len(roles) == 1) for index, role in enumerate(roles)]
     for piece in read_parts(source, parts, validated.findings):
         # an autoscaler may name the only role, which is no part of its own here
         if isinstance(piece, Workload) and len(roles) == 1:
@@ -137,7 +138,7 @@ def read_storm_service(source: KubernetesObject) -> Iterator[Piece]:
             yield piece
 
 
-def _part(spec: ServiceSpec, index: int, role: RoleFields, *, is_alone: bool) -> ServedPart:
+def _part(name: str, spec: ServiceSpec, index: int, role: RoleFields, *, is_alone: bool) -> ServedPart:
     path: FieldPath = (*_ROLES, index)
     own = Count(path=(*path, "replicas"), written=role.replicas, default=1)
     template = role.template or TemplateFields()
@@ -158,7 +159,7 @@ def _part(spec: ServiceSpec, index: int, role: RoleFields, *, is_alone: bool) ->
         words=words,
         variables=variables,
         model_id=model,
-        labels={"llm-d.ai/role": half} if half else {},
+        labels={_NAME_LABEL: name} | ({"llm-d.ai/role": half} if half else {}),
         unsized=unsized,
     )
 

@@ -37,6 +37,8 @@ _PLANNER = "planner"
 _BESIDE_WORKERS = frozenset({"frontend", _PLANNER, "epp", "router", "default"})
 _MODULES = {"dynamo.vllm": "vllm", "dynamo.sglang": "sglang", "dynamo.trtllm": "trtllm"}
 _MAIN = "main"
+_METRICS_PORT = "system"
+"""How the operator names the port of a worker's metrics (`internal/consts`)."""
 _GPU = "nvidia.com/gpu"
 _MOST_NODES = 10_000
 
@@ -221,8 +223,10 @@ def _part(
         model_id=flags.get("served-model-name") or model,
         served_names=(model,) if model else (),
         devices=devices or None,
-        labels={"llm-d.ai/role": half} if half else {},
+        labels={f"{_GROUP}/dynamo-component": name, f"{_GROUP}/dynamo-graph-deployment-name": source.name}
+        | ({"llm-d.ai/role": half} if half else {}),
         made=(ADAPTER, _child(source.name, name)),
+        port=_METRICS_PORT,
         unsized="it scales with others in a component group" if is_grouped else "",
     )
 

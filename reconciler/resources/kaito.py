@@ -22,6 +22,8 @@ from reconciler.resources.validation import LooseShape, validate
 _GROUP = "kaito.sh"
 _VERSIONS = (f"{_GROUP}/v1beta1", f"{_GROUP}/v1alpha1")
 _RUNTIME = "kaito.sh/runtime"
+_PORT = "5000"
+"""Of the server of every preset (`pkg/utils/consts`)."""
 _SCALED = "scaledobject.kaito.sh/auto-provision"
 
 
@@ -122,7 +124,9 @@ def _part(
         engine="vllm" if is_vllm else "",
         model_id=name,
         served_names=tuple(dict.fromkeys(filter(None, (served, name)))) if name else (),
+        labels={f"{_GROUP}/workspace": made} if made else {},
         made=("StatefulSet", made) if made else None,
+        port=_PORT if is_vllm else "",
         unwritable=unwritable,
     )
 

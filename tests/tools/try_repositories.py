@@ -36,7 +36,7 @@ from reconciler.pipeline.files import read_files
 from reconciler.resources.charts import charts
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.adoption import find_left
-from reconciler.snapshot.declarations import fold
+from reconciler.snapshot.declarations import FileReading, fold
 from reconciler.snapshot.variants import declared_variants
 from tests.tools.sample_clusters import Sample, write_counts
 
@@ -51,7 +51,7 @@ OFFLINE = {
     "HTTP_PROXY": "http://127.0.0.1:9",
 }
 """What remote bases name fails at once."""
-ROUNDS = 40
+ROUNDS = 10
 """Of alternatives, each of which is a cluster of its own for a round."""
 COUNTS = frozenset(
     {"replicas", "minReplicas", "maxReplicas", "minReplicaCount", "maxReplicaCount", "replicaCount", "count"}
@@ -59,6 +59,7 @@ COUNTS = frozenset(
 HINT = re.compile(
     r"vllm|sglang|text-generation|tritonserver|trtllm|nvcr\.io/nim|ollama|llama[.-]?cpp|lmdeploy|served-model-name"
 )
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 REMOTE = re.compile(rb"://|github\.com|\?ref=")
 CONFIGURATION = """\
 apiVersion: reconciler.io/v1alpha1
@@ -159,7 +160,10 @@ def _wrap_values(copy: Path, charts_by_name: Mapping[str, Path]) -> None:
 
 
 def _chart_of(path: Path) -> str:
-    values = next(iter(_documents(path.read_bytes())), {})
+    body = path.read_bytes() if path.is_file() else b""
+    if b"servingEngineSpec:" not in body and b"modelArtifacts:" not in body:
+        return ""
+    values = next(iter(_documents(body)), {})
     specs = values.get("servingEngineSpec")
     if isinstance(specs, dict) and specs.get("modelSpec"):
         return "vllm-stack"
@@ -180,9 +184,10 @@ def _change(copy: Path, after: Path, row: Row, charts_by_name: Mapping[str, Path
     files = {path: (copy / path).read_bytes() for path in _listed(copy)}
     seen: set[str] = set()
     rounds: list[tuple[str, ...]] = [("**",)]
+    known: dict[tuple[str, str], FileReading] = {}
     for number, paths in enumerate(rounds):
         try:
-            settings, declaration = _declare(copy, paths)
+            settings, declaration = _declare(copy, paths, known)
             variants = declared_variants(settings, declaration)
             left = find_left(settings, declaration, set())
         except Exception as error:  # noqa: BLE001 - crashes are what is looked for
@@ -231,7 +236,9 @@ def _listed(copy: Path) -> list[str]:
     return [each for each in _git(copy, "ls-files", "-z").split("\0") if each and (copy / each).is_file()]
 
 
-def _declare(copy: Path, paths: Iterable[str]) -> tuple[Settings, Declaration]:
+def _declare(
+    copy: Path, paths: Iterable[str], known: dict[tuple[str, str], FileReading]
+) -> tuple[Settings, Declaration]:
     text = CONFIGURATION.replace("PATHS", ", ".join(f'"{each}"' for each in paths))
     settings = load_settings(
         repository_file=text.encode(),
@@ -239,7 +246,11 @@ def _declare(copy: Path, paths: Iterable[str]) -> tuple[Settings, Declaration]:
         flags=Flags(),
         environment=Environment(),
     ).settings
-    return settings, fold(read_files(open_directory(copy), settings, "").commit, settings)
+    repository = open_directory(copy)
+    commit = read_files(repository, settings, "", known=known).commit
+    oids = {each.path: each.oid for each in repository.list_files()}
+    known |= {(path, oids[path]): reading for path, reading in commit.parsed.items() if path in oids}
+    return settings, fold(commit, settings)
 
 
 def _alternatives(declaration: Declaration) -> list[tuple[str, ...]]:
@@ -307,17 +318,9 @@ def _renderings(
 ) -> Iterator[Rendered]:
     for path, body in changed.items():
         old, new = _documents(before.get(path, b"")), _documents(body)
-        if path in before and path.endswith((".yaml", ".yml")) and not path.endswith("kustomization.yaml"):
+        if path in before and path.endswith((".yaml", ".yml")) and path.rpartition("/")[2] not in KUSTOMIZATIONS:
             yield path, old, new
-    roots = sorted(
-        {
-            path.rpartition("/")[0]
-            for path, body in before.items()
-            if path.endswith(("kustomization.yaml", "kustomization.yml"))
-            and b"kind: Component" not in body
-            and not REMOTE.search(body.replace(b"yaml-language-server", b""))
-        }
-    )
+    roots = [root for root in _roots(before) if _reached(root, before) & changed.keys()]
     with ThreadPoolExecutor(2) as threads:
         olds = threads.map(lambda root: _kustomize(copy / root), roots)
         news = threads.map(lambda root: _kustomize(after / root), roots)
@@ -329,6 +332,29 @@ def _renderings(
             for made, again in zip(_charted(one, charts_by_name), _charted(other, charts_by_name), strict=True):
                 if made is not None:
                     yield f"helm {path}", made, again or []
+
+
+def _roots(files: Mapping[str, bytes]) -> Iterator[str]:
+    for path, body in sorted(files.items()):
+        is_whole = b"kind: Component" not in body and not REMOTE.search(body.replace(b"yaml-language-server", b""))
+        if path.rpartition("/")[2] in KUSTOMIZATIONS and is_whole:
+            yield path.rpartition("/")[0]
+
+
+def _reached(root: str, files: Mapping[str, bytes]) -> set[str]:
+    """The files that a kustomization names, directly or not."""
+    found: set[str] = set()
+    left = [root]
+    for directory in left:
+        own = next((path for name in KUSTOMIZATIONS if (path := f"{directory}/{name}".lstrip("/")) in files), None)
+        if own is None or own in found:
+            continue
+        found.add(own)
+        for word in re.findall(r"[\w./-]+", files[own].decode(errors="replace")):
+            path = os.path.normpath(f"{directory}/{word}".lstrip("/"))
+            found |= {path} & files.keys()
+            left += [] if path in files else [path]
+    return found
 
 
 def _kustomize(folder: Path) -> list[dict[str, Any]] | None:

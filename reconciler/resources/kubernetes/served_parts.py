@@ -85,7 +85,8 @@ class ServedPart:
 
     `counts` all get the number of replicas, the first says how many run. `engine` is the one that runs, where the
     pods alone do not say it; `words` are the engine's command line where that is not just a container's.
-    `made` is the kind and the name of the object that the controller makes of it.
+    `made` is the kind and the name of the object that the controller makes of it, `labels` are those that it gives the
+    pods, `port` is that of the server where the controller chooses it.
     """
 
     counts: tuple[Count, ...] = ()
@@ -101,6 +102,7 @@ class ServedPart:
     made: tuple[str, str] | None = None
     unsized: str = ""
     unwritable: Hold | None = None
+    port: str = ""
 
 
 def severity_of(source: KubernetesObject) -> Severity:
@@ -164,6 +166,7 @@ def _serving(source: KubernetesObject, part: ServedPart, workload: Workload) -> 
         served_names=names,
         devices=workload.devices if part.devices is None else part.devices,
         template_labels={**workload.template_labels, **part.labels},
+        port=part.port or workload.port,
         unsized=part.unsized or why_unsized(engine, words, labels, model) or workload.unsized,
         becomes=None if part.made is None else replace(key, kind=part.made[0], name=part.made[1], part=""),
     )

@@ -93,6 +93,69 @@ def test_one_monitor_is_enough_where_pods_have_a_label_in_common() -> None:
     assert [name for name, _ in endpoints(files)] == ["a", "b", "c"]
 
 
+KINDS_OF_OTHERS = {
+    "InferenceService": """apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: a, namespace: llm, annotations: {serving.kserve.io/deploymentMode: Standard}}
+spec:
+  predictor:
+    containers: [{name: kserve-container, image: vllm/vllm-openai, args: [--model, m], ports: [{containerPort: 8080}]}]
+""",
+    "LLMInferenceService": """apiVersion: serving.kserve.io/v1alpha2
+kind: LLMInferenceService
+metadata: {name: a, namespace: llm}
+spec: {replicas: 1, model: {uri: "hf://m", name: m}, template: {containers: [{name: main}]}}
+""",
+    "DynamoGraphDeployment": """apiVersion: nvidia.com/v1alpha1
+kind: DynamoGraphDeployment
+metadata: {name: a, namespace: llm}
+spec:
+  services:
+    Worker:
+      componentType: worker
+      replicas: 1
+      extraPodSpec: {mainContainer: {image: vllm, args: [python3 -m dynamo.vllm --model m]}}
+""",
+    "StormService": """apiVersion: orchestration.aibrix.ai/v1alpha1
+kind: StormService
+metadata: {name: a, namespace: llm}
+spec:
+  replicas: 1
+  template:
+    spec:
+      roles:
+        - name: server
+          template: {spec: {containers: [{name: e, image: vllm/vllm-openai, args: [--model, m]}]}}
+""",
+    "Workspace": """apiVersion: kaito.sh/v1beta1
+kind: Workspace
+metadata: {name: a, namespace: llm}
+inference: {preset: {name: phi-4}}
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "port"),
+    [
+        ("InferenceService", "app", "isvc.a-predictor", 8080),
+        ("LLMInferenceService", "app.kubernetes.io/name", "a", 8000),
+        ("DynamoGraphDeployment", "nvidia.com/dynamo-component", "Worker", "system"),
+        ("StormService", "storm-service-name", "a", 8000),
+        ("Workspace", "kaito.sh/workspace", "a", 5000),
+    ],
+)
+def test_pods_that_a_controller_makes_are_selected_by_its_labels(
+    kind: str, key: str, value: str, port: int | str
+) -> None:
+    settings = replace(SETTINGS, workloads=EVERYTHING)
+    (check,) = check_workloads(snapshot_of({"a.yaml": KINDS_OF_OTHERS[kind]}, settings), (), Renderer())
+    spec = yaml.safe_load(check.manifest)["spec"]
+    assert spec["selector"]["matchExpressions"] == [{"key": key, "operator": "In", "values": [value]}]
+    named = "port" if isinstance(port, str) else "targetPort"
+    assert spec["podMetricsEndpoints"] == [{"path": "/metrics", named: port}]
+
+
 def test_what_an_engine_needs_to_export_metrics_is_said() -> None:
     settings = replace(SETTINGS, workloads=EVERYTHING)
     (check,) = check_workloads(snapshot_of({"a.yaml": deployment("a", "lmsysorg/sglang")}, settings), (), Renderer())
