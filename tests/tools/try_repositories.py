@@ -1,6 +1,6 @@
 """Checked-out repositories of others, adopted: what is recognised in them, and what an edit of each number renders to.
 
-    python -m tests.tools.try_repositories FOLDER [FOLDER...] [--unseen]
+    python -m tests.tools.try_repositories FOLDER [FOLDER...] [--charts FOLDER...] [--unseen]
 
 Each FOLDER is a clone with a work tree; nothing in it is changed. `init --adopt` runs in a copy as somebody types it.
 Then every serving workload is managed, wherever nothing holds it its number (or the bounds of its autoscaler) is
@@ -456,9 +456,10 @@ def main() -> None:
     """Print a row for each repository."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--charts", nargs="*", type=Path, default=[], help="more folders whose charts are known")
     parser.add_argument("--unseen", action="store_true")
     arguments = parser.parse_args()
-    known = find_charts(arguments.folders)
+    known = find_charts([*arguments.folders, *arguments.charts])
     print("| repository | at | serving | adopted | left | edited | renderings | wrong | crashes |")
     print("|---|---|---|--:|--:|--:|--:|--:|--:|")
     for folder in arguments.folders:

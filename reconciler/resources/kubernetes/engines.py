@@ -66,6 +66,9 @@ def find_served_names(words: Sequence[str]) -> tuple[str, ...]:
 
 
 _VLLM, _SGLANG, _TGI, _TRTLLM, _NIM = "vllm", "sglang", "tgi", "trtllm", "nim"
+_LLAMA_CPP, _OLLAMA, _LMDEPLOY = "llama.cpp", "ollama", "lmdeploy"
+_UNREAD = frozenset({_LLAMA_CPP, _OLLAMA, _LMDEPLOY})
+"""Engines whose metrics are not read."""
 
 # A command says more than an image does: `vllm serve` may run in any.
 _COMMANDS: Mapping[str, re.Pattern[str]] = {
@@ -74,6 +77,9 @@ _COMMANDS: Mapping[str, re.Pattern[str]] = {
     "triton": re.compile(r"\btritonserver\b"),
     _TGI: re.compile(r"\btext-generation-launcher\b"),
     _VLLM: re.compile(r"\bvllm(?:\.entrypoints|\s+serve)\b"),
+    _LLAMA_CPP: re.compile(r"\bllama-server\b"),
+    _OLLAMA: re.compile(r"\bollama\s+serve\b"),
+    _LMDEPLOY: re.compile(r"\blmdeploy(?:\.|\s+)serve\b"),
 }
 # `nvcr.io/nim/ORG/MODEL`, or the same in a registry of one's own.
 _NIM_IMAGE = re.compile(r"/nim/(?P<model>[^/]+/[^/]+)$")
@@ -83,6 +89,9 @@ _IMAGES: Mapping[str, re.Pattern[str]] = {
     "triton": re.compile(r"tritonserver"),
     _TGI: re.compile(r"text-generation-inference|\btgi\b"),
     _NIM: _NIM_IMAGE,
+    _LLAMA_CPP: re.compile(r"llama[._-]?cpp[^/]*$"),
+    _OLLAMA: re.compile(r"/ollama$"),
+    _LMDEPLOY: re.compile(r"lmdeploy[^/]*$"),
     # Not anywhere in the path: an organization of that name publishes other images too.
     _VLLM: re.compile(r"vllm[^/]*$|/llm-d(?:-(?:cuda|rocm|xpu|hpu|cpu|aws|gke|inference-sim))?$"),
 }
@@ -129,7 +138,7 @@ def find_spread(words: Sequence[str], variables: Mapping[str, str]) -> str:
 
 
 def find_engine(image: str, words: Sequence[str]) -> str:
-    """`vllm`, `sglang`, `trtllm`, `triton`, `tgi`, `nim`, or empty when nothing shows it."""
+    """The name of the engine, as in `_COMMANDS` and `_IMAGES`; empty when nothing shows one."""
     command = " ".join(words)
     for engine, pattern in _COMMANDS.items():
         if pattern.search(command):
@@ -156,6 +165,8 @@ _MODEL_FLAGS: Mapping[str, Sequence[str]] = {
     _SGLANG: ("model-path", "model"),
     _TGI: ("model-id",),
     _TRTLLM: ("model",),
+    _LLAMA_CPP: ("alias", "a", "hf-repo", "hf", "model", "m"),
+    _LMDEPLOY: ("model-name",),
 }
 _MODEL_VARIABLES: Mapping[str, Sequence[str]] = {
     _TGI: ("MODEL_ID",),
@@ -168,6 +179,7 @@ _NAME_VARIABLES: Mapping[str, str] = {_NIM: "NIM_SERVED_MODEL_NAME"}
 _BEFORE_MODEL: Mapping[str, re.Pattern[str]] = {
     _VLLM: re.compile(r"(?:.*/)?vllm serve"),
     _TRTLLM: re.compile(r"(?:.*/)?trtllm-serve(?: serve)?"),
+    _LMDEPLOY: re.compile(r"serve api_server"),
 }
 _SHELL_REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 _LONGEST_MODEL = 253
@@ -235,6 +247,8 @@ _KV_ROLE = re.compile(r"kv_role[\"'\\]*\s*:\s*[\"'\\]*kv_(producer|consumer)")
 
 def why_unsized(engine: str, words: Sequence[str], labels: Mapping[str, str], model: str = "") -> str:
     """Why the saturation of a replica does not say how many are needed; empty where it does."""
+    if engine in _UNREAD:
+        return f"metrics of {engine} are not read: its replicas are not sized"
     split = split_command(words)
     flags = _flags_once(split)
     transfer = _KV_ROLE.search(flags.get("kv-transfer-config", ""))

@@ -120,6 +120,10 @@ def workload_of(declaration: Declaration) -> Workload:
         ("image: nvcr.io/nim/nvidia/llm-nim:1, env: [{name: NIM_MODEL_NAME, value: a/b}]", "nim", "a/b"),
         ("image: nvcr.io/nim/nvidia/llm-nim:1", "nim", ""),
         ("image: nvcr.io/nvidia/tritonserver:24.05, command: [tritonserver, --model-repository=/m]", "triton", ""),
+        ("image: ghcr.io/ggml-org/llama.cpp:server-cuda, args: [-m, /m.gguf, --alias, a/b]", "llama.cpp", "a/b"),
+        ("image: x, command: [/app/llama-server, -hf, a/b]", "llama.cpp", "a/b"),
+        ("image: ollama/ollama:0.5", "ollama", ""),
+        ("image: openmmlab/lmdeploy:v0.9, command: [lmdeploy, serve, api_server, a/b]", "lmdeploy", "a/b"),
     ],
 )
 def test_engine_and_model_are_read_off_the_container(declare: Declare, container: str, engine: str, model: str) -> None:
@@ -136,6 +140,8 @@ def test_engine_and_model_are_read_off_the_container(declare: Declare, container
         "image: acme/sglang-diffusers:1",
         "image: lmcache/lmstack-router, args: [--static-models, a/b]",
         "image: acme/vllm-router:v1",
+        "image: ghcr.io/open-webui/open-webui:ollama",
+        "image: acme/ollama-exporter:1",
     ],
 )
 def test_what_runs_no_engine_is_not_listed(declare: Declare, container: str) -> None:
@@ -231,6 +237,7 @@ def test_an_ignored_workload_is_not_listed(declare: Declare) -> None:
         ("image: nvcr.io/nvidia/tritonserver:24.05", "annotate it with reconciler.io/model"),
         ("image: x, command: [vllm, serve, a/b, --task, embed]", "embeddings"),
         ("image: nvcr.io/nim/nvidia/riva-tts:1", "no language model"),
+        ("image: ollama/ollama", "metrics of ollama are not read"),
         ("image: x, command: [sglang, serve, --model-path, a, --disaggregation-mode, prefill]", "the prefill half"),
         (
             'image: x, command: [vllm, serve, a/b, --kv-transfer-config, \'{"kv_role":"kv_consumer"}\']',
