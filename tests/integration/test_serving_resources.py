@@ -33,6 +33,21 @@ models:
 """
 PROFILE = "- {id: org/NAME, profiles: [{accelerator: H100, alpha: 7ms, beta: 0.04ms, maxBatchSize: 64}]}\n"
 NODES = "{nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}"
+PLAIN = """\
+apiVersion: apps/v1
+kind: {kind}
+metadata: {{name: {name}, namespace: llm}}
+spec:
+  replicas: 3
+  template:
+    spec:
+      nodeSelector: {nodes}
+      containers:
+        - name: e
+          image: vllm/vllm-openai
+          args: [--model, org/{name}]
+          resources: {{limits: {{nvidia.com/gpu: 1}}}}
+"""
 MANIFESTS = {
     "isvc": f"""\
 apiVersion: serving.kserve.io/v1beta1
@@ -96,13 +111,74 @@ spec:
         nodeSelector: {NODES}
         mainContainer: {{image: vllm-runtime, command: [python3, -m, dynamo.vllm], args: [--model, org/dynamo]}}
 """,
+    "sts": PLAIN.format(kind="StatefulSet", name="sts", nodes=NODES),
+    "deploy": PLAIN.format(kind="Deployment", name="deploy", nodes=NODES),
+    "lws": f"""\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {{name: lws, namespace: llm}}
+spec:
+  replicas: 3
+  leaderWorkerTemplate:
+    size: 2
+    workerTemplate:
+      spec:
+        nodeSelector: {NODES}
+        containers:
+          - {{name: e, image: vllm/vllm-openai, args: [--model, org/lws], resources: {{limits: {{nvidia.com/gpu: 1}}}}}}
+""",
+    "storm": f"""\
+apiVersion: orchestration.aibrix.ai/v1alpha1
+kind: StormService
+metadata: {{name: storm, namespace: llm}}
+spec:
+  replicas: 3
+  template:
+    spec:
+      roles:
+        - name: server
+          template:
+            spec:
+              nodeSelector: {NODES}
+              containers: [{{name: e, image: vllm/vllm-openai, args: [--model, org/storm]}}]
+""",
+    "nim": f"""\
+apiVersion: apps.nvidia.com/v1alpha1
+kind: NIMService
+metadata: {{name: nim, namespace: llm}}
+spec:
+  replicas: 3
+  image: {{repository: nvcr.io/nim/org/nim, tag: 2.0.0}}
+  nodeSelector: {NODES}
+  resources: {{limits: {{nvidia.com/gpu: 1}}}}
+""",
+    "kaito": """\
+apiVersion: kaito.sh/v1beta1
+kind: InferenceSet
+metadata:
+  name: kaito
+  namespace: llm
+  labels: {inference.optimization/acceleratorName: H100}
+  annotations: {reconciler.io/model: org/kaito}
+spec:
+  replicas: 3
+  template: {inference: {preset: {name: phi-4}}}
+""",
 }
 PODS = {
     "isvc": "isvc-predictor-5d4c8b7f9-bcdf",
     "llmisvc": "llmisvc-kserve-5d4c8b7f9-bcdf",
     "stack": "vllm-stack-deployment-vllm-5d4c8b7f9-bcdf",
     "dynamo": "dynamo-worker-5d4c8b7f9-bcdf",
+    "sts": "sts-",
+    "deploy": "deploy-5d4c8b7f9-bcdf",
+    "lws": "lws-",
+    "storm": "storm-roleset-bcdfg-server-bcdf",
+    "nim": "nim-5d4c8b7f9-bcdf",
+    "kaito": "kaito-x7k2p-",
 }
+IN_METRICS = {"kaito": "kaito"}
+"""What an engine calls its model where that is not `org/NAME`: Kaito's vLLM gets the name of the set."""
 MANAGED = 'annotations: {reconciler.io/managed: "true"}'
 
 
@@ -111,7 +187,7 @@ def written() -> History:
     history = History(end_s=END_S, step_s=15.0)
     for name, pod in PODS.items():
         for index in range(3):
-            labels = {"namespace": "llm", "pod": f"{pod}{index + 4}", "model_name": f"org/{name}"}
+            labels = {"namespace": "llm", "pod": f"{pod}{index + 4}", "model_name": IN_METRICS.get(name, f"org/{name}")}
             vllm_replica(
                 history, labels, per_s=40.0 / 3, running=19.0, itl_s=0.00774, wait_s=0.001, ttft_s=0.01, since_s=4200.0
             )
@@ -193,18 +269,22 @@ def test_all_of_them_get_the_replicas_that_their_load_needs(
         "llmisvc": 2,
         "vllm-stack-deployment-vllm": 2,
         "dynamo": 2,
+        **dict.fromkeys(("sts", "deploy", "lws", "storm", "nim", "kaito"), 2),
     }
     assert {name: each["written_at"] for name, each in decisions.items()} == {
         "isvc": ["prod/isvc.yaml:9 spec.predictor.minReplicas"],
         "llmisvc": ["prod/llmisvc.yaml:5 spec.replicas"],
         "vllm-stack-deployment-vllm": ["prod/stack.yaml:13 spec.values.servingEngineSpec.modelSpec[0].replicaCount"],
         "dynamo": ["prod/dynamo.yaml:9 spec.services.Worker.replicas"],
+        **{name: [f"prod/{name}.yaml:5 spec.replicas"] for name in ("sts", "deploy", "lws", "storm", "nim")},
+        "kaito": ["prod/kaito.yaml:9 spec.replicas"],
     }
     assert {name: each["load"]["arrivals_from"] for name, each in decisions.items()} == {
         "isvc": "completions and queue growth",
         "llmisvc": "endpoint picker",
         "vllm-stack-deployment-vllm": "endpoint picker",
         "dynamo": "endpoint picker",
+        **dict.fromkeys(("sts", "deploy", "lws", "storm", "nim", "kaito"), "completions and queue growth"),
     }
 
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,7 @@ from reconciler.manifests.edits import EditRefused
 from reconciler.pipeline.files import read_files
 from reconciler.resources.charts import charts
 from reconciler.resources.declaration import Declaration
+from reconciler.resources.kubernetes.engines import find_engine
 from reconciler.snapshot.adoption import find_left
 from reconciler.snapshot.declarations import FileReading, fold
 from reconciler.snapshot.variants import declared_variants
@@ -98,6 +99,7 @@ class Row:
     rendered: int = 0
     crashes: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    explained: Counter[str] = field(default_factory=Counter)
     unseen: list[str] = field(default_factory=list)
 
 
@@ -195,11 +197,11 @@ def _change(copy: Path, after: Path, row: Row, charts_by_name: Mapping[str, Path
             continue
         if number == 0:
             rounds += _alternatives(declaration)
-            listed = [
-                *(each.workload.document.path for each in left),
-                *(each.place.path for each in declaration.broken),
-            ]
-            row.unseen = list(_unseen(files, variants, listed))
+            keys = (each.key for found in (left, declaration.broken, declaration.workloads) for each in found)
+            listed = {(key.kind, key.name) for key in keys}
+            for words, reason in _unseen(files, listed):
+                row.explained.update([reason])
+                row.unseen += [] if reason else [words]
             row.serving.update(each.key.kind for each in left)
         wanted = {}
         for variant in variants:
@@ -264,16 +266,55 @@ def _generalised(words: str) -> str:
     return re.sub(r"\S*[/\"]\S*|\d+", "...", words)[:110]
 
 
-def _unseen(files: Mapping[str, bytes], variants: Iterable[Variant], paths: Iterable[str]) -> Iterator[str]:
-    """Objects that look like a model server, in files of which no workload was recognised."""
-    known = {*paths, *(each.document.path for each in variants)}
+def _unseen(files: Mapping[str, bytes], listed: Container[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Objects that look like a model server and are not listed, each with the reason, if it is known."""
+    charts_at = {path.rpartition("/")[0] for path in files if path.endswith("Chart.yaml")}
+    patches = {path for root in _roots(files) for path in _reached(root, files)}
     for path, body in files.items():
-        if path in known or not path.endswith((".yaml", ".yml")) or not HINT.search(body.decode(errors="replace")):
+        if not path.endswith((".yaml", ".yml")) or not HINT.search(body.decode(errors="replace")):
             continue
         for each in _documents(body):
-            if "apiVersion" in each and "kind" in each and HINT.search(str(each.get("spec"))):
-                name = each.get("metadata") or {}
-                yield f"{each['kind']} {name.get('name') if isinstance(name, dict) else ''} ({path})"
+            kind, metadata = str(each.get("kind")), each.get("metadata")
+            name = str(metadata.get("name")) if isinstance(metadata, dict) else ""
+            if "apiVersion" not in each or not HINT.search(str(each.get("spec"))) or (kind, name) in listed:
+                continue
+            reason = REASONS.get(kind, ROUTES)
+            if kind in PLAIN:
+                images = list(_images(each))
+                is_engine = any(find_engine(image, words) for image, words in images)
+                is_below = any(f"{path}/".startswith(f"{root}/") for root in charts_at if root)
+                reason = "" if is_engine else "it runs no engine"
+                reason = reason if all(image for image, _ in images) else "it is a patch without an image"
+                reason = "a patch of a kustomization" if path in patches else reason
+                reason = "a file of a chart" if is_below else reason
+            yield f"{kind} {name} ({path})", reason
+
+
+PLAIN = frozenset({"Deployment", "StatefulSet", "LeaderWorkerSet"})
+NO_NUMBER, TEMPLATE = "no number of replicas", "a template for others"
+ROUTES, NOT_READ = "routes, watches or configures", "a kind that is not read"
+REASONS = {
+    **dict.fromkeys(("Pod", "Job", "JobSet", "RayJob", "CronJob", "DaemonSet", "Task", "PipelineRun"), NO_NUMBER),
+    **dict.fromkeys(("ServingRuntime", "ClusterServingRuntime", "LLMInferenceServiceConfig"), TEMPLATE),
+    **dict.fromkeys(("RayCluster", "RayClusterFleet", "RoleSet", "ModelServing", "VLLMRuntime", "Model"), NOT_READ),
+    **dict.fromkeys(("NIMPipeline", "ModelClaim", "HelmRelease", "Application", "InferenceService"), NOT_READ),
+    "RayService": "an application of its own, not one of ray.serve.llm",
+    "StormService": "", "LLMInferenceService": "", "DynamoGraphDeployment": "", "NIMService": "", "Workspace": "",
+}  # fmt: skip
+"""Why an object of a kind is none that could be scaled; all other kinds serve no model."""
+
+
+def _images(source: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """The image and the words of each container of a workload."""
+    left: list[Any] = [source.get("spec")]
+    while left:
+        value = left.pop()
+        containers = value.get("containers") if isinstance(value, dict) else None
+        for each in containers if isinstance(containers, list) else ():
+            if isinstance(each, dict):
+                words = [*(each.get("command") or ()), *(each.get("args") or ())]
+                yield str(each.get("image") or ""), [str(word) for word in words]
+        left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -469,8 +510,9 @@ def main() -> None:
         print(f"| {row.name} | {row.commit} | {kinds} | {' | '.join(map(str, numbers))} |", flush=True)
         for words in (*row.wrong, *row.crashes, *(row.unseen if arguments.unseen else ())):
             print(f"    {words}", file=sys.stderr, flush=True)
-        for words, number in row.held.most_common():
-            print(f"    held {number}: {words}", file=sys.stderr, flush=True)
+        for name, counts in (("held", row.held), ("not listed", row.explained)):
+            for words, number in counts.most_common():
+                print(f"    {name} {number}: {words}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
