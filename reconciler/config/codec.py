@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from reconciler.domain.profiles import ATTAINMENT
-from reconciler.domain.settings import RUN_INTERVAL_S, PullRequestSettings, Settings
+from reconciler.domain.settings import AS_IS, RUN_INTERVAL_S, PullRequestSettings, Settings
 from reconciler.errors import ConfigurationError
 
 Value = TypeVar("Value")
@@ -20,6 +20,7 @@ _LATER = (
     "created_per_hour",
     "pushes_per_hour",
     "worth",
+    "title",
 )
 """Settings of pull requests that older recordings do not have."""
 _LEFT_OUT_EMPTY = ("rules", "workloads")
@@ -55,7 +56,7 @@ def dump_settings(settings: Settings) -> object:
         for profile in model["profiles"]:
             _drop_defaults(profile, tokens_per_step=1.0)
             _drop_defaults(profile["learning"] or {}, cached=0.0, margin=1.0)
-    _drop_defaults(cast(dict[str, object], dumped["git"]), signing=None)
+    _drop_defaults(cast(dict[str, object], dumped["git"]), signing=None, commit_message=AS_IS)
     _drop_defaults(dumped, run_interval_s=RUN_INTERVAL_S)
     for service_class in cast(list[dict[str, object]], dumped["service_classes"]):
         _drop_defaults(service_class, attainment=ATTAINMENT)

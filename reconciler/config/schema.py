@@ -44,6 +44,7 @@ from reconciler.config.values import (
     ResourceName,
     Text,
     TextfilePath,
+    TitleTemplate,
     Url,
     VariantSection,
     WorkloadSection,
@@ -534,6 +535,8 @@ class GitSection(ConfigSection):
     """{name: NAME, email: ADDRESS} (= the identity behind the forge's credential)"""
     sign_off: bool = _GIT.sign_off
     """true or false; true adds the DCO trailer (= false)"""
+    commit_message: TitleTemplate = _GIT.commit_message
+    """the first line of commits, as in pullRequests.title (= {{ title }})"""
     signing: SigningSection | None = None
     """{method: METHOD, key: {file: PATH}} (= commits are not signed)"""
 
@@ -587,6 +590,8 @@ class PullRequestsSection(ConfigSection):
 
     group_by: list[Grouping] = list(_PULL_REQUESTS.group_by)
     """a list of cluster, namespace, model, path, label:KEY (= [cluster, namespace]); [] is one group for all"""
+    title: TitleTemplate = _PULL_REQUESTS.title
+    """conventional, or text with {{ title }} or {{ change }}, {{ group }}, {{ part }} (= {{ title }})"""
     labels: list[Text] | None = None
     """a list of labels (= reconciler, and of scale-up, saving, move what fits)"""
     reviewers: list[Name] = []

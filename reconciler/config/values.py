@@ -20,7 +20,7 @@ from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
 from reconciler.domain.records import dataclass
-from reconciler.domain.settings import SettingScalar
+from reconciler.domain.settings import AS_IS, TITLE_VARIABLE, TITLE_VARIABLES, SettingScalar
 from reconciler.domain.variant_settings import (
     MAX_REPLICAS,
     MIN_REPLICAS,
@@ -29,7 +29,7 @@ from reconciler.domain.variant_settings import (
     ValueKind,
 )
 from reconciler.http.redaction import origin_of
-from reconciler.manifests.wording import describe, join_words
+from reconciler.manifests.wording import describe, join_words, quote, suggest
 from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES
 from reconciler.resources.validation import FRACTIONS, SECONDS, pattern_of, read_delay, read_duration, read_percentage
 
@@ -88,6 +88,26 @@ def _amount(parse: Callable[[object], float], units: Mapping[str, object], examp
 
 def _duration(example: str, *, may_be_zero: bool = False) -> Parsed:
     return _amount(lambda value: read_duration(value, example, may_be_zero=may_be_zero), SECONDS, example)
+
+
+CONVENTIONAL = "conventional"
+_LONGEST_TITLE = 100
+_CONVENTIONAL_TITLE = "chore(reconciler): {{ change }}"
+
+
+def _title(value: object) -> str:
+    if value == CONVENTIONAL:
+        return _CONVENTIONAL_TITLE
+    if not isinstance(value, str) or not value.isprintable() or not 1 <= len(value) <= _LONGEST_TITLE:
+        raise ValueError(f"expected text on one line like {quote(_CONVENTIONAL_TITLE)}, got {describe(value)}")
+    named = TITLE_VARIABLE.findall(value)
+    for name in named:
+        if name not in TITLE_VARIABLES:
+            known = join_words([f"{{{{ {each} }}}}" for each in TITLE_VARIABLES])
+            raise ValueError(f"{{{{ {name} }}}} is unknown{suggest(name, TITLE_VARIABLES)}: expected {known}")
+    if "title" not in named and "change" not in named:
+        raise ValueError(f"expected {AS_IS} or {{{{ change }}}} in it, else all pull requests are called alike")
+    return value
 
 
 def _percentile(value: object) -> float | None:
@@ -238,6 +258,7 @@ BranchPrefix = Annotated[str, Spelled(_check_branch_prefix, r"^[A-Za-z0-9._/-]+$
 TextfilePath = Annotated[
     str, _matching("an absolute path that ends in .prom", r"/(?!.*/\.\.?/)[^\x00-\x1f\x7f]*[^/\x00-\x1f\x7f]\.prom")
 ]
+TitleTemplate = Annotated[str, Parsed(_title, (("type", "string"), ("examples", [_CONVENTIONAL_TITLE, CONVENTIONAL])))]
 Url = Annotated[str, Spelled(origin_of, r"^https?://[^@?#\s]+$")]
 
 DeviceCount = Annotated[int | None, Parsed(_devices, (("anyOf", [dict(_COUNT_SPELLING), {"const": MEASURED}]),))]

@@ -1,5 +1,6 @@
 """The effective settings of a run as domain values, with what upstream's ConfigMaps say about saturation."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
@@ -246,15 +247,22 @@ class Signing:
     key: SecretRef
 
 
+TITLE_VARIABLE = re.compile(r"\{\{ *([A-Za-z_]*) *\}\}")
+TITLE_VARIABLES = ("title", "change", "group", "part")
+"""In a title of pull requests or commits: ours, the same beginning with a small letter, the group, and its part."""
+AS_IS = "{{ title }}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitSettings:
-    """How commits and branches are made."""
+    """How commits and branches are made; `commit_message` is the first line, with `TITLE_VARIABLES` in it."""
 
     base_branch: str = ""
     branch_prefix: str = "reconciler/"
     author: Identity | None = None
     sign_off: bool = False
     signing: Signing | None = None
+    commit_message: str = AS_IS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +305,8 @@ class PullRequestSettings:
     pushes_per_hour: int = 4
     merges_per_hour: int = 12
     worth: Worth | None = None
+    title: str = AS_IS
+    """With `TITLE_VARIABLES` in it."""
 
 
 class Assumption(StrEnum):

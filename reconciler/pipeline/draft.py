@@ -17,7 +17,7 @@ from reconciler.domain.plan import Decision, GroupPlan, Outcome, Pages, Plan, fl
 from reconciler.domain.proposals import ChangeSet, ConditionFlip, Draft, Edited, Part
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.settings import DELIVER_CONDITIONS
+from reconciler.domain.settings import AS_IS, DELIVER_CONDITIONS
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.forge.marker import Marker, write_marker
 from reconciler.manifests.documents import parse_readable
@@ -27,6 +27,9 @@ from reconciler.rendering.renderer import Renderer
 from reconciler.report.formatting import one_line
 from reconciler.report.pull_request import (
     PLAIN,
+    CommitView,
+    ConditionsView,
+    PullRequestView,
     commit_view,
     conditions_commit_view,
     conditions_view,
@@ -35,7 +38,7 @@ from reconciler.report.pull_request import (
     reductions,
 )
 from reconciler.report.status import CARRIER, StatusOmission, flips, status_view, without_measured
-from reconciler.report.summary import LABELS_OF_KINDS, labels_for
+from reconciler.report.summary import LABELS_OF_KINDS, labels_for, shaped
 from reconciler.snapshot.declarations import read_declaration
 
 
@@ -366,6 +369,8 @@ class Style:
     labels: tuple[str, ...] | None = None
     labels_of_rules: tuple[str, ...] = ()
     sign_off: str = ""
+    title: str = AS_IS
+    commit_message: str = AS_IS
 
 
 def write_texts(plan: Plan, edited: Edited, renderer: Renderer, style: Style) -> tuple[Draft, ...]:
@@ -396,8 +401,8 @@ def _drafted(plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Rend
     of_ours = (*(LABELS_OF_KINDS if style.labels is None else ()), *style.labels_of_rules)
     return Draft(
         change_set=change_set,
-        commit_message=renderer.render("commit/message.j2", commit_view(group, sign_off=style.sign_off)),
-        title=renderer.render("pull_request/title.j2", view).strip(),
+        commit_message=_message(commit_view(group, sign_off=style.sign_off), group, renderer, style),
+        title=_title(view, group, renderer, style),
         body=body,
         labels=labels,
         unfit_labels=tuple(label for label in of_ours if label not in labels),
@@ -413,11 +418,21 @@ def _draft_of_flips(
     template, limit = "pull_request/conditions.md.j2", style.body_limit
     return Draft(
         change_set=change_set,
-        commit_message=renderer.render("commit/message.j2", conditions_commit_view(group, sign_off=style.sign_off)),
-        title=renderer.render("pull_request/title.j2", view).strip(),
+        commit_message=_message(conditions_commit_view(group, sign_off=style.sign_off), group, renderer, style),
+        title=_title(view, group, renderer, style),
         body=renderer.render_within(template, fewer_rows(view), limit=limit, marker=marker),
         labels=labels_for(()) if style.labels is None else style.labels,
     )
+
+
+def _title(view: PullRequestView | ConditionsView, group: GroupPlan, renderer: Renderer, style: Style) -> str:
+    shown = replace(view, title=shaped(style.title, view.title, group.name, group.part))
+    return renderer.render("pull_request/title.j2", shown).strip()
+
+
+def _message(view: CommitView, group: GroupPlan, renderer: Renderer, style: Style) -> str:
+    subject = shaped(style.commit_message, view.subject, group.name, group.part)
+    return renderer.render("commit/message.j2", replace(view, subject=subject))
 
 
 def _joined(*texts: tuple[str, ...]) -> tuple[str, ...]:

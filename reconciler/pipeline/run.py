@@ -121,6 +121,8 @@ def run(
         labels=settings.pull_requests.labels,
         labels_of_rules=labels_given(settings.rules),
         sign_off=f"{doors.author.name} <{doors.author.email}>" if settings.git.sign_off else "",
+        title=settings.pull_requests.title,
+        commit_message=settings.git.commit_message,
     )
     with acts.timed("draft"):
         drafts = write_texts(prepared.plan, prepared.edited, doors.renderer, style)

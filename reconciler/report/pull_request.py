@@ -1,6 +1,7 @@
 """The views that pull-request templates print: body, commit, condition changes, and the outcome after a merge."""
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from reconciler.domain.records import dataclass, replace
 from reconciler.report.formatting import UNKNOWN, count, model_name, one_line, quantity, short_labels_of
 from reconciler.report.rows import MARKS, ChangeRow, HoldRow, by_urgency, change_row, hold_rows
 from reconciler.report.summary import (
+    HEADER_LENGTH,
     NAME_LENGTH,
     SUBJECT_LENGTH,
     consequence,
@@ -419,7 +421,7 @@ def commit_view(group: GroupPlan, *, sign_off: str = "") -> CommitView:
     labels = short_labels_of(change.variant for change in changes)
     return CommitView(
         subject=subject(changes, group.name),
-        lines=tuple(_commit_line(change, labels[change.variant]) for change in changes),
+        lines=tuple(_wrapped(_commit_line(change, labels[change.variant]) for change in changes)),
         decision=group.fingerprint,
         sign_off=sign_off,
     )
@@ -611,6 +613,12 @@ def _written_as(decision: Decision) -> str:
     return f"{'the lower bound' if len(decision.written_at) == 1 else 'the bounds'} of {decision.bounds_of}"
 
 
+def _wrapped(lines: Iterable[str]) -> Iterator[str]:
+    """Lines of a commit that are not too long for commitlint."""
+    for line in lines:
+        yield from textwrap.wrap(line, HEADER_LENGTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
 def _commit_line(change: Decision, label: str) -> str:
     row = change_row(change, label)
     parts = [f"{row.count} {'replica' if change.desired.replicas == 1 else 'replicas'}"]
@@ -683,7 +691,7 @@ def conditions_commit_view(group: GroupPlan, *, sign_off: str = "") -> CommitVie
     subject = f"Deliver conditions in {one_line(group.name, limit=SUBJECT_LENGTH)}"
     return CommitView(
         subject=subject if len(subject) <= SUBJECT_LENGTH else f"Deliver {count(len(group.flips), 'condition')}",
-        lines=tuple(flip_lines(group.flips, labels)),
+        lines=tuple(_wrapped(flip_lines(group.flips, labels))),
         decision=group.fingerprint,
         sign_off=sign_off,
     )

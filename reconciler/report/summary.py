@@ -1,10 +1,11 @@
 """The plan in a few sentences: totals, proof, shared limits, and models that get less than they need."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection
 from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import ModelCoverage, Sensitivity, SolveStatus
+from reconciler.domain.settings import AS_IS, TITLE_VARIABLE
 from reconciler.manifests.wording import name_first
 from reconciler.report.formatting import (
     COST_UNITS,
@@ -175,6 +176,24 @@ def subject(changes: Sequence[Decision], group: str) -> str:
     action, amount = _action(changes), count(len(changes), "variant")
     ways = (f"{action} in {place}", action, f"Scale {amount} in {place}")
     return next((way for way in ways if len(way) <= SUBJECT_LENGTH), f"Scale {amount}")
+
+
+HEADER_LENGTH = 100
+"""Of a title that a team has shaped, for commitlint refuses a longer one."""
+
+
+def shaped(template: str, text: str, group: str, part: str) -> str:
+    """A title as a team wants it, `chore(reconciler): scale up llama in prod/llm`; ours is cut to fit."""
+    if template == AS_IS:
+        return text
+    values = {"group": one_line(group, limit=HEADER_LENGTH), "part": part, "title": "", "change": ""}
+    room = max(HEADER_LENGTH - len(_filled(template, values)), SUBJECT_LENGTH)
+    ours = one_line(text, limit=room)
+    return _filled(template, values | {"title": ours, "change": ours[:1].lower() + ours[1:]})
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    return TITLE_VARIABLE.sub(lambda match: values.get(match[1], ""), template)
 
 
 def cost_amount(changes: Iterable[Decision], currency: str) -> str:

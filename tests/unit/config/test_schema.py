@@ -22,6 +22,18 @@ def pools(text: str) -> str:
     ("text", "message"),
     [
         ("serviceClasses: [{name: a, ttft: 500}]", "serviceClasses[0].ttft: expected a duration like 500ms, got 500"),
+        (
+            "pullRequests: {title: fixed}",
+            "title: expected {{ title }} or {{ change }} in it, else all pull requests are",
+        ),
+        (
+            "pullRequests: {title: '{{ titel }}'}",
+            '{{ titel }} is unknown, did you mean "title"?: expected {{ title }}, {{',
+        ),
+        (
+            "git: {commitMessage: 7}",
+            'commitMessage: expected text on one line like "chore(reconciler): {{ change }}", got 7',
+        ),
         ("serviceClasses: [{name: a, ttft: 0s}]", "expected a duration above zero"),
         ("serviceClasses: [{name: a, ttft: 1h30m}]", "expected a duration like 500ms"),
         ("serviceClasses: [{name: a, ttft: -1s}]", "expected a duration like 500ms"),
