@@ -16,6 +16,10 @@ GitLabCi = Annotated[bool, typer.Option("--gitlab-ci", help="Add a GitLab pipeli
 CronJob = Annotated[bool, typer.Option("--cronjob", help="Add the manifests of a CronJob that runs the job.")]
 ArgoCd = Annotated[bool, typer.Option("--argocd", help="With --cronjob: add an Argo CD Application for it.")]
 Flux = Annotated[bool, typer.Option("--flux", help="With --cronjob: add a Flux Kustomization for it.")]
+Image = Annotated[
+    str, typer.Option("--image", metavar="NAME@DIGEST", help="The image of the job: a mirror, or one of your own.")
+]
+Action = Annotated[str, typer.Option("--action", metavar="OWNER/REPO@SHA", help="The GitHub Action: a mirror.")]
 Adopt = Annotated[bool, typer.Option("--adopt", help="Manage the workloads that serve models: add them to workloads.")]
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit with 2 if a file would change.")]
 
@@ -32,6 +36,8 @@ def init(
     cronjob: CronJob = False,
     argocd: ArgoCd = False,
     flux: Flux = False,
+    image: Image = "",
+    action: Action = "",
     check: Check = False,
 ) -> int:
     """Write a reconciler.yaml, and files that run the job.
@@ -45,7 +51,14 @@ def init(
     from reconciler.report.text import plan_text
 
     wishes = Wishes(
-        github_action=github_action, gitlab_ci=gitlab_ci, cronjob=cronjob, argocd=argocd, flux=flux, adopt=adopt
+        github_action=github_action,
+        gitlab_ci=gitlab_ci,
+        cronjob=cronjob,
+        argocd=argocd,
+        flux=flux,
+        adopt=adopt,
+        image=image,
+        action=action,
     )
     request = InitRequest(
         flags=common.flags, environment=read_environment(), wishes=wishes, now_s=time.time(), checks=check
@@ -107,6 +120,8 @@ def _findings(result: "InitResult") -> Iterator[tuple[str, str]]:
     elif plan.unmanaged:
         yield "workloads", unmanaged_text(plan)
     yield "Prometheus", _measured(result)
+    if result.address is not None:
+        yield "", f"written as {result.address.url}: {result.address.reason}"
 
 
 def _measured(result: "InitResult") -> str:
@@ -125,8 +140,14 @@ def _some(names: list[str]) -> str:
 
 
 def _next_lines(result: "InitResult") -> Iterator[str]:
+    from reconciler.pipeline.init import PIPELINE, WORKFLOW
     from reconciler.report.fit import DEFAULT_PATH
 
+    unfilled = result.address is not None and not result.address.is_found
+    if unfilled:
+        yield "First: fill in the address of Prometheus in reconciler.yaml (plans refuse it, or take --prometheus)"
+    if not result.is_reached_from_outside and any(each.path in (WORKFLOW, PIPELINE) for each, _ in result.files):
+        yield "Note: runners outside of the cluster do not reach its Prometheus: use --cronjob, or a runner inside"
     paths = " ".join(sorted({file.path.partition("/")[0] for file, _ in result.files}))
     if paths:
         yield f"Next: git add {paths} && git commit -m 'Run the reconciler' && git push"

@@ -27,6 +27,7 @@ from reconciler.config.files import (
     EMPTY,
     HEADER,
     MAX_FILE_BYTES,
+    REPOSITORY_FILE,
     RepositoryFolder,
     RepositoryReader,
     load_policies,
@@ -43,6 +44,7 @@ from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import (
     DELIVER,
     DELIVER_CONDITIONS,
+    FILL_IN,
     Assumption,
     BasicAuth,
     ClusterSettings,
@@ -451,6 +453,7 @@ def load(sources: Sources, flags: Flags, environment: Environment) -> tuple[Load
         ),
         *find_misplaced_references(validated.value, root, environment.secrets_directory),
         *_find_misused_flags(settings, flags, environment),
+        *_find_unfilled(settings, flags),
     )
     policy, misnamed = load_policies(root.at("policies"), sources.read, sources.list_folder)
     findings += misnamed
@@ -503,6 +506,16 @@ def _find_flag_errors(flags: Flags, environment: Environment) -> Iterator[Findin
             read()
         except ConfigurationError as error:
             yield _wrong(variable, str(error).removeprefix(f"{variable}: "))
+
+
+def _find_unfilled(settings: Settings, flags: Flags) -> Iterator[Finding]:
+    """Addresses that `init` left to a person, of the clusters that are asked; a flag gives another for now."""
+    asked = () if flags.prometheus else _selected(settings, flags)
+    for cluster in asked:
+        if cluster.prometheus is not None and cluster.prometheus.url == FILL_IN:
+            place = cluster.prometheus.place or cluster.place or Place(path=REPOSITORY_FILE)
+            message = f"expected the address that a job reaches it by, got {FILL_IN}: fill it in (--prometheus for now)"
+            yield Finding(place=place, severity=Severity.ERROR, message=message)
 
 
 def _find_misused_flags(settings: Settings, flags: Flags, environment: Environment) -> Iterator[Finding]:

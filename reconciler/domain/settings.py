@@ -130,6 +130,10 @@ class Tls:
     key: SecretRef | None = None
 
 
+FILL_IN = "http://fill-in.invalid"
+"""What `init` writes where it does not know the address of a Prometheus; no server is ever called so."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusSettings:
     """One Prometheus: where, with which credentials, and how its labels are spelled.

@@ -17,7 +17,7 @@ from reconciler.config.loading import DEFAULT_CLUSTER
 from reconciler.config.schema import API_VERSION, KIND
 from reconciler.domain.plan import HOME
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.settings import ClusterSettings, Settings
+from reconciler.domain.settings import FILL_IN, ClusterSettings, Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError, InputError
 from reconciler.forge.pull_requests import parse_remote
@@ -25,6 +25,7 @@ from reconciler.git.repository import open_directory, origin_url
 from reconciler.http.redaction import origin_of
 from reconciler.manifests.documents import Document, parse_readable, text_at, value_at
 from reconciler.metrics.answers import clusters_seen
+from reconciler.pipeline.addresses import JobAddress, is_in_cluster, is_loopback, job_address
 from reconciler.pipeline.adoption import WorkloadsView, propose_entries, render_entries, with_entries
 from reconciler.pipeline.edits import FileEdit, Sheet, is_untouched, stamp, write_edits
 from reconciler.pipeline.files import read_files
@@ -441,6 +442,11 @@ def _add_entry(document: Document, text: str) -> FileEdit:
 
 
 IMAGE = f"ghcr.io/{HOME}"
+IMAGE_NAME = re.compile(
+    r"(?P<name>[a-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5}(?=/))?(?:/[a-z0-9][a-z0-9._-]*)*)"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+ACTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+(?:/[A-Za-z0-9._/-]+)?@[A-Za-z0-9._/-]+")
 JOB_FOLDER = "reconciler"
 WORKFLOW = ".github/workflows/reconciler.yml"
 PIPELINE = ".gitlab/reconciler.yml"
@@ -458,9 +464,17 @@ class Wishes:
     argocd: bool = False
     flux: bool = False
     adopt: bool = False
+    image: str = ""
+    """NAME@DIGEST or NAME:TAG of a mirror or an image of one's own; empty: the released one."""
+    action: str = ""
+    """OWNER/REPOSITORY@COMMIT of the same; empty: the released one."""
 
     def check(self) -> None:
-        """Raise ConfigurationError for wishes that do not go together."""
+        """Raise ConfigurationError for wishes that do not go together, or name no image or action."""
+        if self.image and IMAGE_NAME.fullmatch(self.image) is None:
+            raise ConfigurationError("--image: expected NAME@sha256:DIGEST or NAME:TAG, with all 64 digits")
+        if self.action and ACTION_NAME.fullmatch(self.action) is None:
+            raise ConfigurationError("--action: expected OWNER/REPOSITORY@REF, best with the 40 digits of a commit")
         if self.argocd and self.flux:
             raise ConfigurationError("--argocd, --flux: expected one of them: who shall keep the job?")
         if (self.argocd or self.flux) and not self.cronjob:
@@ -480,12 +494,18 @@ class JobView:
     path: str = JOB_FOLDER
     home: str = HOME
     image: str = IMAGE
-    version: str = __version__
+    tag: str = __version__
+    digest: str = ""
+    action: str = f"{HOME}@v{__version__}"
+    is_released: bool = True
+    """Whether the action is named by a release, which its commit should replace."""
     home_namespace: str = ""
     project: str = "default"
     source: str = "flux-system"
     prometheus_ports: tuple[int, ...] = ()
     origins: str = ""
+    is_in_cluster: bool = False
+    """Whether only what runs in the cluster, or in its network, reaches Prometheus."""
 
 
 def job_files(
@@ -498,7 +518,13 @@ def job_files(
         branch=branch,
         prometheus_ports=tuple(sorted(set(_ports(urls)))),
         origins=",".join(dict.fromkeys(map(origin_of, urls))),
+        is_in_cluster=any(map(is_in_cluster, urls)),
     )
+    if named := IMAGE_NAME.fullmatch(wishes.image):
+        tag = named["tag"] or ("" if named["digest"] else "latest")
+        view = replace(view, image=named["name"], tag=tag, digest=named["digest"] or "")
+    if wishes.action:
+        view = replace(view, action=wishes.action, is_released=False)
     if wishes.github_action:
         yield GeneratedFile(path=WORKFLOW, text=renderer.render("init/github-action.yml.j2", view))
     if wishes.gitlab_ci:
@@ -542,7 +568,7 @@ def _ports(urls: tuple[str, ...]) -> Iterator[int]:
     for url in urls:
         parts = urlsplit(url)
         port = parts.port or (HTTPS_PORT if parts.scheme == "https" else HTTP_PORT)
-        if port not in (HTTPS_PORT, PROMETHEUS_PORT):
+        if port not in (HTTPS_PORT, PROMETHEUS_PORT) and url != FILL_IN:
             yield port
 
 
@@ -574,6 +600,16 @@ class InitResult:
     adopted: WorkloadsView = field(default_factory=WorkloadsView)
     """What of the serving workloads is managed now, and what is left to a person; empty unless that was asked for."""
 
+    address: JobAddress | None = None
+    """What is written as the address of the Prometheus that was asked."""
+    urls: tuple[str, ...] = ()
+    """The addresses that jobs use."""
+
+    @property
+    def is_reached_from_outside(self) -> bool:
+        """Whether a runner outside of the cluster may reach every Prometheus."""
+        return not any(map(is_in_cluster, self.urls))
+
     @property
     def is_measured(self) -> bool:
         """Whether any cluster has a Prometheus to ask."""
@@ -602,12 +638,13 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     )
     renderer = Renderer()
     draft, prepared = _plan(request, root, clusters, renderer, progress)
+    address = job_address(repository, request.flags.prometheus) if draft and request.flags.prometheus else None
     files = []
     adopted = propose_entries(prepared.snapshot) if request.wishes.adopt else WorkloadsView()
     if adopted.entries:
         prepared = _plan_with(request, root, draft, adopted, renderer, progress)
     if draft is not None:
-        text = renderer.render(TEMPLATE, complete_view(draft, prepared.snapshot))
+        text = renderer.render(TEMPLATE, _for_jobs(complete_view(draft, prepared.snapshot), address))
         text += render_entries(renderer, adopted) if adopted.entries or adopted.left else ""
         files.append(GeneratedFile(path=REPOSITORY_FILE, text=text, is_started=True))
     elif adopted.entries:
@@ -616,7 +653,9 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
         reason = f"{count(len(adopted.entries), 'serving workload')} to manage"
         files.append(GeneratedFile(path=REPOSITORY_FILE, text=text, before=present, reason=reason))
     settings = prepared.recording.settings
-    urls = tuple(each.prometheus.url for each in settings.clusters if each.prometheus is not None)
+    asked = [each.prometheus.url for each in settings.clusters if each.prometheus is not None]
+    from_here = is_loopback(request.flags.prometheus) if request.flags.prometheus else False
+    urls = (address.url,) if address is not None else () if from_here else tuple(asked)
     branch = settings.git.base_branch or repository.branch
     whole = replace(settings, clusters=(ClusterSettings(name=DEFAULT_CLUSTER),))
     files += ignore_statuses(listed.commit, whole, renderer)
@@ -624,7 +663,25 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     fates = [(each, each.fate_in(root)) for each in files]  # all are looked at before the first is written
     if not request.checks:
         fates = [(each, each.write(root)) for each in files]
-    return InitResult(found=found, prepared=prepared, files=tuple(fates), clusters=clusters, adopted=adopted)
+    return InitResult(
+        found=found,
+        prepared=prepared,
+        files=tuple(fates),
+        clusters=clusters,
+        adopted=adopted,
+        address=address,
+        urls=urls,
+    )
+
+
+def _for_jobs(view: ConfigurationView, address: JobAddress | None) -> ConfigurationView:
+    """The configuration with the address that jobs use, not the one that was asked from here."""
+    if address is None:
+        return view
+    clusters = (
+        replace(each, url=address.url, url_reason=address.reason) if each.url else each for each in view.clusters
+    )
+    return replace(view, clusters=tuple(clusters))
 
 
 def _infer(found: FoundFiles, alternatives: tuple[tuple[str, ...], ...], flags: Flags) -> tuple[InferredCluster, ...]:

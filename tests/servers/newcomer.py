@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.domain.settings import FILL_IN
 from reconciler.git.command import GitToken
 from tests.servers.fleet import SETTINGS, Fleet
 
@@ -82,8 +83,11 @@ class Newcomer:
 
     def put_right(self) -> None:
         """Say what the configuration cannot know, commit and push."""
-        with (self.clone / "reconciler.yaml").open("a") as file:
-            file.write(KNOWN)
+        file = self.clone / "reconciler.yaml"
+        written = file.read_text(encoding="utf-8")
+        assert "127.0.0.1" not in written, "the address of a port-forward is for looking from here"
+        assert FILL_IN in written
+        file.write_text(written.replace(FILL_IN, self.fleet.prometheus) + KNOWN, encoding="utf-8")
         self.type("git commit -qam 'Say what we know' && git push -q")
 
 

@@ -9,7 +9,9 @@ import yaml
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import check_settings
+from reconciler.domain.settings import FILL_IN
 from reconciler.errors import ConfigurationError
+from reconciler.pipeline.addresses import is_loopback
 from reconciler.pipeline.edits import is_untouched
 from reconciler.pipeline.init import Fate, GeneratedFile, InitRequest, InitResult, Wishes, infer_clusters, init, look
 from tests.servers.desk import NOW_S, Desk
@@ -94,7 +96,7 @@ def test_one_cluster_is_called_as_somebody_calls_it() -> None:
 @pytest.mark.usefixtures("impatient")
 def test_the_configuration_is_valid_and_every_line_has_its_reason(desk: Desk) -> None:
     root = unconfigured(desk)
-    result = asked(desk, prometheus="http://127.0.0.1:9")
+    result = asked(desk, prometheus="http://10.9.9.9:9")
     assert fates(result) == {"reconciler.yaml": Fate.CREATED}
     content = (root / "reconciler.yaml").read_bytes()
     found = check_settings(
@@ -105,8 +107,91 @@ def test_the_configuration_is_valid_and_every_line_has_its_reason(desk: Desk) ->
     assert facts
     assert all(" # " in line for line in facts), facts
     (cluster,) = yaml.safe_load(content)["clusters"]
-    assert cluster == {"name": "prod", "prometheus": {"url": "http://127.0.0.1:9"}}
+    assert cluster == {"name": "prod", "prometheus": {"url": "http://10.9.9.9:9"}}
     assert b"A100" in content
+
+
+SERVICE = """\
+apiVersion: v1
+kind: Service
+metadata: {name: prometheus, namespace: monitoring}
+spec: {selector: {app: prometheus}, ports: [{port: 80}, {port: 9090}]}
+---
+kind: Service
+metadata: {name: prometheus-node-exporter, namespace: monitoring}
+spec: {selector: {app: node-exporter}, ports: [{port: 9100}]}
+"""
+OPERATED = """\
+apiVersion: monitoring.coreos.com/v1
+kind: Prometheus
+metadata: {name: k8s, namespace: observability}
+"""
+CHART = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: stack, namespace: flux-system}
+spec: {targetNamespace: metrics, chart: {spec: {chart: kube-prometheus-stack}}}
+"""
+MONITOR = "apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {name: vllm, namespace: monitoring}\n"
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("manifest", "url"),
+    [
+        (SERVICE, "http://prometheus.monitoring:9090"),
+        (OPERATED, "http://prometheus-operated.observability:9090"),
+        (CHART, "http://prometheus-operated.metrics:9090"),
+        (MONITOR, "http://prometheus-operated.monitoring:9090"),
+        (MONITOR + "---\n" + OPERATED, "http://prometheus-operated.observability:9090"),
+        (OPERATED + "---\n" + OPERATED.replace("observability", "other"), FILL_IN),
+        ("kind: ConfigMap\n", FILL_IN),
+    ],
+    ids=["service", "operator", "chart", "monitor", "the surest", "several", "nothing"],
+)
+def test_no_loopback_address_is_written(desk: Desk, manifest: str, url: str) -> None:
+    root = unconfigured(desk)
+    desk.write("monitoring.yaml", manifest)
+    desk.workshop.git("remote", "set-url", "origin", "https://git.example.com/acme/fleet.git")
+    result = asked(
+        desk, prometheus="http://127.0.0.1:9", wishes=Wishes(github_action=True, gitlab_ci=True, cronjob=True)
+    )
+    (cluster,) = yaml.safe_load((root / "reconciler.yaml").read_bytes())["clusters"]
+    assert cluster["prometheus"]["url"] == url
+    assert result.address is not None
+    assert result.address.is_found == (url != FILL_IN)
+    written = {file.path: (root / file.path).read_text() for file, _ in result.files}
+    assert not [path for path, text in written.items() if "127.0.0.1" in text]
+    workflow = yaml.safe_load(written[".github/workflows/reconciler.yml"])
+    assert workflow["jobs"]["run"]["runs-on"] == ["self-hosted", "linux"]
+    assert workflow["concurrency"]["group"].endswith("&& github.ref || 'run' }}"), "a dispatch waits for the schedule"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "LOCALHOST.", "[::1]", "a.localhost"])
+def test_loopback_is_known_in_every_spelling(host: str) -> None:
+    assert is_loopback(f"http://{host}:9090/x")
+    assert not is_loopback("http://prometheus.monitoring:9090")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_address_to_fill_in_is_refused_with_its_line_and_a_flag_gives_another_for_now(desk: Desk) -> None:
+    root = unconfigured(desk)
+    asked(desk, prometheus="http://127.0.0.1:9")
+    content = (root / "reconciler.yaml").read_bytes()
+
+    def findings(**flags: str) -> list[str]:
+        found = check_settings(
+            repository_file=content,
+            read_repository_file=lambda _: None,
+            flags=Flags(**flags),  # type: ignore[arg-type]  # texts alone
+            environment=Environment(),
+        )
+        return [str(each) for each in found]
+
+    (found,) = findings()
+    assert found.startswith("reconciler.yaml:")
+    assert "expected the address that a job reaches it by, got http://fill-in.invalid: fill it in" in found
+    assert findings(prometheus="http://127.0.0.1:9") == []
 
 
 def test_what_somebody_configured_is_kept(desk: Desk) -> None:
@@ -179,3 +264,48 @@ def run_tool(name: str, *arguments: str | Path) -> None:
     command = [str(Path(sys.executable).parent / name), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+DIGEST = f"sha256:{'5' * 64}"
+OWN = "registry.example.com:5000/ml/reconciler"
+
+
+@pytest.mark.parametrize(
+    ("image", "name", "kept"),
+    [
+        (f"{OWN}@{DIGEST}", OWN, {"digest": DIGEST}),
+        ("localhost:5000/reconciler:dev", "localhost:5000/reconciler", {"newTag": "dev"}),
+        (f"mirror/reconciler:1.2@{DIGEST}", "mirror/reconciler", {"digest": DIGEST}),
+        ("mirror/reconciler", "mirror/reconciler", {"newTag": "latest"}),
+    ],
+)
+def test_a_mirror_is_named_in_every_file(desk: Desk, image: str, name: str, kept: dict[str, str]) -> None:
+    unconfigured(desk)
+    desk.workshop.git("remote", "set-url", "origin", "https://git.example.com/acme/fleet.git")
+    action = f"acme/reconciler@{'a' * 40}"
+    wishes = Wishes(github_action=True, gitlab_ci=True, cronjob=True, image=image, action=action)
+    asked(desk, wishes=wishes)
+    root = desk.workshop.clone
+    (entry,) = yaml.safe_load((root / "reconciler/kustomization.yaml").read_text())["images"]
+    assert entry == {"name": "reconciler", "newName": name, **kept}
+    workflow = yaml.safe_load((root / ".github/workflows/reconciler.yml").read_text())
+    used = [step["uses"] for job in workflow["jobs"].values() for step in job["steps"]]
+    assert used.count(action) == 3
+    assert not [each for each in used if "inference-reconciler" in each]
+    pipeline = yaml.safe_load((root / ".gitlab/reconciler.yml").read_text())
+    assert pipeline[".reconciler"]["image"]["name"].startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        (Wishes(image="reconciler@sha256:12"), "--image: expected NAME@sha256:DIGEST"),
+        (Wishes(image="re conciler"), "--image"),
+        (Wishes(action="reconciler@v1"), "--action: expected OWNER/REPOSITORY@REF"),
+        (Wishes(action="a/b"), "--action"),
+        (Wishes(action="a/b@v1\n      - run: evil"), "--action"),
+    ],
+)
+def test_what_names_no_mirror_is_refused(desk: Desk, wishes: Wishes, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        asked(desk, wishes=wishes)
