@@ -8,7 +8,7 @@ from reconciler.domain.records import dataclass
 from reconciler.domain.settings import FILL_IN
 from reconciler.git.repository import Repository
 from reconciler.manifests.documents import Value, parse_readable, text_at, value_at
-from reconciler.pipeline.observe import is_manifest
+from reconciler.pipeline.files import is_manifest
 
 PORT = 9090
 _LOOKED_FOR = r"^ *\"?kind\"?: *\"?(Service|Prometheus|HelmRelease|Application|ServiceMonitor|PodMonitor)\"?"

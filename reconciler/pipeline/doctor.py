@@ -16,7 +16,7 @@ from reconciler.domain.proposals import Proposal
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.reports import Cause, Check, Level, warning, well
 from reconciler.domain.rules import AutoMergeRule
-from reconciler.domain.settings import ClusterSettings
+from reconciler.domain.settings import ClusterSettings, Identity
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError, InputError, ReconcilerError
 from reconciler.forge.marker import proposal_of
@@ -288,6 +288,21 @@ def _rules(rights: Rights, *, base: str, prefix: str) -> Iterator[Check]:
         )
 
 
+def check_signer(author: Identity) -> Iterator[Check]:
+    """Whether the account behind our commits can have a key: GitHub lets no bot register one."""
+    if BOT in author.email:
+        yield warning(
+            FORGE,
+            "signed-by-a-bot",
+            f"git.signing signs in the name of {author.name}, a bot, which has no keys: no signature is verified",
+            "set git.author to an account of yours that has the public key; the App's own token may stay",
+        )
+
+
+BOT = "[bot]@"
+"""In the address of a GitHub App, or of the token of a workflow."""
+
+
 def _expiry(rights: Rights, now_s: float) -> Iterator[Check]:
     """An unattended job ends silently when its credential does."""
     if rights.expires_at_s is None or rights.expires_at_s - now_s > EXPIRES_SOON_S:
@@ -441,7 +456,7 @@ class _Doctor:
     def _forge(self, doors: Doors) -> Iterator[Check]:
         try:
             secrets = SecretReader(environment=self._environment)
-            forge, _ = open_forge(self._session.repository, self._settings, secrets, writes=True)
+            forge, author = open_forge(self._session.repository, self._settings, secrets, writes=True)
         except ReconcilerError as error:
             yield failed_by(FORGE, "forge-access", error)
             return
@@ -454,6 +469,8 @@ class _Doctor:
                 merges = any(isinstance(rule.asks, AutoMergeRule) for rule in settings.rules)
             signs, now_s = settings.git.signing is not None, self._now()
             yield from check_forge(forge, base=base, prefix=prefix, merges=merges, now_s=now_s, signs=signs)
+            if signs:
+                yield from check_signer(author)
 
     def _pipelines(self) -> tuple[PipelineSchedule, ...] | None:
         try:

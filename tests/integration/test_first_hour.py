@@ -100,6 +100,7 @@ def test_the_cron_job_leads_to_the_same_pull_request(newcomer: Newcomer, tmp_pat
 
 def test_the_page_applies_what_init_has_written(newcomer: Newcomer) -> None:
     follow(newcomer, "1. Set it up")
+    newcomer.put_right()
     newcomer.type("reconciler init --cronjob --argocd && reconciler init --cronjob --flux")
     named = set(re.findall(r"reconciler/(?:argocd|flux)/\w+\.yaml", PAGE.read_text()))
     assert len(named) == 2
@@ -111,6 +112,7 @@ def test_the_page_applies_what_init_has_written(newcomer: Newcomer) -> None:
 @pytest.mark.parametrize(("heading", "folder"), [("GitHub Actions", ".github"), ("A CronJob", "reconciler")])
 def test_what_shall_run_unattended_is_pushed(newcomer: Newcomer, heading: str, folder: str) -> None:
     follow(newcomer, "1. Set it up")
+    newcomer.put_right()
     follow(newcomer, heading)
     assert newcomer.type("git status --porcelain") == ""
     assert newcomer.type(f"git ls-tree -r --name-only origin/main {folder}/")
@@ -140,6 +142,7 @@ def test_a_job_of_gitlab_without_a_token_of_its_own_says_what_to_make(
 ) -> None:
     person = newcomer_on(make_fleet("gitlab"), tmp_path / "newcomer")
     follow(person, "1. Set it up")
+    person.put_right()
     follow(person, "GitLab")
     assert person.fleet.git is not None
     person.fleet.git.token = ""  # as of a public project: its clone needs no token

@@ -6,8 +6,9 @@ from typing import Any, cast
 import pytest
 
 from reconciler.domain.reports import Level
+from reconciler.domain.settings import Identity
 from reconciler.forge.pull_requests import Forge, Rights
-from reconciler.pipeline.doctor import check_forge
+from reconciler.pipeline.doctor import check_forge, check_signer
 
 ALL = Rights(allows_auto_merge=True)
 
@@ -38,3 +39,17 @@ def test_what_keeps_from_merging_is_told_where_something_is_to_merge(
 ) -> None:
     level = Level.OK if rule == "forge-rights" else Level.WARN
     assert checked(rights, merges=merges) == [(level, rule)]
+
+
+@pytest.mark.parametrize(
+    ("email", "rules"),
+    [
+        ("41898282+github-actions[bot]@users.noreply.github.com", ["signed-by-a-bot"]),
+        ("7+acme-reconciler[bot]@users.noreply.github.example.com", ["signed-by-a-bot"]),
+        ("reconciler@example.com", []),
+    ],
+)
+def test_signing_in_the_name_of_a_bot_is_told(email: str, rules: list[str]) -> None:
+    found = list(check_signer(Identity(name="acme-reconciler[bot]", email=email)))
+    assert [each.rule for each in found] == rules
+    assert all(each.level is Level.WARN for each in found)
