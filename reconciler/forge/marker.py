@@ -162,6 +162,15 @@ def read_marker(body: str) -> Marker | None:
     return found[0] if found else None
 
 
+def is_of_newer_version(body: str) -> bool:
+    """Whether the last marker of a body is of a version that is not known yet: a newer run has written it."""
+    start = body.rfind(OPENING)
+    end = body.find(CLOSING, start, start + len(OPENING) + MAX_JSON_LENGTH + len(CLOSING)) if start >= 0 else -1
+    content = _load(body[start + len(OPENING) : end]) if end >= 0 else None
+    version = None if content is None else content.get("version")
+    return type(version) is int and version > VERSION
+
+
 def withdrawn(body: str) -> str:
     """`body` with its marker's state set to withdrawn; unchanged without a marker."""
     found = _find(body)

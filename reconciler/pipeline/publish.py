@@ -17,6 +17,7 @@ from reconciler.errors import ConfigurationError, ReconcilerError, TransientErro
 from reconciler.forge.marker import (
     MarkerState,
     decision_of_commit,
+    is_of_newer_version,
     proposal_of,
     read_marker,
     stranger_of,
@@ -156,6 +157,8 @@ class GroupState:
             if self.pull_request is not None and self.pull_request.opened_by:
                 opener = self.pull_request.opened_by
                 return f"{opener} opened pull request #{proposal.number} from this branch: merge or close it yourself"
+            if self.pull_request is not None and is_of_newer_version(self.pull_request.body):
+                return f"a newer version wrote pull request #{proposal.number}: it is left to that one"
             if STOP_LABEL in proposal.labels:
                 return f"pull request #{proposal.number} is labelled {STOP_LABEL}"
             if self.unseen:

@@ -1,5 +1,6 @@
 """What becomes of pull requests, run after run."""
 
+import json
 import re
 import subprocess
 from dataclasses import replace
@@ -13,7 +14,7 @@ from reconciler.domain.proposals import Part
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.forge.local import Local
-from reconciler.forge.marker import read_marker, withdrawn
+from reconciler.forge.marker import is_of_newer_version, read_marker, withdrawn
 from reconciler.forge.pull_requests import PullRequest, PullRequestState
 from reconciler.git.clone import clone_base
 from reconciler.git.signing import prepare_signer
@@ -352,3 +353,57 @@ def test_what_was_opened_before_commits_were_signed_is_signed_once(
     assert desk.branches() == before
     monkeypatch.undo()
     assert operations(desk.run(BUSY)) == {}, "without a key nothing is written anew"
+
+
+def marked(desk: Desk, old: str, new: str) -> None:
+    """Have the body of the first pull request carry another marker, as a run of another version writes it."""
+    (found,) = desk.pull_requests()
+    assert old in found.body
+    desk.forge.update(found.number, body=found.body.replace(old, new))
+
+
+@pytest.mark.parametrize("version", ['"version":2,"risk":[1]', '"version":17'])
+def test_an_older_run_leaves_what_a_newer_version_wrote(desk: Desk, version: str) -> None:
+    desk.run(BUSY)
+    marked(desk, '"version":1', version)
+    before = desk.state()
+    for ask in (BUSY, PEAK, QUIET):
+        (left,) = [each for each in desk.run(ask).published if each.number is None and each.head_branch == CHAT]
+        assert (left.operation, left.reason) == (
+            Operation.LEFT,
+            "a newer version wrote pull request #1: it is left to that one",
+        )
+    assert desk.state() == before
+
+
+def test_a_newer_run_upgrades_what_an_older_version_wrote_in_place(desk: Desk) -> None:
+    """Of before groups had parts, and before pull requests kept promises: the branch stays, the text is written."""
+    desk.run(BUSY)
+    head = desk.branches()[CHAT]
+    (found,) = desk.pull_requests()
+    marker = found.body[found.body.rindex("<!-- reconciler:") :]
+    content = json.loads(marker.removeprefix("<!-- reconciler: ").rpartition(" -->")[0])
+    old = f"<!-- reconciler: {json.dumps({key: content[key] for key in ('version', 'group', 'decision', 'state')})} -->"
+    assert read_marker(old) is not None
+    marked(desk, marker, old)
+    assert operations(desk.run(BUSY)) == {"prod/chat": Operation.UPDATED}
+    assert desk.branches()[CHAT] == head
+    (upgraded,) = desk.pull_requests()
+    assert upgraded.body.endswith(marker)
+    assert operations(desk.run(BUSY)) == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "is_newer"),
+    [
+        ('<!-- reconciler: {"version":2} -->', True),
+        ('<!-- reconciler: {"version":1} -->', False),
+        ('<!-- reconciler: {"version":true} -->', False),
+        ('<!-- reconciler: {"version":"2"} -->', False),
+        ('<!-- reconciler: {"version":2', False),
+        ('<!-- reconciler: {"version":2} --> <!-- reconciler: {"version":1} -->', False),
+        ("", False),
+    ],
+)
+def test_only_a_number_above_ours_is_a_newer_version(body: str, is_newer: bool) -> None:
+    assert is_of_newer_version(body) is is_newer
