@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Hashable
+from dataclasses import field, fields, make_dataclass
 from functools import cache
 from typing import Any, TypeVar, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic_core import core_schema
 
+from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.profiles import ATTAINMENT
 from reconciler.domain.settings import AS_IS, RUN_INTERVAL_S, PullRequestSettings, Settings
 from reconciler.errors import ConfigurationError
@@ -81,6 +84,24 @@ def load_settings_json(dumped: object) -> Settings:
 
 def _adapter(kind: type[Value]) -> TypeAdapter[Value]:
     return cast(TypeAdapter[Value], _build_adapter(cast(Hashable, kind)))
+
+
+def _as_dataclass(kind: type[Any], source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    """How pydantic reads and writes a `key`, which is a struct: as the dataclass that it is to everybody else."""
+    del source
+    listed = ((each.name, each.type, field(default=each.default)) for each in fields(kind))
+    made = make_dataclass(kind.__name__, listed, kw_only=True)
+    return core_schema.no_info_after_validator_function(
+        lambda read: kind(**vars(read)),
+        handler.generate_schema(made),
+        serialization=core_schema.plain_serializer_function_ser_schema(
+            lambda value: {each.name: getattr(value, each.name) for each in fields(kind)}
+        ),
+    )
+
+
+for _kind in cast(tuple[Any, ...], (ResourceKey, ModelKey, CandidateKey)):
+    _kind.__get_pydantic_core_schema__ = classmethod(_as_dataclass)
 
 
 @cache

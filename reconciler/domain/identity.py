@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from reconciler.domain.records import dataclass, replace
+from reconciler.domain.records import dataclass, key, replace
 from reconciler.errors import InputError
 
 
@@ -63,7 +63,7 @@ def _fits(pattern: str, candidate: str) -> bool:
     return path_matches(wanted.removeprefix("/"), found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@key(frozen=True, slots=True, kw_only=True, order=True)
 class ResourceKey:
     """One object of one cluster; `part` names a backend or role inside it when it holds several variants."""
 
@@ -87,7 +87,7 @@ class ResourceKey:
         return f"{self.cluster}/{self.namespace}/{self.kind}/{self.name}" + (f"/{self.part}" if self.part else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@key(frozen=True, slots=True, kw_only=True, order=True)
 class ModelKey:
     """A model as one demand: variants with an equal key share its load and compete for it."""
 
@@ -117,7 +117,7 @@ class Place:
         return f"{self.path}:{self.line}" if self.line else self.path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@key(frozen=True, slots=True, kw_only=True, order=True)
 class CandidateKey:
     """A variant on an accelerator: one thing that can be chosen."""
 

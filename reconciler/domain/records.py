@@ -3,20 +3,26 @@
 They behave alike; what differs is when work is done. The standard decorator compiles up to ten methods for each class
 when it is created, which for seven hundred classes was a third of the time of a small plan. Here a method is compiled
 when it is first called. The constructor of a frozen record sets its slots directly, which takes half the time.
+
+`key` is for frozen, ordered records by which others are found: a plan of 10,000 variants asks six million times for the
+hash of one. Those are structs of msgspec, which keep their hash and compare in C.
 """
 
 from typing import TYPE_CHECKING
 
-__all__ = ["dataclass", "replace"]
+__all__ = ["dataclass", "key", "replace"]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass, replace
+    from dataclasses import dataclass as key
 else:
     import dataclasses
     import inspect
     from dataclasses import MISSING, FrozenInstanceError
     from operator import attrgetter
     from reprlib import recursive_repr
+
+    import msgspec
 
     _ORDERS = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
     _OTHERS = frozenset({"__eq__", "__hash__", "__repr__", "__setattr__", "__delattr__", "__setstate__", *_ORDERS})
@@ -56,6 +62,24 @@ else:
             return cls
 
         return decorate
+
+    def key(*, frozen: bool, slots: bool, kw_only: bool, order: bool):
+        """Make a class of texts and other keys a frozen, ordered dataclass with named arguments, as a struct."""
+        if not (frozen and slots and kw_only and order):
+            raise TypeError("a key is frozen, ordered, and made with named arguments")
+
+        def decorate(cls):
+            listed = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+            own = {name: value for name, value in vars(cls).items() if name not in _OF_PLAIN_CLASSES}
+            made = type(msgspec.Struct)(
+                cls.__name__, (msgspec.Struct,), own, frozen=True, order=True, kw_only=True, cache_hash=True
+            )
+            made.__dataclass_fields__ = listed.__dataclass_fields__
+            return made
+
+        return decorate
+
+    _OF_PLAIN_CLASSES = ("__dict__", "__weakref__", "__dataclass_fields__", "__dataclass_params__", "__match_args__")
 
     def replace(record, /, **changes):
         """A copy of a record with other values; `__post_init__` runs again, as with `dataclasses.replace`."""

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import field
 from typing import Final, TypeAlias, cast
 
+import msgspec
 from yaml._yaml import Mark
 from yaml.events import (
     AliasEvent,
@@ -120,9 +120,11 @@ def field_of(edit: Edit) -> Field:
     return (*edit.parent, edit.key) if isinstance(edit, InsertBlock) else edit.field
 
 
-@dataclass(slots=True, kw_only=True)
-class YamlNode:
-    """Positions count code points. `start` includes anchor and tag; `end` of a block is the end of its last leaf."""
+class YamlNode(msgspec.Struct, kw_only=True):
+    """Positions count code points. `start` includes anchor and tag; `end` of a block is the end of its last leaf.
+
+    Nodes are structs because an edit makes one for each scalar of a document.
+    """
 
     start: int
     end: int
@@ -131,8 +133,7 @@ class YamlNode:
     has_tag: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
-class ScalarNode(YamlNode):
+class ScalarNode(YamlNode, kw_only=True):
     """`style` is empty for a plain scalar, else one of the characters ' \" | >."""
 
     text: str
@@ -144,34 +145,30 @@ class ScalarNode(YamlNode):
         return self.style in {"|", ">"}
 
 
-@dataclass(slots=True, kw_only=True)
-class AliasNode(YamlNode):
+class AliasNode(YamlNode, kw_only=True):
     """A reference to an anchor above."""
 
 
-@dataclass(slots=True, kw_only=True)
-class SequenceNode(YamlNode):
+class SequenceNode(YamlNode, kw_only=True):
     """A list."""
 
     is_flow: bool
-    items: list[YamlNode] = field(default_factory=list)
+    items: list[YamlNode] = msgspec.field(default_factory=list)
 
 
-@dataclass(slots=True, kw_only=True)
-class Member:
+class Member(msgspec.Struct, kw_only=True):
     """A key with its value."""
 
     key: YamlNode
     value: YamlNode
 
 
-@dataclass(slots=True, kw_only=True)
-class MappingNode(YamlNode):
+class MappingNode(YamlNode, kw_only=True):
     """A mapping; `merge_start` is the position of its merge key, `others` are merged or set again further on."""
 
     is_flow: bool
-    members: dict[str, Member] = field(default_factory=dict)
-    others: list[Member] = field(default_factory=list)
+    members: dict[str, Member] = msgspec.field(default_factory=dict)
+    others: list[Member] = msgspec.field(default_factory=list)
     merge_start: int | None = None
     last: YamlNode | None = None
 
@@ -205,8 +202,8 @@ class _Builder:
         return Tree(roots=roots, used_anchors=self._used_anchors)
 
     def _node(self, event: Event) -> YamlNode:
-        mark, end = cast(Mark, event.start_mark), cast(Mark, event.end_mark).index
-        start, column = mark.index, mark.column
+        mark: Mark = event.start_mark  # type: ignore[assignment]  # as the types of PyYAML have it, it may be missing
+        start, column, end = mark.index, mark.column, event.end_mark.index  # type: ignore[union-attr]
         if type(event) is ScalarEvent:
             return ScalarNode(
                 start=start,

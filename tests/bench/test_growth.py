@@ -15,7 +15,7 @@ from reconciler.decision.decide import decide
 from reconciler.domain.answers import Body
 from reconciler.domain.plan import Outcome
 from reconciler.domain.recording import Recording
-from reconciler.manifests.documents import Document, compose_documents
+from reconciler.manifests.documents import Document, compose_section
 from reconciler.pipeline.draft import draft_plan
 from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
@@ -108,20 +108,21 @@ def test_a_draft_reads_only_the_documents_that_it_changes_a_few_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording, calls = record(100, tmp_path), Counter[str]()
-    monkeypatch.setattr("reconciler.manifests.documents.compose_documents", counted(compose_documents, calls))
+    for module in ("documents", "editing"):
+        monkeypatch.setattr(f"reconciler.manifests.{module}.compose_section", counted(compose_section, calls))
     reading = calls_of_reading(recording, calls)
 
     prepared = prepare(recording, Renderer())
 
     changes = len(prepared.plan.with_outcome(Outcome.CHANGE))
     # The resource and its Deployment, before and after; what they become is read once more as `validate` reads it.
-    assert calls["compose_documents"] - reading <= 2 * 4 * changes
+    assert calls["compose_section"] - reading <= 2 * 4 * changes
 
 
 def calls_of_reading(recording: Recording, calls: Counter[str]) -> int:
     """How many documents are composed to read the declaration alone, which every plan does once."""
     read_declaration(recording.manifests, recording.withheld, recording.settings)
-    reading = calls["compose_documents"]
+    reading = calls["compose_section"]
     calls.clear()
     return reading
 

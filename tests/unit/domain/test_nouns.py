@@ -183,7 +183,7 @@ def test_a_recordings_fingerprint_ignores_order_and_nothing_else() -> None:
 
 
 def test_nouns_are_frozen() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         KEY.name = "other"  # type: ignore[misc]  # that is the point
 
 

@@ -138,6 +138,56 @@ def test_a_record_inside_itself_is_shown(dataclass: Decorator) -> None:
     assert repr(node).endswith("Node(child=...)")
 
 
+def make_name(dataclass: Decorator) -> Any:
+    @dataclass(frozen=True, slots=True, kw_only=True, order=True)
+    class Name:
+        first: str
+        last: str = ""
+
+        @property
+        def whole(self) -> str:
+            return f"{self.first} {self.last}"
+
+        def __str__(self) -> str:
+            return self.whole
+
+    Name.__qualname__ = "Name"
+    return Name
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda name: repr(name(first="a")),
+        lambda name: str(name(first="a", last="b")),
+        lambda name: name("a"),
+        lambda name: name(last="a"),
+        lambda name: name(first="a", middle="b"),
+        lambda name: name(first="a") == name(first="a", last=""),
+        lambda name: name(first="a") == ("a", ""),
+        lambda name: len({name(first="a"), name(first="a"), name(first="b")}),
+        lambda name: [each.whole for each in sorted([name(first="b"), name(first="a", last="c"), name(first="a")])],
+        lambda name: [(each.name, each.default) for each in dataclasses.fields(name)],
+        lambda name: dataclasses.asdict(name(first="a")),
+        lambda name: repr(dataclasses.replace(name(first="a"), last="c")),
+        lambda name: repr(records.replace(name(first="a"), last="c")),
+        lambda name: copy.deepcopy(name(first="a")) == name(first="a"),
+        lambda name: list(inspect.signature(name).parameters),
+    ],
+)
+def test_a_key_does_what_a_dataclass_does(act: Callable[[Any], object]) -> None:
+    assert outcome(lambda: act(make_name(records.key))) == outcome(lambda: act(make_name(dataclasses.dataclass)))
+
+
+def test_a_key_is_frozen_and_ordered() -> None:
+    name = make_name(records.key)(first="a")
+
+    with pytest.raises(AttributeError):
+        name.first = "b"
+    with pytest.raises(TypeError, match="frozen"):
+        records.key(frozen=False, slots=True, kw_only=True, order=True)
+
+
 def test_a_frozen_record_is_pickled() -> None:
     from reconciler.domain.identity import Place
 
