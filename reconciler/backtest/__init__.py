@@ -1,1 +1,1 @@
-"""PURE. What would have been: `decide` over recorded time in a simulated fleet, and other ways to scale beside it."""
+"""PURE. What would have been: `decide` over recorded time in a simulated fleet, compared with other ways to scale."""

@@ -50,11 +50,14 @@ def replay_day(
     for name in ablations:
         changed = DayReplay(ABLATIONS[name](replayed), day_s, seed).run().replicas
         ledgers[name] = alone(Planned(changed, fleet.start_s, STEP_S), fleet, changed[:, 0])
+    # An HPA is off at zero: peers begin with a replica of each variant of a model that has none.
+    counts = np.bincount(replayed.model_of, weights=first)[replayed.model_of]
+    begun = np.where(counts > 0, first, 1.0)
     before = replayed.before(day_s)
     for name in policies:
         policy = POLICIES[name]
         scaler = policy.build(fleet, before, replayed.way)
-        ledgers[name] = simulate(fleet, scaler, np.tile(first, (len(policy.settings), 1)), block_of)
+        ledgers[name] = simulate(fleet, scaler, np.tile(begun, (len(policy.settings), 1)), block_of)
     covered, judged = _coverage(replayed, fleet, ours)
     return BacktestDay(
         day=datetime.fromtimestamp(day_s, tz=UTC).date().isoformat(),

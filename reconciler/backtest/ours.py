@@ -73,7 +73,7 @@ class OurDay:
 
 @dataclass(slots=True, kw_only=True)
 class _Forge:
-    """Pull requests and what they say, as the snapshots of a day tell of them."""
+    """Pull requests and what they say, as the snapshots of a day have them."""
 
     git: dict[ResourceKey, int]
     counts: dict[ResourceKey, list[tuple[float, int]]]
@@ -112,11 +112,11 @@ class DayReplay:
         quantiles: dict[float, Floats] = {}
         moves: list[Move] = []
         stopped: Counter[str] = Counter()
-        told, windows = {"opened": 0, "pushed": 0, "merged": 0}, (1, 1)
+        counted, windows = {"opened": 0, "pushed": 0, "merged": 0}, (1, 1)
         for step in range(0, self._steps, run):
             at_s = self._from_s + step * STEP_S
             counts = step * STEP_S >= WARM_UP_S
-            told["merged"] += counts * self._merge(forge, at_s, replicas, moves)
+            counted["merged"] += counts * self._merge(forge, at_s, replicas, moves)
             solved = solve(self._snapshot(forge, at_s, step, replicas), {})
             for model, demand in solved.situation.formulated.demands.items():
                 if demand.forecast is not None and counts and model in self._rows:
@@ -125,11 +125,11 @@ class DayReplay:
                         of_level = quantiles.setdefault(level, np.full((len(self._rows), runs), np.nan))
                         of_level[self._rows[model], (step - round(WARM_UP_S / STEP_S)) // run] = rate
             opened, pushed = self._publish(forge, solved, at_s, stopped if counts else Counter())
-            told["opened"] += counts * opened
-            told["pushed"] += counts * pushed
+            counted["opened"] += counts * opened
+            counted["pushed"] += counts * pushed
         self._merge(forge, self._from_s + self._steps * STEP_S, replicas, moves)
         return OurDay(
-            replicas=replicas, moves=tuple(moves), stopped=stopped, quantiles=quantiles, windows=windows, **told
+            replicas=replicas, moves=tuple(moves), stopped=stopped, quantiles=quantiles, windows=windows, **counted
         )
 
     def _snapshot(self, forge: _Forge, at_s: float, step: int, replicas: Floats) -> Snapshot:

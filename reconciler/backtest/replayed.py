@@ -29,7 +29,7 @@ WARM_UP_S = 3 * 3600.0
 LEAD_S = 3900.0
 """Before that, which the first decisions look back at."""
 FEWEST_KNOWN = 0.5
-"""Of a day's moments: of a day with fewer nothing is told."""
+"""Of a day's moments: a day with fewer is not replayed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +76,8 @@ class Replayed:
     def offered(self, from_s: float, steps: int) -> Floats:
         """What arrives in each step of `STEP_S` from a moment on (models x steps); what is not known is as before it.
 
-        A recorded mean is replayed as a step, `phase_s` later than it was: a slope within it would tell of what comes,
-        and so would runs that begin when it does.
+        A recorded mean is replayed as a step, `phase_s` later than it was: a slope within it would give away
+        what comes, and so would runs that begin when it does.
         """
         columns = self._columns(from_s + (np.arange(steps, dtype=np.float64) + 0.5) * STEP_S, self.phase_s)
         inside = np.clip(columns, 0, self.per_s.shape[1] - 1)

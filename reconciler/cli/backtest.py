@@ -1,4 +1,4 @@
-"""`reconciler backtest`: what the last days would have been like, beside what ran and what is possible."""
+"""`reconciler backtest`: what the last days would have been like, compared with what ran and what is possible."""
 
 import time
 from pathlib import Path

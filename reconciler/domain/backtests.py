@@ -111,7 +111,7 @@ class PolicyResult:
 class Backtest:
     """A whole backtest. `unit` is what costs are in; `left_out` says of models that were not replayed why not.
 
-    `saving` is of ours beside what ran and `possible` of one who knows what comes and has the same delay, both as
+    `saving` is of ours over what ran and `possible` of a clairvoyant with the same delay, both as
     shares, None where nothing ran. `regret` is by how much ours costs more than that one.
     """
 

@@ -108,10 +108,13 @@ def _key(print_of: str, request: BacktestRequest) -> str:
 
 def _keep_day(file: Path, day: BacktestDay) -> None:
     """Write whole or not at all: a run that is killed leaves no half of a day."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_suffix(".part")
-    beside.write_text(json.dumps(asdict(day), allow_nan=False), encoding="utf-8")
-    beside.replace(file)
+    unfinished = file.with_suffix(".part")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(json.dumps(asdict(day), allow_nan=False), encoding="utf-8")
+        unfinished.replace(file)
+    except OSError as error:
+        raise ConfigurationError(f"--keep {file.parent}: {error.strerror}: expected a directory to write to") from error
 
 
 def _read_day(file: Path) -> BacktestDay | None:

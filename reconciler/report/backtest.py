@@ -53,7 +53,7 @@ def count_of(number: float, noun: str) -> str:
 
 
 def backtest_text(backtest: Backtest, *, width: int = 0) -> str:
-    """The sentence, the policies beside each other, what was proposed and what it rests on; `width` 0 is unlimited."""
+    """The sentence, the policies compared, what was proposed and what it rests on; `width` 0 is unlimited."""
     sections = (
         wrapped(sentence(backtest), indent=0, width=width),
         _policies(backtest),
@@ -129,7 +129,7 @@ def proposal_words(backtest: Backtest) -> Iterator[tuple[str, str]]:
             f"{backtest.reversals * 100:.2g} % of changes take away within three hours what another brought",
         )
     if backtest.regret is not None:
-        yield "regret", f"{backtest.regret * 100:.3g} % above one who knows what comes and has the same delay"
+        yield "regret", f"{backtest.regret * 100:.3g} % above a clairvoyant with the same delay"
     if backtest.coverage is None:
         yield "forecasts", "none decided: the load of now with its headroom did"
     else:

@@ -136,7 +136,7 @@ def _policies(backtest: Backtest) -> Table:
         *("policy", f"{backtest.unit} a day", "inside targets", "at what ours attains", "unserved"),
         *("starts a day", "changes a day", "setting"),
     )
-    return table("Policies beside each other", headings, rows, range(1, 7))
+    return table("Policies compared", headings, rows, range(1, 7))
 
 
 def _classes(backtest: Backtest) -> Iterator[Table]:

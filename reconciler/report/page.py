@@ -1,6 +1,6 @@
 """One page of HTML as nouns: sections of words, tables and charts, drawn by `templates/html/page.html.j2`.
 
-A chart is a picture of lines and areas that is stretched to its width, with its words beside it as text: they keep
+A chart is a picture of lines and areas that is stretched to its width, with its words outside of it as text: they keep
 their size on any screen. Coordinates are percent of it, from the left and from the top.
 """
 
@@ -43,7 +43,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A point of a chart, in percent; `words` are shown beside it where they are not empty."""
+    """A point of a chart, in percent; `words` are its name in the legend."""
 
     kind: str
     left: str

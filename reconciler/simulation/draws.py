@@ -22,7 +22,7 @@ def random_generator(seed: int, *names: object) -> np.random.Generator:  # noqa:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A time that differs, in seconds: a tenth is below `low_s` and a tenth above `high_s`, lognormal beside that."""
+    """A time that differs, in seconds: a tenth is below `low_s` and a tenth above `high_s`, lognormal between them."""
 
     low_s: float
     median_s: float

@@ -113,7 +113,7 @@ def _by_pull_request(fleet: Fleet, _past: Floats, way: Way) -> Autoscaler:
 
 
 def _schedule(fleet: Fleet, past: Floats, _way: Way) -> Autoscaler:
-    """A floor in the busier half of the day, as the days before had it, and the arrival rate beside it."""
+    """A floor in the busier half of the day, as the days before had it, and the arrival rate."""
     _, targets, windows_s = _swept()
     starts_s, ends_s, level = (each[fleet.model_of] for each in _busy_hours(past, fleet))
     desired = np.ceil(level * _even_share(fleet) / fleet.capacity_per_s / targets)
@@ -159,7 +159,7 @@ def _even_share(fleet: Fleet) -> Floats:
 
 
 def clairvoyant(fleet: Fleet, way: Way, *, delayed: bool) -> Planned:
-    """The fewest replicas of one who knows what comes: with the delay of everybody, or with none at all.
+    """The fewest replicas of a clairvoyant: with the delay that every policy has, or with none at all.
 
     With it, each run decides for all that comes until what the next run decides serves; all parts are as long as
     usual. What differs from the usual it does not know.

@@ -19,11 +19,11 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil
 DARK = "--blink-settings=preferredColorScheme=0"
 MEASURE = """
 axe.run({resultTypes: ["violations"]}).then(found => {
-  const told = {violations: found.violations.map(each => [each.id, each.nodes.map(node => node.html)]),
+  const seen = {violations: found.violations.map(each => [each.id, each.nodes.map(node => node.html)]),
     passes: found.passes.length, width: document.documentElement.scrollWidth,
     dark: getComputedStyle(document.body).backgroundColor};
-  document.body.innerHTML = "<pre id=told></pre>";
-  document.getElementById("told").textContent = JSON.stringify(told);
+  document.body.innerHTML = "<pre id=seen></pre>";
+  document.getElementById("seen").textContent = JSON.stringify(seen);
 })"""
 
 pytestmark = [
@@ -34,7 +34,7 @@ pytestmark = [
 
 
 def looked_at(tmp_path: Path, width: int, *options: str) -> Any:
-    """What a browser tells of the page in a frame of this width: windows have a least width of their own."""
+    """What a browser measures of the page in a frame of this width: windows have a least width of their own."""
     page = re.sub(
         r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", Renderer().render(TEMPLATE, backtest_page(backtest()))
     )
@@ -44,8 +44,8 @@ def looked_at(tmp_path: Path, width: int, *options: str) -> Any:
     )
     (tmp_path / "frame.html").write_text(
         f'<!doctype html><iframe id="frame" src="page.html" style="border:0;width:{width}px;height:900px"></iframe>'
-        '<script>setInterval(() => { const told = frame.contentDocument.getElementById("told"); '
-        "if (told) document.body.innerHTML = told.outerHTML }, 50)</script>"
+        '<script>setInterval(() => { const seen = frame.contentDocument.getElementById("seen"); '
+        "if (seen) document.body.innerHTML = seen.outerHTML }, 50)</script>"
     )
     finished = subprocess.run(
         [
@@ -58,16 +58,16 @@ def looked_at(tmp_path: Path, width: int, *options: str) -> Any:
         timeout=180,
         check=False,
     )
-    told = re.search(r'<pre id="told">(.*?)</pre>', finished.stdout, re.DOTALL)
-    assert told, finished.stderr[-2000:]
-    return json.loads(html.unescape(told[1]))
+    seen = re.search(r'<pre id="seen">(.*?)</pre>', finished.stdout, re.DOTALL)
+    assert seen, finished.stderr[-2000:]
+    return json.loads(html.unescape(seen[1]))
 
 
 @pytest.mark.parametrize("width", [390, 1200])
 @pytest.mark.parametrize("options", [(), (DARK,)], ids=["light", "dark"])
 def test_a_page_is_accessible_and_as_wide_as_the_screen(tmp_path: Path, width: int, options: tuple[str, ...]) -> None:
-    told = looked_at(tmp_path, width, *options)
-    assert told["violations"] == []
-    assert told["passes"] > 20
-    assert told["width"] <= width
-    assert told["dark"] == ("rgb(18, 22, 27)" if options else "rgb(255, 255, 255)")
+    seen = looked_at(tmp_path, width, *options)
+    assert seen["violations"] == []
+    assert seen["passes"] > 20
+    assert seen["width"] <= width
+    assert seen["dark"] == ("rgb(18, 22, 27)" if options else "rgb(255, 255, 255)")

@@ -14,7 +14,7 @@ from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.recording import WrittenCounts
-from reconciler.report.backtest import by_cost
+from reconciler.report.backtest import by_cost, sentence
 from reconciler.simulation.draws import OfficeHours
 from reconciler.simulation.policies import POLICIES
 from tests.unit.decision.conftest import CLUSTER, NAMESPACE, Fleet, key, new_fleet
@@ -75,7 +75,7 @@ def test_what_a_load_needs_serves_after_run_merge_and_sync() -> None:
     assert day.opened >= 1
 
 
-def test_at_weekends_nobody_merges_what_a_person_must() -> None:
+def test_people_merge_nothing_at_weekends() -> None:
     late = replayed(lambda hour: 20.0 if hour < 19 else 60.0, hours=OfficeHours())
     day = DayReplay(late, late.days(1)[0], 1).run()
     assert day.moves == ()  # this day is a Saturday
@@ -176,7 +176,7 @@ def test_intervals_are_of_days_and_a_cheaper_fleet_saves() -> None:
     assert found == compare(dearer, subject, {}, "r" * 64, 1)
 
 
-def test_with_one_thing_changed_ours_is_replayed_beside_itself() -> None:
+def test_with_one_thing_changed_ours_is_replayed_again() -> None:
     subject = replayed(rising)
     day = replay_day(subject, subject.days(1)[0], 1, (), tuple(ABLATIONS))
     cost = {name: sum(tallies[0].cost.values()) for name, tallies in day.tallies.items()}
@@ -187,3 +187,14 @@ def test_with_one_thing_changed_ours_is_replayed_beside_itself() -> None:
     names = [each.name for each in by_cost(found)]
     assert names[:2] == [RAN, OURS]
     assert set(names[2:6]) == set(ABLATIONS)
+
+
+def test_a_model_without_replicas_is_woken_by_ours_and_begun_for_peers() -> None:
+    subject = replayed(steady)
+    asleep = tuple(replace(each, current=replace(each.current, replicas=0)) for each in subject.variants)
+    day = replay_day(replace(subject, variants=asleep), subject.days(1)[0], 1, ["HPA on arrival rate"])
+    assert max(sum(each.kept.values()) for each in day.tallies["HPA on arrival rate"]) > 0
+    assert sum(day.tallies[RAN][0].cost.values()) == 0
+    found = compare([day], subject, {}, "r" * 64, 1)
+    assert found.saving is None
+    assert sentence(found).startswith("On your last day: nothing ran; ")

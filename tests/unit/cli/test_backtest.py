@@ -83,3 +83,12 @@ def test_a_recording_of_less_than_a_day_says_what_to_do(recording: Path, capsys:
 def test_a_replay_has_nothing_to_record(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["backtest", "--replay", str(recording), "--record", "x.zip"]) == 5
     assert "nothing new to record" in capsys.readouterr().err
+
+
+def test_a_directory_that_cannot_be_written_to_is_an_error_with_its_name(
+    recording: Path, loads: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "days").write_text("a file")
+    asked = ["backtest", "--replay", str(recording), "--loads", str(loads), "--days", "1"]
+    assert invoke([*asked, "--keep", str(tmp_path / "days")]) == 5
+    assert f"--keep {tmp_path / 'days'}: " in capsys.readouterr().err

@@ -178,7 +178,7 @@ def test_a_pull_request_is_updated_until_it_is_merged_and_closed_when_nothing_is
     assert set(by_git([1.0] * 5 + [3.0] * 10 + [1.0] * 45, way(merge_s=1200.0))) == {1.0}
 
 
-def test_at_night_nobody_merges() -> None:
+def test_people_merge_nothing_at_night() -> None:
     found = by_git([1.0] * 5 + [3.0] * 595, way(hours=OfficeHours()))
     assert found.index(3.0) == 8 * 60 + 2
 
