@@ -209,8 +209,8 @@ KUBERAY = Family(
                 instance="an actor of Ray Serve for each of `llm_configs`",
                 accelerator="kept",
                 bounds="none",
-                metrics="`ray_vllm_*`, which are not read",
-                tried_on=("ray-project/kuberay",),
+                metrics="`ray_vllm_*`: not read, as nothing is written",
+                tried_on=("ray-project/kuberay", "awslabs/data-on-eks"),
             ),
         ),
     }

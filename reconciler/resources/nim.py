@@ -152,7 +152,7 @@ NIM = Family(
                 accelerator="`nodeSelector` or required `affinity`",
                 bounds="`scale.hpa.minReplicas` and `maxReplicas` with `scale.enabled`",
                 metrics="pods of Deployment NAME or LeaderWorkerSet NAME-lws",
-                tried_on=("NVIDIA/k8s-nim-operator",),
+                tried_on=("NVIDIA/k8s-nim-operator", "NVIDIA/nim-deploy", "awslabs/ai-on-eks"),
             ),
         ),
     }

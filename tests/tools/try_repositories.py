@@ -197,9 +197,11 @@ def _change(copy: Path, after: Path, row: Row, charts_by_name: Mapping[str, Path
             continue
         if number == 0:
             rounds += _alternatives(declaration)
-            keys = (each.key for found in (left, declaration.broken, declaration.workloads) for each in found)
-            listed = {(key.kind, key.name) for key in keys}
-            for words, reason in _unseen(files, listed):
+            listed = {(each.key.kind, each.key.name) for found in (left, declaration.broken) for each in found}
+            idle = {(each.key.kind, each.key.name) for each in declaration.workloads if each.engine} - listed
+            said = {each.place.path: each.message for each in declaration.findings}
+            for words, path, known_reason in _unseen(files, listed, idle):
+                reason = known_reason or _generalised(said.get(path, ""))
                 row.explained.update([reason])
                 row.unseen += [] if reason else [words]
             row.serving.update(each.key.kind for each in left)
@@ -266,8 +268,10 @@ def _generalised(words: str) -> str:
     return re.sub(r"\S*[/\"]\S*|\d+", "...", words)[:110]
 
 
-def _unseen(files: Mapping[str, bytes], listed: Container[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Objects that look like a model server and are not listed, each with the reason, if it is known."""
+def _unseen(
+    files: Mapping[str, bytes], listed: Container[tuple[str, str]], idle: Container[tuple[str, str]]
+) -> Iterator[tuple[str, str, str]]:
+    """Objects that look like a model server and are not listed, each with its file and the reason, if it is known."""
     charts_at = {path.rpartition("/")[0] for path in files if path.endswith("Chart.yaml")}
     patches = {path for root in _roots(files) for path in _reached(root, files)}
     for path, body in files.items():
@@ -287,7 +291,8 @@ def _unseen(files: Mapping[str, bytes], listed: Container[tuple[str, str]]) -> I
                 reason = reason if all(image for image, _ in images) else "it is a patch without an image"
                 reason = "a patch of a kustomization" if path in patches else reason
                 reason = "a file of a chart" if is_below else reason
-            yield f"{kind} {name} ({path})", reason
+            reason = "it names no model and asks for no device" if (kind, name) in idle else reason
+            yield f"{kind} {name} ({path})", path, reason
 
 
 PLAIN = frozenset({"Deployment", "StatefulSet", "LeaderWorkerSet"})

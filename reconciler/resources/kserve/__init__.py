@@ -46,7 +46,7 @@ KSERVE = Family(
                 accelerator="node selector or required affinity of the predictor or its runtime",
                 bounds="`minReplicas` and `maxReplicas` where they differ",
                 metrics="pods of Deployment NAME-predictor",
-                tried_on=("kserve/kserve",),
+                tried_on=("kserve/kserve", "NVIDIA/nim-deploy", "vllm-project/semantic-router"),
             ),
         ),
         "LLMInferenceService": Kind(
@@ -60,7 +60,7 @@ KSERVE = Family(
                 accelerator="node selector or required affinity of `template` or `worker`",
                 bounds="`spec.scaling.minReplicas` and `maxReplicas`",
                 metrics="pods of Deployment NAME-kserve or LeaderWorkerSet NAME-kserve-mn",
-                tried_on=("kserve/kserve",),
+                tried_on=("kserve/kserve", "vllm-project/semantic-router"),
             ),
         ),
         "LLMInferenceServiceConfig": Kind(

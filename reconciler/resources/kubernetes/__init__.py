@@ -67,7 +67,7 @@ KUBERNETES = Family(
             is_pod_group=True,
             pod_names="-[0-9]+(-[0-9]+)?",
             serving=replace(
-                _of_pods("pods NAME-N of leaders", "kubernetes-sigs/lws", "awslabs/ai-on-eks"),
+                _of_pods("pods NAME-N of leaders", "kubernetes-sigs/lws", "awslabs/ai-on-eks", "Apocrathia/homelab"),
                 instance="a group of `size` pods",
             ),
         ),
