@@ -295,7 +295,12 @@ DYNAMO = Family(
                 accelerator="node selector or required affinity of `extraPodSpec` or `podTemplate`",
                 bounds="of the HPA or ScaledObject on its scaling adapter; with a planner it is held",
                 metrics="by the model: pods are named by what the cluster has installed",
-                tried_on=("ai-dynamo/dynamo", "ai-dynamo/aiconfigurator", "vllm-project/aibrix", "vllm-project/semantic-router"),
+                tried_on=(
+                    "ai-dynamo/dynamo",
+                    "ai-dynamo/aiconfigurator",
+                    "vllm-project/aibrix",
+                    "vllm-project/semantic-router",
+                ),
             ),
         ),
     }

@@ -232,6 +232,16 @@ def queued_tokens(queue: UpstreamQueue | None, lengths: MeanLengths) -> QueuedTo
     )
 
 
+_KNOWN_FROM: Mapping[Origin, str] = {
+    Origin.STORED: "as last seen, or as it was started",
+    Origin.OBSERVED: "what a full one holds now",
+    Origin.HISTORY: "what full ones held before",
+    Origin.DERIVED: "by its batch size and the lengths of its requests",
+    Origin.MEMORY: "what its KV cache holds",
+    Origin.NO_DATA: "nothing says",
+}
+
+
 def capacity_figures(variants: Iterable[VariantTokens]) -> Iterator[Figure]:
     """Yield what a replica of each variant holds, and where that is known from."""
     for each in variants:
@@ -240,7 +250,7 @@ def capacity_figures(variants: Iterable[VariantTokens]) -> Iterator[Figure]:
             name="capacity of a replica",
             value=each.per_replica_tokens,
             unit="tokens",
-            reason=each.origin if each.per_replica_tokens is not None else "no replica and no record says",
+            reason=_KNOWN_FROM[each.origin] if each.per_replica_tokens is not None else "no replica and no record says",
         )
         yield Figure(subject=each.key.label, name="demand", value=each.demand_tokens, unit="tokens")
 

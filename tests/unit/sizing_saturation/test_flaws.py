@@ -328,7 +328,7 @@ def test_every_number_and_threshold_behind_an_answer_is_told(
     assert figures["threshold", "scale_up"].value == 0.85
     assert str(figures["threshold", "scale_up"].source) == "built-in"
     assert figures["chat/v", "capacity of a replica"].value == 10000
-    assert figures["chat/v", "capacity of a replica"].reason == "P4-k1"
+    assert figures["chat/v", "capacity of a replica"].reason == "what its KV cache holds"
     assert figures["both", "has"].value == 30000
     assert figures["both", "wanted"].value == pytest.approx(3 * 7750 / 0.85)
 
