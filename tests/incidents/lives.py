@@ -12,7 +12,7 @@ from tests.incidents.stage import ALPHA_S, BETA_S, MODEL, NAMESPACE, Floats
 from tests.servers.prometheus import History
 
 DRAWN_S = 10.0
-"""Within so short a time the rate is constant."""
+"""Within so short a time the rate and the lengths are constant."""
 TO_FIRST_TOKEN_S = 0.02
 ALWAYS = (-math.inf, math.inf)
 PODS = "fghjklmnpq"
@@ -73,14 +73,17 @@ class Life:
 
     def _requests(self, draw: Generator) -> "Requests":
         moments = np.arange(-self.hours, 0.0, DRAWN_S / 3600)
-        counts = draw.poisson([self.rate_per_s(hours) * DRAWN_S for hours in moments])
+        rates_per_s, *means = (
+            np.array([each(hours) for hours in moments])
+            for each in (self.rate_per_s, self.output_tokens, self.input_tokens)
+        )
+        counts = draw.poisson(rates_per_s * DRAWN_S)
         arrived_s = np.sort(np.repeat(moments * 3600, counts) + draw.uniform(0.0, DRAWN_S, counts.sum()))
         outputs, inputs = (
-            np.maximum(np.rint([mean(at) for at in arrived_s / 3600] * self._spread(draw, arrived_s.size)), 1.0)
-            for mean in (self.output_tokens, self.input_tokens)
+            np.maximum(np.rint(np.repeat(mean, counts) * self._spread(draw, arrived_s.size)), 1.0) for mean in means
         )
         count = sum(first <= 0 < last for first, last in self.pods)
-        busy_s = np.array([self.rate_per_s(at) for at in arrived_s / 3600]) / count * float(np.mean(outputs))
+        busy_s = np.repeat(rates_per_s, counts) / count * float(np.mean(outputs))
         itl_s = ALPHA_S / np.maximum(1 - busy_s * BETA_S, 0.2)
         first_s = arrived_s + TO_FIRST_TOKEN_S + inputs * self.prompt_s
         return Requests(arrived_s=arrived_s, first_s=first_s, itl_s=itl_s, outputs=outputs, inputs=inputs)

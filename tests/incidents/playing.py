@@ -21,10 +21,11 @@ from tests.incidents.stage import ALPHA_S, BETA_S, MAX_BATCH, Stage
 from tests.servers.fleet import run_here
 from tests.servers.prometheus import serve_blocks, write_blocks
 
-FIRST_S = 1_789_999_200.0
+BLOCK_H = 18
+FIRST_S = 1_790_035_200.0
 """A time at which a block of Prometheus ends."""
-APART_S = 26 * 3600.0
-"""Nothing that is asked looks back for longer than a day: no incident sees another."""
+APART_S = 2 * BLOCK_H * 3600.0
+"""Nothing that is asked looks back for longer than a day: no incident sees another, and no two blocks overlap."""
 ANN = Identity(name="Ann", email="ann@example.com")
 SETTINGS = """\
 apiVersion: reconciler.io/v1alpha1
@@ -155,7 +156,7 @@ def _write(number: int, incident: Incident, blocks: Path) -> None:
         lived = incident.life.history(
             end_s, incident.name, has_gateway=incident.has_gateway, replicas=incident.replicas
         )
-        write_blocks(lived, source, blocks)
+        write_blocks(lived, source, blocks, BLOCK_H)
         return
     stage = Stage(
         incident.name,
