@@ -103,14 +103,15 @@ def margin_of(traces: Sequence[Trace], window_s: float) -> float:
     is the mean of.
     """
     columns = [(plausible(series_of(each, "completions"), 0.0, MOST), series_of(each, "running")) for each in traces]
-    changes = np.concatenate([np.empty(0), *(np.diff(rates) for rates, _ in columns)])
-    means = np.concatenate([np.empty(0), *((rates[1:] + rates[:-1]) / 2 for rates, _ in columns)])
-    running = np.concatenate([np.empty(0), *(each[1:] for _, each in columns)])
-    told = (means > 0) & np.isfinite(running)
+    # Second differences: a load that only rises, as every morning, is no burst.
+    bends = np.concatenate([np.empty(0), *(np.diff(rates, 2) for rates, _ in columns)])
+    means = np.concatenate([np.empty(0), *((rates[2:] + rates[1:-1] + rates[:-2]) / 3 for rates, _ in columns)])
+    running = np.concatenate([np.empty(0), *(each[1:-1] for _, each in columns)])
+    told = (means > 0) & np.isfinite(bends * running)
     if np.count_nonzero(told) < FEWEST_SAMPLES:
         return _LEAST_MARGIN
     weights = means[told] / means[told].sum()
-    beyond = np.square(changes[told] / means[told]) / 2 - 1 / (means[told] * window_s)
+    beyond = np.square(bends[told] / means[told]) / 6 - 1 / (means[told] * window_s)
     variance = float(weights @ beyond)
     error = float(np.sqrt(np.square(weights) @ np.square(beyond - variance)))
     if variance <= _CERTAIN_BURST * error:
