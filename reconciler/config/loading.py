@@ -239,7 +239,9 @@ def _profile(profile: schema.ProfileEntry, entry: PlacedValue) -> PerformancePro
         delta_s=profile.delta,
         prompt_s=profile.prefill_per_token,
         token_budget=profile.max_batched_tokens,
+        overlap=profile.overlap,
         tokens_per_step=profile.tokens_per_step,
+        step_tokens=max(profile.computed_per_step, profile.tokens_per_step),
         place=entry.place,
         learning=None if profile.learned is None else _same(Learning, profile.learned, on=profile.learned.date),
     )
@@ -633,8 +635,12 @@ def _render_profile(profile: PerformanceProfile) -> Iterator[str]:
             yield f"{name}: {_number(seconds, 3)}ms"
     if profile.token_budget is not None:
         yield f"maxBatchedTokens: {profile.token_budget}"
+    if profile.overlap:
+        yield f"overlap: {_number(profile.overlap, 2)}%"
     if profile.tokens_per_step != 1:
         yield f"tokensPerStep: {_number(profile.tokens_per_step)}"
+    if profile.step_tokens != profile.tokens_per_step:
+        yield f"computedPerStep: {_number(profile.step_tokens)}"
     yield f"maxBatchSize: {profile.max_batch_size}"
     if profile.learning is not None:
         yield "learned:"

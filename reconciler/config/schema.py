@@ -414,8 +414,12 @@ class ProfileEntry(ConfigSection):
     """a duration like 0.045ms, that a prompt token adds to its iteration: prompts come one after the other (= no)"""
     max_batched_tokens: PositiveCount | None = None
     """a whole number of tokens that an iteration computes at most (= 8192)"""
+    overlap: Percentage = 0.0
+    """a percentage of an iteration without prompts in which computing tokens takes no time of its own (= 0)"""
     tokens_per_step: Factor = 1.0
     """a number of 1 or more, tokens that a step of speculative decoding makes of a request (= 1)"""
+    computed_per_step: Factor = 1.0
+    """a number of 1 or more, tokens that such a step computes of a request, drafts included (= 1)"""
     max_batch_size: PositiveCount
     """a whole number of requests that run at once"""
     learned: LearnedSection | None = None
@@ -427,8 +431,9 @@ class ProfileEntry(ConfigSection):
             raise ValueError("expected both gamma and delta, or neither")
         if self.prefill_per_token is not None and self.gamma is not None:
             raise ValueError("expected gamma and delta, or prefillPerToken, not both")
-        if self.max_batched_tokens is not None and self.prefill_per_token is None:
-            raise ValueError("expected prefillPerToken together with maxBatchedTokens")
+        if self.prefill_per_token is None and (self.max_batched_tokens is not None or self.overlap):
+            name = "maxBatchedTokens" if self.max_batched_tokens is not None else "overlap"
+            raise ValueError(f"expected prefillPerToken together with {name}")
         if self.alpha == 0 and self.beta == 0:
             raise ValueError("expected alpha or beta above 0, got 0 for both")
         return self

@@ -77,9 +77,10 @@ class PerformanceProfile:
     """Iteration time alpha + beta * batch; prefill gamma + delta * input tokens * batch, where it is given.
 
     With `prompt_s` prompts are computed one after the other instead: each of their tokens adds that much to the
-    iteration it is in, `token_budget` tokens at most.
+    iteration it is in, `token_budget` tokens at most. Of what an iteration takes without them the share `overlap` (0-1)
+    is free for computing tokens, which hide behind the memory that it reads.
 
-    With speculation a step makes `tokens_per_step` tokens of a request.
+    With speculation a step computes `step_tokens` tokens of a request and makes `tokens_per_step`.
 
     `max_batch_size` holds at `at_tokens` tokens a request when that is given, else at any length.
     `accelerators_per_replica` None: read it from the scale target's containers. `learning` None: it is configured.
@@ -93,7 +94,9 @@ class PerformanceProfile:
     delta_s: float | None = None
     prompt_s: float | None = None
     token_budget: int | None = None
+    overlap: float = 0.0
     tokens_per_step: float = 1.0
+    step_tokens: float = 1.0
     at_tokens: int | None = None
     accelerators_per_replica: int | None = None
     place: Place | None = None

@@ -258,6 +258,7 @@ def _profile_json(profile: PerformanceProfile) -> Json:
         "delta_s": profile.delta_s,
         "prompt_s": profile.prompt_s,
         "token_budget": profile.token_budget,
+        "overlap": profile.overlap,
         "max_batch_size": profile.max_batch_size,
         "learned": None if profile.learning is None else asdict(profile.learning),
         "place": None if profile.place is None else str(profile.place),

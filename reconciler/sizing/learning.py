@@ -168,7 +168,9 @@ class Fit:
     delta_s: float | None
     prompt_s: float | None
     token_budget: int | None
+    overlap: float
     tokens_per_step: float
+    step_tokens: float
     max_batch_size: int
     cached: float
     reach: int
@@ -191,7 +193,9 @@ class Fit:
             delta_s=self.delta_s,
             prompt_s=self.prompt_s,
             token_budget=self.token_budget,
+            overlap=self.overlap,
             tokens_per_step=self.tokens_per_step,
+            step_tokens=self.step_tokens,
             max_batch_size=self.max_batch_size,
             learning=Learning(
                 on=on,
@@ -369,7 +373,9 @@ def _fit_of(
         delta_s=beside.slope if beside else None,
         prompt_s=serial.prompt_s if serial else None,
         token_budget=serial.token_budget if serial else None,
+        overlap=serial.overlap if serial else 0.0,
         tokens_per_step=tokens,
+        step_tokens=serial.step_tokens if serial else tokens,
         cached=cached,
         max_batch_size=largest.size,
         is_full_batch_seen=largest.is_full,

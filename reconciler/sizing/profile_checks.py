@@ -11,6 +11,7 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.records import dataclass
 from reconciler.sizing.arrays import Bools, Floats
 from reconciler.sizing.learning_lines import LONGEST_S, MOST, SHORTEST_S, plausible, series_of
+from reconciler.sizing.queueing_laws import serial_prefill
 
 # A profile is corrected, not replaced: beyond these somebody has to look.
 LEAST_FACTOR, MOST_FACTOR = 0.7, 1.2
@@ -79,19 +80,32 @@ def _ratios_by_pod(traces: Sequence[Trace], profile: PerformanceProfile) -> Iter
     for trace in traces:
         running = plausible(series_of(trace, "running"), _high(profile), MOST)
         itl_s = plausible(series_of(trace, "itl"), SHORTEST_S, LONGEST_S)
-        ratios = (profile.alpha_s + (profile.beta_s + _prompts_s(trace, profile)) * running) / itl_s
+        ratios = (profile.alpha_s + profile.beta_s * running + _prompts_s(trace, profile, running)) / itl_s
         times_s = trace.start_s + np.arange(ratios.size) * trace.step_s
         known = np.isfinite(times_s) & np.isfinite(ratios)
         yield np.stack([times_s[known], ratios[known]])
 
 
-def _prompts_s(trace: Trace, profile: PerformanceProfile) -> Floats | float:
-    """What the prompts of one request add to an iteration in the mean, 0 where the law computes none among tokens."""
+def _prompts_s(trace: Trace, profile: PerformanceProfile, running: Floats) -> Floats | float:
+    """What prompts add to an iteration in the mean, 0 where the law computes none among tokens."""
     if profile.prompt_s is None:
         return 0.0
     inputs, outputs = (plausible(series_of(trace, name), 1.0, MOST) for name in ("input_tokens", "output_tokens"))
     cached = 0.0 if profile.learning is None else profile.learning.cached
-    return profile.prompt_s * inputs * (1 - cached) / np.maximum((outputs - 1) / profile.tokens_per_step, 1.0)
+    steps, computed = np.maximum((outputs - 1) / profile.tokens_per_step, 1.0), inputs * (1 - cached)
+    prompts = running / steps
+    added_s: Floats = profile.prompt_s * computed * prompts
+    curves = serial_prefill(
+        alpha_s=profile.alpha_s,
+        beta_s=profile.beta_s,
+        prompt_s=profile.prompt_s,
+        input_tokens=computed,
+        output_tokens=steps,
+        max_batch=profile.max_batch_size,
+        step_tokens=profile.step_tokens,
+        overlap=profile.overlap,
+    )
+    return added_s if curves.prompts is None else added_s - curves.prompts.mean_hidden_s(running, prompts)
 
 
 def _words(factor: float, samples: int, profile: PerformanceProfile) -> str:

@@ -76,12 +76,18 @@ class Binding(IntEnum):
 # exponential, with the decay that heavy traffic gives it. Lengths of prompts are taken to be lognormal: who has a
 # long one waits for it himself. These are means of a replica whose batch has room: places in the batch are the
 # business of the chain.
+#
+# With an `overlap` compute hides behind the memory that an iteration reads: of the time alpha + b * n that the weights
+# and the context of n take, that share is free for computing tokens, and only what is beyond adds up (a roofline: 1;
+# all of it adds up: 0). Prompts of one iteration share it. beta is b and the compute of a request's tokens.
 
 # Lengths of prompts that stand for all: the normal deviate of each, and the share of prompts that it stands for. Dense
 # where percentiles are asked for.
 _SHARES = np.array([0.2, 0.2, 0.2, 0.2, 0.1, 0.05, 0.03, 0.01, 0.01])
 _MIDDLES = np.cumsum(_SHARES) - _SHARES / 2
 _MOST_STEPS = 60
+# Of an iteration whose compute hides: to a millionth.
+_MOST_HALVINGS = 24
 _NARROWEST = 1e-11
 _TINY = 1e-300
 # No prompt takes less than a nanosecond, and doubling must begin somewhere.
@@ -93,7 +99,8 @@ class PromptQueue(CandidateRows):
     """What the queue of prompts depends on, arrays of shape (candidates,).
 
     `prompt_s` is the time that a prompt token adds to an iteration, `token_budget` the tokens an iteration computes at
-    most. `spread` is the variance of prompt lengths over their squared mean.
+    most. `spread` is the variance of prompt lengths over their squared mean. `step_tokens` of a request are computed a
+    step, and `overlap` is the share of an iteration's memory time in which compute is free.
     """
 
     alpha_s: Floats
@@ -103,6 +110,8 @@ class PromptQueue(CandidateRows):
     output_tokens: Floats
     token_budget: Floats
     spread: Floats
+    step_tokens: Floats
+    overlap: Floats
 
     @property
     def steps(self) -> Floats:
@@ -116,14 +125,14 @@ class PromptQueue(CandidateRows):
 
     def at(self, rate_per_s: Floats) -> "PromptState":
         """Return the state of the queue at arrival rates (0 or more)."""
-        idle = 1 - rate_per_s * self.work_s
+        nothing = np.zeros_like(rate_per_s)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            iteration_s = np.where(idle > 0, self.alpha_s / idle, np.inf)
+            iteration_s = self.iteration_s(rate_per_s, nothing, nothing)
             decoding = rate_per_s * self.steps * iteration_s
             room = np.maximum(self.token_budget - decoding, 1.0)
             lone_s = self.alpha_s + self.beta_s * decoding
-            service_s = self.input_tokens * (lone_s / room + self.prompt_s)
-            load = np.where(idle > 0, rate_per_s * service_s, np.inf)
+            service_s = self.input_tokens * ((lone_s - self.hidden_s(decoding, room)) / room + self.prompt_s)
+            load = np.where(np.isfinite(iteration_s), rate_per_s * service_s, np.inf)
         return PromptState(
             queue=self,
             rate_per_s=rate_per_s,
@@ -133,6 +142,54 @@ class PromptQueue(CandidateRows):
             service_s=service_s,
             load=load,
         )
+
+    def hidden_s(self, decoding: Floats, prompt_tokens: Floats) -> Floats:
+        """Return the compute of an iteration that hides behind its memory."""
+        tokens_s = self.prompt_s * self.step_tokens
+        with np.errstate(invalid="ignore"):  # without end where more comes than is computed
+            free_s = self.overlap * (self.alpha_s + np.maximum(self.beta_s - tokens_s, 0.0) * decoding)
+            hidden_s = np.minimum(free_s, tokens_s * decoding + self.prompt_s * prompt_tokens)
+        return np.where((self.overlap > 0) & np.isfinite(hidden_s), hidden_s, 0.0)
+
+    def mean_hidden_s(self, decoding: Floats, prompts: Floats) -> Floats:
+        """Return the mean of that where so many prompts come with an iteration, at random."""
+        some = -np.expm1(-prompts)
+        together = np.where(some > 0, prompts / np.maximum(some, _TINY), 1.0)
+        with_prompts_s = sum(share * self.hidden_s(decoding, together * each) for share, each in self.lengths())
+        return some * with_prompts_s + (1 - some) * self.hidden_s(decoding, np.zeros_like(decoding))
+
+    def iteration_s(self, rate_per_s: Floats, others: Floats, prompts: Floats) -> Floats:
+        """Return the mean iteration with so many who decode and prompts beside those that a rate brings in the mean.
+
+        Infinite from the rate on at which more comes than is computed.
+        """
+        idle = 1 - rate_per_s * self.work_s
+        alone_s = self.alpha_s + self.beta_s * others + self.prompt_s * self.input_tokens * prompts
+        high_s = np.where(idle > 0, alone_s / idle, np.inf)
+        index = np.flatnonzero((self.overlap > 0) & np.isfinite(high_s))
+        if not index.size:
+            return high_s
+        some, rate, beside, more = self.take(index), rate_per_s[index], others[index], prompts[index]
+        low, high = np.zeros(index.size), high_s[index]
+        for _ in range(_MOST_HALVINGS):
+            middle = (low + high) / 2
+            hidden_s = some.mean_hidden_s(beside + rate * some.steps * middle, more + rate * middle)
+            over = middle * idle[index] > alone_s[index] - hidden_s
+            low, high = np.where(over, low, middle), np.where(over, middle, high)
+        high_s[index] = high
+        return high_s
+
+    def lengths(self) -> list[tuple[float, Floats]]:
+        """Return prompt lengths that stand for all, each with its share."""
+        from reconciler.sizing.special import ndtri
+
+        variance = np.log1p(self.spread)
+        deviation = np.sqrt(variance)
+        deviates = ndtri(_MIDDLES)
+        return [
+            (float(share), self.input_tokens * np.exp(deviation * deviate - variance / 2))
+            for share, deviate in zip(_SHARES, deviates, strict=True)
+        ]
 
     def largest_rate(self, itl_s: Floats, ttft_s: Floats, outside: Floats) -> "PromptLimits":
         """Return the largest rate at which prompts are computed as fast as they come, and inside the targets.
@@ -214,11 +271,9 @@ class PromptState:
 
         Prompts that come while one waits and is computed are computed while he decodes, as are those that come then.
         """
-        queue = self.queue
-        steps, prompts = np.maximum(queue.steps, 1.0), self.rate_per_s * queue.prompt_s * queue.input_tokens
+        queue, met = self.queue, np.where(self.load < 1, self.rate_per_s * self.ttft_s, 0.0)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            alone_s = queue.alpha_s + queue.beta_s + prompts * self.ttft_s / steps
-            itl_s = alone_s / (1 - self.rate_per_s * queue.work_s)
+            itl_s = queue.iteration_s(self.rate_per_s, np.ones_like(met), met / np.maximum(queue.steps, 1.0))
         return np.where(self.load < 1, itl_s, np.inf)
 
     def share_later(self, ttft_s: Floats) -> Floats:
@@ -226,7 +281,7 @@ class PromptState:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             decay = 2 * (1 - self.load) / (self.service_s * (1 + self.queue.spread))
             later = np.zeros_like(ttft_s)
-            for share, tokens in self._lengths():
+            for share, tokens in self.queue.lengths():
                 spare_s = ttft_s - self._own_s(tokens)
                 waiting = np.minimum(self.load * np.exp(-decay * np.maximum(spare_s, 0.0)), 1.0)
                 later += share * np.where(spare_s < 0, 1.0, waiting)
@@ -250,19 +305,10 @@ class PromptState:
         The next prompt, where one waits, fills what is left of the last iteration.
         """
         next_s = np.minimum(self.load, 1.0) * self.queue.prompt_s * np.minimum(tokens, self.room) / 2
-        return np.ceil(tokens / self.room) * self.lone_s + self.queue.prompt_s * tokens + self.iteration_s / 2 + next_s
-
-    def _lengths(self) -> list[tuple[float, Floats]]:
-        """Return prompt lengths that stand for all, each with its share."""
-        from reconciler.sizing.special import ndtri
-
-        variance = np.log1p(self.queue.spread)
-        deviation = np.sqrt(variance)
-        deviates = ndtri(_MIDDLES)
-        return [
-            (float(share), self.queue.input_tokens * np.exp(deviation * deviate - variance / 2))
-            for share, deviate in zip(_SHARES, deviates, strict=True)
-        ]
+        chunks = np.ceil(tokens / self.room)
+        decoding = self.rate_per_s * self.queue.steps * self.iteration_s
+        chunk_s = self.lone_s - self.queue.hidden_s(decoding, tokens / np.maximum(chunks, 1.0))
+        return chunks * chunk_s + self.queue.prompt_s * tokens + self.iteration_s / 2 + next_s
 
 
 def _largest_inside(rows: _LimitedQueue, excess: Callable[[_LimitedQueue, Floats], Floats], most: Floats) -> Floats:
@@ -515,6 +561,8 @@ def serial_prefill(
     max_batch: ArrayLike,
     token_budget: ArrayLike = TOKEN_BUDGET,
     spread: ArrayLike = SPREAD,
+    step_tokens: ArrayLike = 1.0,
+    overlap: ArrayLike = 0.0,
     occupancy_limit: ArrayLike | None = None,
 ) -> ServiceCurves:
     """Return the curves of the law `serial_prefill`: prompts are computed one after the other, among the tokens.
@@ -522,34 +570,50 @@ def serial_prefill(
     An iteration takes alpha + beta * n and `prompt_s` for each prompt token in it, `token_budget` tokens at most. In
     the mean a batch of n brings n * input / output prompt tokens with every iteration, so inter-token latency is a line
     whose slope is beta + prompt_s * input / output; `prompts` is the queue of the prompts themselves. `spread` is the
-    variance of prompt lengths over their squared mean. `occupancy_limit` defaults as that of `prefill_decode`.
+    variance of prompt lengths over their squared mean. Of an iteration's memory time the share `overlap` is free for
+    compute, of prompts and of the `step_tokens` of each who decodes. `occupancy_limit` defaults as that of
+    `prefill_decode`.
     """
     limit = _occupancy(max_batch, occupancy_limit, _PREFILL_DECODE_BATCHES)
-    alpha, beta, prompt, inputs, output, batch, budget, cv, limit = align(
-        alpha_s, beta_s, prompt_s, input_tokens, output_tokens, max_batch, token_budget, spread, limit
+    alpha, beta, prompt, inputs, output, batch, budget, cv, tokens, free, limit = align(
+        alpha_s,
+        beta_s,
+        prompt_s,
+        input_tokens,
+        output_tokens,
+        max_batch,
+        token_budget,
+        spread,
+        step_tokens,
+        overlap,
+        limit,
     )
+    prompts = PromptQueue(
+        alpha_s=alpha,
+        beta_s=beta,
+        prompt_s=prompt,
+        input_tokens=inputs,
+        output_tokens=output,
+        token_budget=budget,
+        spread=cv,
+        step_tokens=tokens,
+        overlap=free,
+    )
+    chunks = np.ceil(inputs / budget)
+    # What hides grows ever more slowly with the batch: a line to what hides in the full one is below it throughout.
+    hidden_s = prompts.mean_hidden_s(batch, batch / np.maximum(output, 1.0)) / batch
     curves = prefill_decode(
         alpha_s=alpha,
-        beta_s=beta + prompt * inputs / np.maximum(output, 1.0),
-        gamma_s=np.ceil(inputs / budget) * alpha + prompt * inputs,
+        beta_s=beta + prompt * inputs / np.maximum(output, 1.0) - hidden_s,
+        gamma_s=chunks * (alpha - prompts.hidden_s(np.zeros_like(batch), inputs / np.maximum(chunks, 1.0)))
+        + prompt * inputs,
         delta_s=0.0,
         input_tokens=inputs,
         output_tokens=output,
         max_batch=batch,
         occupancy_limit=limit,
     )
-    return replace(
-        curves,
-        prompts=PromptQueue(
-            alpha_s=alpha,
-            beta_s=beta,
-            prompt_s=prompt,
-            input_tokens=inputs,
-            output_tokens=output,
-            token_budget=budget,
-            spread=cv,
-        ),
-    )
+    return replace(curves, prompts=prompts)
 
 
 def _occupancy(max_batch: ArrayLike, occupancy_limit: ArrayLike | None, batches: int) -> ArrayLike:

@@ -486,6 +486,8 @@ def _parameters(profile: PerformanceProfile, capacity: ReplicaCapacity) -> str:
         known.append(f"a prompt {ms_from_seconds(profile.gamma_s):.4g} ms{each}")
     if profile.prompt_s is not None:
         known.append(f"{ms_from_seconds(profile.prompt_s):.4g} ms a prompt token, {profile.token_budget} an iteration")
+    if profile.overlap > 0:
+        known.append(f"{profile.overlap:.0%} of an iteration is free for them")
     if profile.tokens_per_step > 1:
         known.append(f"{profile.tokens_per_step:.3g} tokens a step")
     return ", ".join((*known, f"at most {capacity.max_batch_size} requests"))

@@ -251,6 +251,8 @@ def _serial_prefill(rows: Sequence[SizingRow]) -> ServiceCurves:
         max_batch=[_batch(row) for row in rows],
         token_budget=[row.profile.token_budget or TOKEN_BUDGET for row in rows],
         spread=[_spread(row) for row in rows],
+        step_tokens=[row.profile.step_tokens for row in rows],
+        overlap=[row.profile.overlap for row in rows],
     )
 
 

