@@ -102,8 +102,21 @@ class Solved:
 
     def plan_of(self, staged: StagedPlan, bonds: Bonds = ()) -> Plan:
         """The plan that gives every variant what is staged."""
+        context = self._context(staged)
+        solver = self.solution.solver or SOLVER
+        return assemble(context, list(self._decisions(context)), solver=solver, bonds=bonds)
+
+    def decisions_of(self, staged: StagedPlan) -> Mapping[ResourceKey, Decision]:
+        """The decisions of that plan alone, by variant."""
+        return {each.variant: each for each in self._decisions(self._context(staged))}
+
+    def _decisions(self, context: DecisionContext) -> Iterator[Decision]:
+        yield from (decision_for(context, state) for state in self.situation.states)
+        yield from (broken_decision(context, broken) for broken in self.situation.snapshot.broken)
+
+    def _context(self, staged: StagedPlan) -> DecisionContext:
         needs, answers = self.situation.formulated.needs, self.answers.values()
-        context = DecisionContext(
+        return DecisionContext(
             situation=self.situation,
             answers=self.answers,
             variations=self.variations,
@@ -113,9 +126,6 @@ class Solved:
             after=Projection(needs, answers, staged.allocations),
             shortfalls={shortfall.model: shortfall for shortfall in self.solution.shortfalls},
         )
-        decisions = [decision_for(context, state) for state in self.situation.states]
-        unread = [broken_decision(context, broken) for broken in self.situation.snapshot.broken]
-        return assemble(context, [*decisions, *unread], solver=self.solution.solver or SOLVER, bonds=bonds)
 
 
 def solve(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> Solved:

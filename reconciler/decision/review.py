@@ -12,7 +12,7 @@ from reconciler.decision.verdicts import give_verdicts, judge_changes
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.plan import Decision, Outcome, Plan, TotalCost, VerdictKind
+from reconciler.domain.plan import Decision, Outcome, TotalCost, VerdictKind
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarget
 from reconciler.domain.recording import Recording
 from reconciler.domain.records import dataclass, replace
@@ -532,7 +532,7 @@ class ReviewedBase:
             snapshot=snapshot,
             commit=commit,
             solved=solved,
-            recommended=_decisions(solved.plan_of(solved.staged)),
+            recommended=solved.decisions_of(solved.staged),
         )
 
     def needed(self, variants: Iterable[str]) -> dict[str, int]:
@@ -540,10 +540,6 @@ class ReviewedBase:
         named = {str(key): decision for key, decision in self.recommended.items()}
         known = [(name, named[name]) for name in variants if name in named]
         return {name: HELD if each.outcome is Outcome.HELD else each.desired.replicas for name, each in known}
-
-
-def _decisions(plan: Plan) -> Mapping[ResourceKey, Decision]:
-    return {each.variant: each for each in plan.decisions}
 
 
 def review(base: ReviewedBase, head: HeadView, *, head_commit: str) -> Review:
@@ -656,12 +652,13 @@ class _Judged:
         )
         solved = replace(solved, situation=situation)
         wanted = {key: wanted.get(key, now) for key, now in situation.current.items()}
-        use, said, decisions = DeviceUse.of(situation.formulated.problem), {}, {}
+        use, said = DeviceUse.of(situation.formulated.problem), {}
+        decisions: Mapping[ResourceKey, Decision] = {}
         if is_decided:
             holds = StagedPlan.aimed_at(situation, solved.solution).holds
             said = judge_changes(situation, StagedPlan(allocations=wanted, holds={}))
             staged = give_verdicts(situation, StagedPlan(allocations=wanted, holds=holds, said=said))
-            decisions = dict(_decisions(solved.plan_of(staged)))
+            decisions = solved.decisions_of(staged)
         return cls(
             solved=solved,
             recommended=recommended,
@@ -732,7 +729,7 @@ class _Comparison:
             and each.workload is not None
             and devices_of_replica(each) != devices_of_replica(known[each.key])
         }
-        recommended = _decisions(solved.plan_of(solved.staged))
+        recommended = solved.decisions_of(solved.staged)
         after = _Judged.of(solved, recommended, {**wanted, **given}, standing)
         return cls(base=base, head=head, gone=gone, renamed=renamed, before=before, after=after)
 
