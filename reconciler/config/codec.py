@@ -26,7 +26,7 @@ _LATER = (
     "title",
 )
 """Settings of pull requests that older recordings do not have."""
-_LEFT_OUT_EMPTY = ("rules", "workloads")
+_LEFT_OUT_EMPTY = ("rules", "workloads", "events")
 
 
 def dump(kind: type[Value], value: Value) -> object:
@@ -51,8 +51,8 @@ def load(kind: type[Value], dumped: object) -> Value:
 def dump_settings(settings: Settings) -> object:
     """Effective settings as a recording holds them; secrets are references.
 
-    Rules, workloads, limits, automatic merging, signing, attainments, intervals and what learned profiles got later are
-    left out where they are the default: older recordings keep their fingerprint.
+    Rules, workloads, events, limits, automatic merging, signing, attainments, intervals and what learned profiles got
+    later are left out where they are the default: older recordings keep their fingerprint.
     """
     dumped = cast(dict[str, object], dump(Settings, settings))
     for model in cast(list[dict[str, list[dict[str, Any]]]], dumped["models"]):

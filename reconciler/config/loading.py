@@ -48,6 +48,7 @@ from reconciler.domain.settings import (
     Assumption,
     BasicAuth,
     ClusterSettings,
+    Event,
     ForgeSettings,
     GaugeSettings,
     GitSettings,
@@ -95,6 +96,7 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
         defaults=_settings(configuration.defaults, root.at("defaults")),
         overrides=tuple(map(_override, configuration.overrides, root.at("overrides").items)),
         workloads=tuple(map(_override, configuration.workloads, root.at("workloads").items)),
+        events=tuple(map(_event, configuration.events)),
         git=_same(GitSettings, git, base_branch=git.base_branch or "", author=author, signing=signing),
         forge=ForgeSettings(
             kind=configuration.forge.kind or "",
@@ -132,6 +134,10 @@ def _cluster(cluster: schema.ClusterEntry, entry: PlacedValue) -> ClusterSetting
         ),
         place=entry.place,
     )
+
+
+def _event(event: schema.EventEntry) -> Event:
+    return _same(Event, event, from_s=event.moment(event.begins), until_s=event.moment(event.until))
 
 
 def _same(kind: type[Value], section: ConfigSection, **other: object) -> Value:

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Collection, Iterator
+from datetime import datetime
 from typing import Annotated, Self
+from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -450,6 +452,41 @@ def refuse_shared_aliases(accelerators: list[AcceleratorEntry]) -> list[Accelera
     return accelerators
 
 
+class EventEntry(ConfigSection):
+    """Load that history cannot know."""
+
+    name: Name
+    """a name"""
+    begins: Annotated[Text, Field(alias="from")]
+    """a time like 2026-12-01T08:00, from when on more arrives"""
+    until: Text
+    """a time like 2026-12-01T20:00"""
+    time_zone: Text = "UTC"
+    """a time zone like Europe/Berlin (= UTC)"""
+    model: Text = "*"
+    """a glob on model ids (= all)"""
+    factor: Factor
+    """a number of at least 1: so many times as much arrives"""
+
+    @model_validator(mode="after")
+    def _lies_between_times(self) -> Self:
+        if self.time_zone not in available_timezones():
+            raise ValueError(f"expected a time zone like Europe/Berlin, got {describe(self.time_zone)}")
+        if self.moment(self.begins) >= self.moment(self.until):
+            raise ValueError(f"expected from before until, got {self.begins} and {self.until}")
+        return self
+
+    def moment(self, text: str) -> float:
+        """A time of the zone, in Unix seconds."""
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            found = None
+        if found is None or found.tzinfo is not None:
+            raise ValueError(f"expected a time like 2026-12-01T08:00, got {describe(text)}")
+        return found.replace(tzinfo=ZoneInfo(self.time_zone)).timestamp()
+
+
 class DefaultsSection(VariantSection):
     """Variant settings for everything."""
 
@@ -672,6 +709,8 @@ class ConfigurationFile(ConfigSection):
     """a list of variant settings with what they match; later ones win (= none)"""
     workloads: list[WorkloadsEntry] = []
     """a list of serving workloads to manage as they are, with variant settings; later ones win (= none)"""
+    events: list[EventEntry] = []
+    """a list of loads that history cannot know (= none)"""
     git: GitSection = GitSection()
     """how commits and branches are made"""
     forge: ForgeSection = ForgeSection()

@@ -3,23 +3,25 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 import numpy as np
 
 from reconciler.decision.actuation import ActuationDelay, ActuationDelays
-from reconciler.decision.load_variation import LoadForecast
+from reconciler.decision.load_variation import KnownEvent, LoadForecast
 from reconciler.domain.history import DemandHistory, LoadHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.observed import Load
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.records import dataclass, replace
+from reconciler.domain.settings import Event
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import last_midnight_s, significant
 from reconciler.domain.variant_settings import HEADROOM
 from reconciler.forecast.forecaster import Forecaster, told_features
 from reconciler.forecast.series import RECENT_S, Rates, Window
-from reconciler.simulation.rehearsal import HOLD_S, KEPT_S, LEVEL, LEVELS, Rehearsal, Rules, learn, rehearse
+from reconciler.simulation.rehearsal import HOLD_S, KEPT_S, LEVEL, LEVELS, Rehearsal, Rules, learn, lingering, rehearse
 
 DRAINED_IN_S = 600.0
 """What waits now must be served within so long, in addition to what arrives."""
@@ -37,6 +39,8 @@ class Forecasts:
 
     of: Mapping[ModelKey, LoadForecast] = field(default_factory=dict)
     why_not: Mapping[ModelKey, str] = field(default_factory=dict)
+    events: Mapping[ModelKey, KnownEvent] = field(default_factory=dict)
+    """Of models for which one comes, forecast or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,9 @@ def forecast_loads(
         for model in members
         if model.cluster in lost
     }
+    events = dict(_events(snapshot, members)) if snapshot.settings.events else {}
     if not snapshot.observed.demand:
-        return Forecasts(why_not=why_not)
+        return Forecasts(why_not=why_not, events=events)
     rows, rates = _fleet(snapshot.observed.demand)
     present = _until_now(snapshot, rows, rates)
     found: dict[ModelKey, LoadForecast] = {}
@@ -94,7 +99,7 @@ def forecast_loads(
                     keep_per_s=forecast.keep_per_s + waiting,
                     added_s=max(filter(None, (added.get(str(each.key)) for each in members[model])), default=None),
                 )
-    return Forecasts(of=found, why_not=why_not)
+    return Forecasts(of=found, why_not=why_not, events=events)
 
 
 def _forecasts(
@@ -219,6 +224,28 @@ def _recent(snapshot: Snapshot, model: ModelKey) -> float:
         if recent.size and np.isfinite(recent).all():
             return float(recent.mean())
     return load.arrival_rate_per_s if isinstance(load, Load) else math.nan
+
+
+def _events(snapshot: Snapshot, members: Mapping[ModelKey, Sequence[Variant]]) -> Iterator[tuple[ModelKey, KnownEvent]]:
+    """By model what comes that history cannot know, against what is on now: that is in the load of now already."""
+    delays, settings, now_s = ActuationDelays(snapshot), snapshot.settings, snapshot.now_s
+    for model, variants in members.items():
+        window = _window([delays.of(variant) for variant in variants], settings.run_interval_s)
+        events = [each for each in settings.events if each.until_s > now_s and fnmatchcase(model.model_id, each.model)]
+
+        def times(after_s: float, events: Sequence[Event] = events) -> float:
+            on = (each.factor for each in events if each.from_s <= now_s + after_s < each.until_s)
+            return math.prod(on)
+
+        def most(until: Window, events: Sequence[Event] = events) -> float:
+            begun = (each.from_s - now_s for each in events)
+            moments = [until.from_s, *(at_s for at_s in begun if until.from_s < at_s <= until.until_s)]
+            return max(map(times, moments)) / times(0.0)
+
+        grow, keep = most(window), most(lingering(window))
+        if keep > 1:
+            names = ", ".join(each.name for each in events if now_s < each.from_s <= now_s + lingering(window).until_s)
+            yield model, KnownEvent(grow=max(grow, 1.0), keep=keep, words=f"event {names}: {keep:.4g} times as much")
 
 
 def _added(snapshot: Snapshot) -> Mapping[str, float]:

@@ -8,7 +8,14 @@ from typing import TypeVar
 
 from reconciler.decision.devices import Devices, pools_beside, surplus_devices, surplus_words
 from reconciler.decision.guarding import Guard
-from reconciler.decision.load_variation import LoadForecast, LoadVariation, StabilizedDemand, load_variations, steady
+from reconciler.decision.load_variation import (
+    KnownEvent,
+    LoadForecast,
+    LoadVariation,
+    StabilizedDemand,
+    load_variations,
+    steady,
+)
 from reconciler.decision.variant_states import (
     TOLERANCE,
     Allocations,
@@ -61,6 +68,8 @@ class ModelDemand:
     """What decides instead of `variation`, where it has proven better."""
     spread: str = ""
     """How unevenly replicas are loaded, where that takes more than the headroom of the settings."""
+    event: str = ""
+    """The event that is known to come, where it asks for more; its factor is within the headroom."""
 
 
 def past_variations(variants: Iterable[Variant], snapshot: Snapshot) -> dict[ModelKey, LoadVariation]:
@@ -84,15 +93,18 @@ def demand_of(
     shrinking: Iterable[Variant],
     spread: Spread | None = None,
     forecast: LoadForecast | None = None,
+    event: KnownEvent | None = None,
 ) -> ModelDemand:
     """The demand of a model on its `members`, of which those that are `shrinking` may lose a replica."""
     if forecast is not None:
-        return _forecast_demand(members, load_per_s, carried, spread, forecast)
+        return _forecast_demand(members, load_per_s, carried, spread, forecast, event)
     headroom = max(variant.settings[HEADROOM].value for variant in members)
     if spread is not None and spread.factor > 1 + headroom:
         headroom = spread.factor - 1
     else:
         spread = None
+    if event is not None:
+        headroom = (1 + headroom) * event.grow - 1
     now_per_s, whole = load_per_s * (1 + headroom), sum(_carried(each, carried) for each in members)
     spare = (_carried(variant, carried) / variant.current.replicas for variant in shrinking)
     stabilized = steady(now_per_s, headroom, variation, whole, min(filter(None, spare), default=0.0))
@@ -102,15 +114,23 @@ def demand_of(
         stabilized=stabilized,
         variation=variation,
         spread=spread.words if spread is not None else "",
+        event=event.words if event is not None and event.grow > 1 else "",
     )
 
 
 def _forecast_demand(
-    members: Sequence[Variant], load_per_s: float, carried: Carried, spread: Spread | None, forecast: LoadForecast
+    members: Sequence[Variant],
+    load_per_s: float,
+    carried: Carried,
+    spread: Spread | None,
+    forecast: LoadForecast,
+    event: KnownEvent | None,
 ) -> ModelDemand:
     """The demand that is forecast: no headroom and no noise come on top of it. An open proposal may be a little off."""
     uneven = 1.0 if spread is None else max(spread.factor, 1.0)
     grow, keep = forecast.grow_per_s * uneven, forecast.keep_per_s * uneven
+    if event is not None:
+        grow, keep = grow * event.grow, keep * event.keep
     whole, rate_per_s = sum(_carried(each, carried) for each in members), max(load_per_s, grow)
     if forecast.added_s is not None:
         keep = whole
@@ -122,6 +142,7 @@ def _forecast_demand(
         ),
         forecast=forecast,
         spread=spread.words if spread is not None and uneven > 1 else "",
+        event="" if event is None else event.words,
     )
 
 

@@ -116,6 +116,15 @@ class LoadForecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownEvent:
+    """How many times as much as without it must be carried when a change serves, and until replicas may go."""
+
+    grow: float
+    keep: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StabilizedDemand:
     """What a model must be able to carry: `amount_per_s`, of which `kept_per_s` is what was really asked for.
 

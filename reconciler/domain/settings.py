@@ -280,6 +280,20 @@ class ForgeSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Load that history cannot know: `factor` times as much from one moment until another (Unix seconds).
+
+    It is of the models whose id the glob `model` fits.
+    """
+
+    name: str
+    from_s: float
+    until_s: float
+    factor: float
+    model: str = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
     """More than which fractions of a group's replicas must be missing, or too many, before a pull request is opened."""
 
@@ -337,6 +351,7 @@ class Settings:
     overrides: tuple[Override, ...] = ()
     workloads: tuple[Override, ...] = ()
     """Which serving workloads are managed without a resource of an autoscaler, with their variant settings."""
+    events: tuple[Event, ...] = ()
     git: GitSettings = field(default_factory=GitSettings)
     forge: ForgeSettings = field(default_factory=ForgeSettings)
     pull_requests: PullRequestSettings = field(default_factory=PullRequestSettings)

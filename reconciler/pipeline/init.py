@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from enum import StrEnum
+from itertools import combinations
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,13 +16,14 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import DEFAULT_CLUSTER
 from reconciler.config.schema import API_VERSION, KIND
+from reconciler.domain.identity import fits_ignore_line
 from reconciler.domain.plan import HOME
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import FILL_IN, ClusterSettings, Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError, InputError
 from reconciler.forge.pull_requests import parse_remote
-from reconciler.git.repository import open_directory, origin_url
+from reconciler.git.repository import EntryKind, Repository, open_directory, origin_url
 from reconciler.http.redaction import origin_of
 from reconciler.manifests.documents import Document, parse_readable, text_at, value_at
 from reconciler.metrics.answers import clusters_seen
@@ -290,6 +292,8 @@ class ConfigurationView:
     unpriced: tuple[AcceleratorView, ...] = ()
     without_target: str = ""
     default_class: str = ""
+    own_groups: str = ""
+    shared_groups: str = ""
 
 
 def draft_view(
@@ -316,8 +320,51 @@ def draft_view(
     )
 
 
-def complete_view(draft: ConfigurationView, snapshot: Snapshot) -> ConfigurationView:
-    """The draft with what the repository declares, and what it lacks."""
+MOST_OF_OWNERS = 3 * 1024 * 1024
+"""GitHub reads no more."""
+OWNER_FILES = (".github/CODEOWNERS", ".gitlab/CODEOWNERS", ".gitea/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS")
+"""Where forges look for owners, GitHub and GitLab in another order: the first that is there counts here."""
+
+
+def owners_of(repository: Repository, paths: Iterable[str]) -> dict[str, str]:
+    """The owners of files, as CODEOWNERS writes them: the last pattern that fits counts; empty without any."""
+    entries = {each.path: each for each in repository.list_files() if each.path in OWNER_FILES}
+    found = next((entries[path] for path in OWNER_FILES if path in entries), None)
+    if found is None or found.kind is not EntryKind.FILE or found.size_bytes > MOST_OF_OWNERS:
+        return {}
+    (_, body), *_ = repository.read_files((found.oid,))
+    lines = (line.partition("#")[0].split() for line in body.decode("utf-8", "replace").splitlines())
+    rules = [(line[0], " ".join(sorted(line[1:]))) for line in lines if line and line[0][0] not in "[^"]
+    return {
+        path: next((who for pattern, who in reversed(rules) if fits_ignore_line(pattern, path)), "") for path in paths
+    }
+
+
+def choose_groups(snapshot: Snapshot, owners: Mapping[str, str]) -> tuple[str, str]:
+    """Why each namespace gets pull requests of its own, else why one a cluster would cost less; both may be empty.
+
+    Where people own different namespaces each gets what it is asked to merge. Where nobody merges one pull request
+    a cluster costs least: it is opened once enough replicas of all its namespaces differ.
+    """
+    found: dict[str, set[str]] = {}
+    for variant in snapshot.variants:
+        found.setdefault(variant.key.namespace, set()).add(owners.get(variant.place.path, ""))
+    if len(found) < 2:
+        return "", ""
+    named = {name: " ".join(sorted(filter(None, who))) for name, who in sorted(found.items())}
+    if len({frozenset(who) for who in found.values()}) > 1:
+        (first, one), (second, other) = next(
+            pair for pair in combinations(named.items(), 2) if found[pair[0][0]] != found[pair[1][0]]
+        )
+        return f"CODEOWNERS gives {first} to {one or 'nobody'} and {second} to {other or 'nobody'}", ""
+    whose = "have the same owners" if any(named.values()) else "have no owners in CODEOWNERS"
+    return "", f"{len(found)} namespaces {whose}: where all merges by itself, one pull request a cluster costs least"
+
+
+def complete_view(
+    draft: ConfigurationView, snapshot: Snapshot, groups: tuple[str, str] = ("", "")
+) -> ConfigurationView:
+    """The draft with what the repository declares, what it lacks, and what `choose_groups` said."""
     entries = list(_accelerators(snapshot))
     models = {each.model for each in snapshot.variants}
     lacking = {each.model for each in snapshot.variants if each.service_class is None}
@@ -328,6 +375,8 @@ def complete_view(draft: ConfigurationView, snapshot: Snapshot) -> Configuration
         unpriced=tuple(view for view, is_priced in entries if not is_priced),
         without_target=_without_target(len(lacking), len(models)),
         default_class=classes[0] if len(classes) == 1 else "",
+        own_groups=groups[0],
+        shared_groups=groups[1],
     )
 
 
@@ -644,7 +693,9 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     if adopted.entries:
         prepared = _plan_with(request, root, draft, adopted, renderer, progress)
     if draft is not None:
-        text = renderer.render(TEMPLATE, _for_jobs(complete_view(draft, prepared.snapshot), address))
+        owners = owners_of(repository, {each.place.path for each in prepared.snapshot.variants})
+        groups = choose_groups(prepared.snapshot, owners)
+        text = renderer.render(TEMPLATE, _for_jobs(complete_view(draft, prepared.snapshot, groups), address))
         text += render_entries(renderer, adopted) if adopted.entries or adopted.left else ""
         files.append(GeneratedFile(path=REPOSITORY_FILE, text=text, is_started=True))
     elif adopted.entries:

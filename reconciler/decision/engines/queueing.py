@@ -21,7 +21,7 @@ from reconciler.decision.engines.port import (
 from reconciler.decision.engines.queueing_capacities import Capacities, ReplicaCapacity, SizingRow, find_contradictions
 from reconciler.decision.forecasting import Forecasts, forecast_loads
 from reconciler.decision.formulation import FormulatedProblem, ModelDemand, ModelProblem, Spread, demand_of
-from reconciler.decision.load_variation import LoadForecast, LoadVariation, load_variations, why_not_whole
+from reconciler.decision.load_variation import KnownEvent, LoadForecast, LoadVariation, load_variations, why_not_whole
 from reconciler.decision.variant_states import (
     Allocations,
     VariantState,
@@ -178,6 +178,7 @@ class QueueProblem:
     variation: LoadVariation | None
     spread: Spread | None = None
     forecast: LoadForecast | None = None
+    event: KnownEvent | None = None
     holds: dict[ResourceKey, Hold] = field(default_factory=dict)
     notes: dict[ResourceKey, tuple[str, ...]] = field(default_factory=dict)
     partial: str = field(init=False)
@@ -222,7 +223,8 @@ class QueueProblem:
     def _demand(self, load_per_s: float) -> ModelDemand:
         shrinking = [each for each in self._free() if each.current.replicas > self._bounds(each).minimum]
         members = [state.variant for state in self.members]
-        return demand_of(members, load_per_s, self.variation, self._carried(), shrinking, self.spread, self.forecast)
+        found, carried = (self.spread, self.forecast, self.event), self._carried()
+        return demand_of(members, load_per_s, self.variation, carried, shrinking, *found)
 
     def _free(self) -> list[Variant]:
         return [state.variant for state in self.members if state.is_free]
@@ -443,9 +445,9 @@ def _load_steps(state: VariantState, demand: ModelDemand | None) -> Iterator[Ste
         reason=f"arrivals from {load.arrivals_from}, {load.window_s / 60:g}m window; "
         f"{load.output_tokens:.4g} output tokens a request{origin}{routed}",
     )
+    also = "; ".join(filter(None, (demand.spread, demand.event)))
     if demand.forecast is not None:
-        uneven = f"; {demand.spread}" if demand.spread else ""
-        words = f"{demand.forecast.words}{uneven}"
+        words = "; ".join(filter(None, (demand.forecast.words, also)))
         yield Step(stage="demand", before=observed, after=f"{demand.rate_per_s:.4g} req/s", reason=words)
         if demand.stabilized.amount_per_s > demand.rate_per_s:
             after = f"{demand.stabilized.amount_per_s:.4g} req/s"
@@ -457,7 +459,7 @@ def _load_steps(state: VariantState, demand: ModelDemand | None) -> Iterator[Ste
         stage="demand",
         before=observed,
         after=f"{demand.rate_per_s:.4g} req/s",
-        reason=f"load and {demand.headroom * 100:.3g} % headroom{f': {demand.spread}' if demand.spread else ''}",
+        reason=f"load and {demand.headroom * 100:.3g} % headroom{f': {also}' if also else ''}",
     )
     if demand.variation is not None:
         # What must be carried beyond the demand of now, for what the load did before.
@@ -599,6 +601,7 @@ class QueueingEngine(SizingEngine):
                 variation=variations.get(model),
                 spread=_spread(given.snapshot, members, capacities.of),
                 forecast=forecasts.of.get(model),
+                event=forecasts.events.get(model),
             ).problem(load)
             for model, members in models.items()
             if (load := members[0].load) is not None

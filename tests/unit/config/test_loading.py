@@ -36,6 +36,9 @@ def prometheus_of(cluster: ClusterSettings) -> PrometheusSettings:
 
 def test_how_often_a_run_is_started_is_stated_or_ten_minutes(load: Load) -> None:
     assert load("runInterval: 1h").settings.run_interval_s == 3600.0
+    event = "{name: a, from: 2026-12-01T08:00, until: 2026-12-01T20:00, timeZone: Europe/Berlin, factor: 3}"
+    (found,) = load(f"events: [{event}]").settings.events
+    assert (found.from_s, found.until_s, found.factor, found.model) == (1796108400.0, 1796151600.0, 3.0, "*")
     assert load("currency: USD").settings.run_interval_s == 600.0
 
 

@@ -11,6 +11,7 @@ from reconciler.decision.forecasting import Forecasts, forecast_loads
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.proposals import ProposalState
+from reconciler.domain.settings import Event
 from tests.bench.loads import START_S, Offered, bursty, smooth
 from tests.unit.decision.conftest import CLUSTER, DAY_S, NAMESPACE, Fleet, Make, new_fleet, service_class
 
@@ -120,6 +121,31 @@ def test_what_a_merge_added_stays_for_three_hours(smooth_load: Any, make: Make) 
     assert any(step.reason == "kept: replicas were added 40m ago, none goes for 3h" for step in decision.steps)
     fleet.proposals[:] = [replace(fleet.proposals[0], closed_at_s=MONDAY_9 - 3 * 3600)]
     assert fleet.decision("m0").desired.replicas < 40
+
+
+@pytest.mark.parametrize("is_forecast", [True, False])
+def test_replicas_are_there_when_an_event_begins(smooth_load: Any, *, is_forecast: bool) -> None:
+    fleet = fleet_under(smooth_load, MONDAY_9)
+    if not is_forecast:
+        fleet.observed = replace(fleet.observed, demand=())
+    without = fleet.decision("m0").desired.replicas
+
+    def planned(from_min: float, until_min: float, model: str = "m0") -> int:
+        event = Event(
+            name="launch",
+            model=model,
+            from_s=MONDAY_9 + 60 * from_min,
+            until_s=MONDAY_9 + 60 * until_min,
+            factor=3.0,
+        )
+        fleet.set(events=(event,))
+        return fleet.decision("m0").desired.replicas
+
+    assert 3 * (without - 1) < planned(25, 300) <= 3 * without
+    words = next(step.reason for step in fleet.decision("m0").steps if step.stage == "demand")
+    assert words.endswith("event launch: 3 times as much")
+    assert planned(300, 600) == planned(-60, -10) == planned(25, 300, model="m1") == without
+    assert planned(-60, 300) == without  # it is in the load of now
 
 
 @pytest.mark.parametrize(

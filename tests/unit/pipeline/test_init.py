@@ -194,6 +194,27 @@ def test_an_address_to_fill_in_is_refused_with_its_line_and_a_flag_gives_another
     assert findings(prometheus="http://127.0.0.1:9") == []
 
 
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("owners", "line"),
+    [
+        ("", "# 3 namespaces have no owners in CODEOWNERS: where all merges by itself, one pull request a cluster"),
+        ("* @acme/sre", "# 3 namespaces have the same owners: where all merges by itself, one pull request a cluster"),
+        (
+            "*  @acme/sre # all\n/clusters/prod/chat/ @acme/chat\n",
+            "  groupBy: [cluster, namespace] # CODEOWNERS gives batch to @acme/sre and chat to @acme/chat",
+        ),
+    ],
+)
+def test_groups_follow_the_owners_of_files(desk: Desk, owners: str, line: str) -> None:
+    root = unconfigured(desk)
+    if owners:
+        (root / "CODEOWNERS").write_text(owners, encoding="utf-8")
+        desk.workshop.commit("Say who owns what")
+    asked(desk, prometheus="http://127.0.0.1:9")
+    assert line in (root / "reconciler.yaml").read_text(encoding="utf-8")
+
+
 def test_what_somebody_configured_is_kept(desk: Desk) -> None:
     before = (desk.workshop.clone / "reconciler.yaml").read_bytes()
     assert fates(asked(desk)) == {}
