@@ -4,20 +4,22 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from reconciler.decision.staged_plan import branches_of
-from reconciler.domain.identity import Figure, ResourceKey, SourceKind
+from reconciler.domain.history import Bools, Floats
+from reconciler.domain.identity import Figure, ModelKey, ResourceKey, SourceKind
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.records import dataclass
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant
-from reconciler.domain.units import last_midnight_s
+from reconciler.domain.units import DAY_S, last_midnight_s
 from reconciler.domain.variant_settings import GROUP, MERGE_DELAY_S, START_DELAY_S, SYNC_DELAY_S, SettingDefinition
 from reconciler.metrics.queries import DELAY_LOOK_S, duration
 
 FEWEST_MERGES = 5
 """Of fewer the slowest says nothing."""
-LOOK_BACK_S = 30 * 86_400.0
+LOOK_BACK_S, HOUR_S = 30 * DAY_S, 3600.0
 MERGED_BY_ITSELF_S = 60.0, 120.0, 300.0
 MERGED_BY_PEOPLE_S = 300.0, 900.0, 3600.0
 """Until some merges are known."""
@@ -200,3 +202,77 @@ def _given(variant: Variant, setting: SettingDefinition[float]) -> DelayPart | N
 def told_span(span_s: float) -> str:
     """A time in words, to the minute where it is longer than two: nothing here is known to the second."""
     return duration(round(span_s / 60) * 60 if span_s >= TO_THE_MINUTE_S else span_s)
+
+
+FEWEST_OF_A_WEEK, LONGEST_PAUSE_H = 20, 8
+"""Merges that tell office hours, and hours of a day without any of them that are a night."""
+WEEKDAYS = ("Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed")
+"""As days since 1970 count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfficeHours:
+    """When our pull requests are merged, and what it takes to keep at other times what those need.
+
+    `words` say the days and hours, `merges` how many they are from; `more` is the fraction of all replicas, weighted by
+    their cost, that is kept beyond what merges at any time would; `cost_per_hour` None where a price is missing.
+    """
+
+    words: str
+    merges: int
+    more: float
+    cost_per_hour: float | None
+
+
+def office_hours(snapshot: Snapshot) -> OfficeHours | None:
+    """What it costs that people merge at their hours, on the load of two weeks; None where merges know no hours."""
+    merged = (each for each in snapshot.proposals if each.state is ProposalState.MERGED)
+    ages = (each.closed_at_s for each in merged if each.closed_at_s is not None)
+    at_s = np.array([each for each in ages if 0 <= snapshot.now_s - each <= LOOK_BACK_S])
+    if len(at_s) < FEWEST_OF_A_WEEK or np.ptp(at_s) < 7 * DAY_S:
+        return None
+    of_day = np.bincount((at_s // HOUR_S % 24).astype(int), minlength=24) > 0
+    of_week = np.bincount((at_s // DAY_S % 7).astype(int), minlength=7) > 0
+    pauses = np.diff(np.flatnonzero(np.tile(of_day, 2)))  # from one hour with merges to the next
+    night = int(pauses.argmax())
+    if pauses[night] - 1 < LONGEST_PAUSE_H:
+        return None
+    last = np.flatnonzero(np.tile(of_day, 2))[night] % 24
+    first, hours = (last + pauses[night]) % 24, 24 - pauses[night] + 1
+    is_open = of_week[:, np.newaxis] & ((np.arange(24) - first) % 24 < hours)
+    days = ", ".join(name for name, seen in zip(WEEKDAYS, of_week, strict=True) if seen)
+    cost, is_priced = 0.0, True
+    by_model: defaultdict[ModelKey, list[Variant]] = defaultdict(list)
+    for variant in snapshot.variants:
+        if not variant.is_autoscaled:
+            by_model[variant.model].append(variant)
+    delays, whole = ActuationDelays(snapshot), 0.0
+    for history in snapshot.observed.demand:
+        moments_s = history.start_s + history.step_s * np.arange(history.per_s.shape[1])
+        open_now = is_open[(moments_s // DAY_S % 7).astype(int), (moments_s // HOUR_S % 24).astype(int)]
+        for model, per_s in zip(history.models, np.nan_to_num(history.per_s), strict=True):
+            variants = by_model.get(model, [])
+            if not variants or not per_s.any():
+                continue
+            ahead_s = max(delays.of(each).median_s for each in variants) + snapshot.settings.run_interval_s
+            at_once, held = _kept(per_s, open_now, max(round(ahead_s / history.step_s), 1))
+            priced = [each.current_cost_per_hour for each in variants]
+            is_priced = is_priced and None not in priced
+            weights = (each.current.replicas * (price or 1.0) for each, price in zip(variants, priced, strict=True))
+            weight = sum(weights)
+            whole += weight
+            cost += weight * (held / at_once - 1)
+    more = cost / whole if whole else 0.0
+    words = f"{days} between {first:02d}:00 and {(last + 1) % 24:02d}:00 UTC"
+    return OfficeHours(words=words, merges=len(at_s), more=more, cost_per_hour=cost if is_priced else None)
+
+
+def _kept(per_s: Floats, is_open: Bools, ahead: int) -> tuple[float, float]:
+    """The mean of what is carried where changes merge at any time, and where none does until it is open again."""
+    padded = np.pad(per_s, (0, ahead), mode="edge")
+    at_once = sliding_window_view(padded, ahead + 1).max(axis=1)
+    held, closed = at_once.copy(), np.flatnonzero(~is_open)
+    for stretch in np.split(closed, np.flatnonzero(np.diff(closed) > 1) + 1) if len(closed) else ():
+        begins = max(stretch[0] - 1, 0)
+        held[begins : stretch[-1] + 1] = at_once[begins : stretch[-1] + 1].max()
+    return float(at_once.mean()), float(held.mean())

@@ -9,7 +9,7 @@ from typing import TypeGuard
 from cronsim import CronSim, CronSimError
 
 from reconciler.config.environment import Environment, Flags, SecretReader
-from reconciler.decision.actuation import LOOK_BACK_S, ActuationDelays, told_span
+from reconciler.decision.actuation import LOOK_BACK_S, ActuationDelays, office_hours, told_span
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import Plan
 from reconciler.domain.proposals import Proposal
@@ -193,6 +193,24 @@ def check_delays(snapshot: Snapshot) -> Iterator[Check]:
     for words, labels in found.items():
         others = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
         yield well(SETTINGS, "actuation-delay", f"{labels[0]}{others}: {words}")
+
+
+LEAST_MORE = 0.02
+"""Of all replicas: less is not worth a word."""
+
+
+def check_office_hours(snapshot: Snapshot) -> Iterator[Check]:
+    """What it costs that people merge at their hours: what nights and weekends need is kept meanwhile."""
+    found = office_hours(snapshot)
+    if found is None or found.more < LEAST_MORE or snapshot.settings.pull_requests.auto_merge:
+        return
+    money = "" if found.cost_per_hour is None else f", {found.cost_per_hour:.2f} {snapshot.settings.currency}/h"
+    words = (
+        f"all {found.merges} merges of 30 days came on {found.words}: what the rest needs at most is kept in between, "
+        f"on the load of two weeks {found.more:.0%} more replicas than if changes merged at any time{money}"
+    )
+    cure = "set pullRequests.autoMerge, rules say for what; or let an autoscaler act, with whenAutoscaled: tune"
+    yield warning(SETTINGS, "office-hours", words, cure)
 
 
 FORGE = "forge"
@@ -513,7 +531,9 @@ class _Doctor:
         prepared = prepare(observed.recording, doors.renderer, observed.declaration)
         yield from check_versions(observed.files)
         yield from check_findings(prepared.plan.findings)
-        yield from check_delays(self._with_merges(doors, prepared.snapshot))
+        snapshot = self._with_merges(doors, prepared.snapshot)
+        yield from check_delays(snapshot)
+        yield from check_office_hours(snapshot)
         yield from check_findings(find_compared_statuses(observed.files.commit.fleet, self._settings))
         broken = {words.partition(": ")[0] for words in (*prepared.plan.refusals, *prepared.plan.failures)}
         yield from _failures(prepared.plan)

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reconciler.decision.actuation import ActuationDelays, delay_figures
+from reconciler.decision.actuation import ActuationDelays, delay_figures, office_hours
+from reconciler.domain.history import DemandHistory
 from reconciler.domain.observed import LiveReplicas
 from reconciler.domain.proposals import Part, ProposalState
 from tests.unit.decision.conftest import CLUSTER, DAY_S, NAMESPACE, Fleet, Make, key
@@ -111,6 +112,32 @@ def test_a_number_that_somebody_else_wrote_measures_nothing(fleet: Fleet, make: 
         )
     fleet.observed = replace(fleet.observed, merged={key("llama"): counts(start_s, (600, 5.0), (600, 3.0))})
     assert told(fleet)["sync"][1].startswith("built-in: 0 arrivals")
+
+
+def merged_at(fleet: Fleet, *hours: float) -> None:
+    """Merges at so many hours after a Thursday's midnight three weeks ago."""
+    start_s = (fleet.now_s // (7 * DAY_S) - 3) * 7 * DAY_S
+    for hour in hours:
+        at_s = start_s + hour * 3600.0
+        fleet.propose(state=ProposalState.MERGED, opened_at_s=at_s - 60, closed_at_s=at_s)
+
+
+def test_what_people_who_merge_at_their_hours_cost_is_known(fleet: Fleet) -> None:
+    fleet.add(replicas=4)
+    start_s = (fleet.now_s // (7 * DAY_S) - 2) * 7 * DAY_S
+    hours = np.arange(14 * 24)
+    load = np.where((hours % 24 >= 9) & (hours % 24 < 17), 30.0, 10.0)  # a third of what the day needs, at night
+    history = DemandHistory(models=(fleet.variant().model,), start_s=start_s, step_s=3600.0, per_s=load[np.newaxis])
+    fleet.observed = replace(fleet.observed, demand=(history,))
+    assert office_hours(fleet.snapshot()) is None
+    merged_at(fleet, *(24 * day + hour for day in (0, 1, 4, 5, 6, 7, 8) for hour in (10.5, 13.5, 15.5)))
+    found = office_hours(fleet.snapshot())
+    assert found is not None
+    assert (found.words, found.merges) == ("Thu, Fri, Mon, Tue, Wed between 10:00 and 16:00 UTC", 21)
+    at_once, held = 14 * (9 * 30 + 15 * 10), 14 * 24 * 30  # each night and weekend keeps what the day needs
+    assert found.more == pytest.approx(held / at_once - 1, rel=0.02)
+    merged_at(fleet, *(24 * day + hour for day in range(7) for hour in (2.5, 8.5, 20.5)))
+    assert office_hours(fleet.snapshot()) is None
 
 
 @pytest.mark.parametrize(("opened_s", "closed_s"), [(None, 0.0), (0.0, None), (10.0, 0.0)])
