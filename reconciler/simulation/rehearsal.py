@@ -114,6 +114,7 @@ def rehearse(
     grow_by, keep_by = learn(rates, window, since_s)
     if grow_by is None or keep_by is None:
         return Rehearsal(margin=None, words="too few series and days to learn from", days=days)
+    names, rates, chosen = chosen.tolist(), replace(rates, per_s=rates.per_s[chosen]), np.arange(len(chosen))
     kept = rates.steps(KEPT_S)
     moments = np.arange(first - kept, end - 1)
     rows, at = np.repeat(chosen, len(moments)), np.tile(moments, len(chosen))
@@ -142,7 +143,7 @@ def rehearse(
         step_s,
     )
     found = _chosen(served.attainment, served.cost, rules.goal, coverage, days)
-    covered = zip(chosen.tolist(), (below / np.maximum(counted, 1)).tolist(), counted.tolist(), strict=True)
+    covered = zip(names, (below / np.maximum(counted, 1)).tolist(), counted.tolist(), strict=True)
     return replace(found, covered={row: share for row, share, count in covered if count})
 
 
