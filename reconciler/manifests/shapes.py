@@ -36,6 +36,8 @@ _LONGEST: Final = 10_000
 _MOST_SHAPES: Final = 2_000
 _LEARNED_AT: Final = 3
 """The text of a shape that it is learned from: that takes as long as reading three."""
+_UNSAFE: Final = ("!", "zQx")
+"""In a shape: the end of a tag reads like what comes before a slot, and a text may hold the names that are tried."""
 _NAMED: Final = re.compile(r'(?<!\\)"zQx([0-9]+)xQz"(?!:)')
 
 
@@ -96,6 +98,9 @@ class Shapes(Generic[Nodes]):
         if shape in self._seen or len(self._seen) < _MOST_SHAPES:
             self._seen[shape] += 1
         if self._seen[shape] < _LEARNED_AT:
+            return None
+        if any(sign in shape for sign in _UNSAFE):
+            self._templates[shape] = None
             return None
         template, found = self._template_of(parts), self._read(text)
         try:

@@ -12,7 +12,26 @@ from reconciler.manifests.shapes import Shapes
 
 PIECES = [
     *("a: ", "b: ", "- ", "? ", ": ", "{", "}", "[", "]", ", ", "\n", "\n", "\n  ", "\n    ", "#", " # ", "'", '"'),
-    *("|\n  ", ">-\n  ", "&x ", "*x", "!t ", "!!str ", "<<: ", "...\n", "---", "%", " ", "@", "@", "@", "@", "\\"),
+    *(
+        "|\n  ",
+        ">-\n  ",
+        "&x ",
+        "*x",
+        "!t ",
+        "!t- ",
+        "!t: ",
+        "!!str ",
+        "<<: ",
+        "...\n",
+        "---",
+        "%",
+        " ",
+        "@",
+        "@",
+        "@",
+        "@",
+        "\\",
+    ),
     *("a: @\n", "b: @\n", "- @\n", "  a: @\n", "  - @\n", "c: {d: @}\n", "c: [@, @]\n", "d: @ # @\n", "e: |\n  f: @\n"),
     *("z: {a: @,\n b: @}\n", "# w: @\n", "k: &n @\n", "l: *n\n", "m: 'a\n  , @\n  '\n", "- @\n: @\n", "o: @, b\n"),
 ]
@@ -46,6 +65,9 @@ def filled(pieces: list[str], values: list[str]) -> str:
 @example(["a: @\n", "b: @ # a: @\n"], [["x", "1", "y"]] * 4 + [["1", "'1'", "y"]])
 @example(["a: @\n", "  @"], [["x", "y"]] * 4 + [["x", "z"]])
 @example(["- @\n"], [["zQx0xQz"]] * 5)
+@example(["a: ", "!t- ", "@"], [["x", "5"], ["y", "5"], ["z", "5"], ["5", "5"]])
+@example(["a: ", "!t: ", "@"], [["x", "5"], ["y", "5"], ["z", "5"], ["5", "5"]])
+@example(["a:  zQx1xQz\nb: @\n# c: @\n"], [["x", "zQx1xQz"]] * 4 + [["x", "5"]])
 def test_a_text_is_read_by_its_shape_as_in_full(pieces: list[str], fillings: list[list[str]]) -> None:
     shapes = Shapes(documents._read_alone, resolve_plain)
     for values in fillings:
