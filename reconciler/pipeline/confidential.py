@@ -37,12 +37,16 @@ _NAME = (
 NAMED = re.compile(rf"{_NAME}$", re.IGNORECASE)
 REFERENCE = re.compile(r"(?:name|key|path|namespace|kind|file|env)$", re.IGNORECASE)
 """Members of a mapping named like a secret that say where it is."""
+# An option's value follows in the same line, in the next one of a shell's command, or as the next item of a list.
+_AFTER_OPTION = r"""(?:[ \t]+|[ \t]*\\\r?\n[ \t]*(?!-)|\\?["'][ \t]*,[ \t]*(?=\\?["']))"""
 ASSIGNED = re.compile(
     rf"((?P<name>{_NAME})\\?[\"']?[ \t]*(?:=|:(?=[ \t\\\"']))[ \t]*\\?[\"']?"
-    rf"|(?<![\w.-])--?[\w.-]{{0,60}}{_NAME}[ \t]+\\?[\"']?"
-    rf"|(?<![\w.:/-])-{{0,2}}[\w.-]{{0,60}}{_NAME}:)"
-    r"(?P<value>(?![{\[(|>!]|\*(?!\*)|\$[({])(?:[^\s\"',;&{}\[\]()\\]|\\(?![\"'n]))+)",
-    re.IGNORECASE,
+    rf"|(?<![\w.-])--?[\w.-]{{0,60}}{_NAME}{_AFTER_OPTION}\\?[\"']?"
+    rf"|(?<![\w.:/-])--?[\w.-]{{0,60}}{_NAME}:"
+    # Without a dash as a whole line alone: the tag of an image and the name of a recorded series look the same.
+    rf"|^[ \t]*[\"']?[\w.]{{0,60}}{_NAME}:(?=[^\s\"'\[\](){{}}]+[\"']?[ \t]*\r?$))"
+    r"(?P<value>(?![{\[(|>!]|\*(?!\*)|\$[({]|\\\r?\n)(?:[^\s\"',;&{}\[\]()\\]|\\(?![\"'n]))+)",
+    re.IGNORECASE | re.MULTILINE,
 )
 SECRET = re.compile(r"\bkind\\?[\"']?[ \t]*:[ \t]*\\?[\"']?Secret(?:List)?\b")
 SECRET_KINDS = ("Secret", "SecretList")
@@ -101,7 +105,8 @@ _LINE = re.compile(r"\S[^\r\n]*")
 _COMMENT = re.compile(r"(?:^|(?<=[ \t]))#[^\r\n]*", re.MULTILINE)
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END|\Z)", re.DOTALL)
 _ESCAPE = re.compile(
-    r"(?<!\\)\\+(?:(?-i:u)(?P<u>[0-9a-f]{4})|(?-i:U)(?P<U>[0-9a-f]{8})|x(?P<x>[0-9a-f]{2})|(?P<octal>[0-7]{3}))"
+    r"(?<=[\w-])\\\r?\n[ \t]*(?=\w)"
+    r"|(?<!\\)\\+(?:(?-i:u)(?P<u>[0-9a-f]{4})|(?-i:U)(?P<U>[0-9a-f]{8})|x(?P<x>[0-9a-f]{2})|(?P<octal>[0-7]{3}))"
     r"|%(?P<percent>[2-7][0-9a-f])|&#(?:x(?P<hex>[0-9a-f]{1,6})|(?P<decimal>[0-9]{1,7}));",
     re.IGNORECASE,
 )
@@ -227,7 +232,7 @@ class _Splices:
             for item in node.items:
                 self.walk(item, is_secret=is_secret, name=name or option)
                 text = _text(item)
-                option = text if text.startswith("-") and NAMED.search(text) else ""
+                option = text if text.startswith("-") and NAMED.search(_ESCAPE.sub(_character, text)) else ""
         elif isinstance(node, MappingNode):
             self._walk_members(node, is_secret=is_secret, name=name)
 
@@ -333,6 +338,8 @@ def _inside(source: str, node: ScalarNode) -> str:
     if not is_readable and (SECRET.search(inner.text) or _is_spelled(inner.text)):
         return header + newline + _LINE.sub(REDACTED, rest)
     redacted = "".join(parts).split("\n")
+    if header.startswith(">") and _hide(folded := " ".join(each.strip() for each in redacted)) != folded:
+        return header + newline + _LINE.sub(REDACTED, rest)
     pairs = zip(lines, redacted, strict=True)
     return header + newline + "\n".join(before[:indent] + each for before, each in pairs)
 
@@ -361,6 +368,8 @@ def _is_spelled(text: str) -> bool:
 
 
 def _character(match: re.Match[str]) -> str:
-    name = match.lastgroup or ""
+    name = match.lastgroup
+    if name is None:  # a word over two lines
+        return ""
     code = int(match[name], _BASES.get(name, 16))
     return chr(code) if code <= sys.maxunicode else match[0]

@@ -86,6 +86,12 @@ SUSPICIOUS = {
     "a name in escapes": 'env: [{name: "API\\x5FKEY", value: canary}]\n',
     "colons": "args: ['--api_key:canary', --hf-token:canary, '-token canary', '-api-key:canary', 'api_key:canary']\n",
     "colons in a script": "args:\n- |\n  vllm --api_key:canary --port:80\n  HF_TOKEN:canary\n",
+    "an option over two lines": "args:\n- |\n  vllm serve --api-key \\\n    canary \\\n    --port 80\n",
+    "a name over two lines": "args:\n- |\n  export HF_TO\\\n  KEN=canary\n  x --api-\\\n  key canary\n",
+    "a folded option": "args:\n- >-\n  vllm serve --api-key\n  canary --port 80\n",
+    "a list in a text": 'a: \'["--api-key", "canary"]\'\n',
+    "a list in a script": "a: |\n  run('--api-key', 'canary')\n",
+    "an option in escapes": 'args: ["--api%5fkey", canary]\n',
     "CRLF": "auth:\r\n  password: canary\r\n  key_data: |\r\n    canary\r\n  port: 80\r\n",
 }
 HARMLESS = {
@@ -95,6 +101,10 @@ HARMLESS = {
     "switches": "automountServiceAccountToken: false\nargs: [--trust-remote-code, --tokenizer=a/b]\n",
     "nothing in it": "password: ''\ntoken:\nsecret: {}\n",
     "names with colons": "image: acme/token:v1\nb: 'acme/team/webhook:v2'\nquery: 'm:token:rate5m'\na: --token:8080\n",
+    "tags and series with colons": "image: vllm-token:v1\nb: {image: acme-secret:v1.2}\n"
+    "args: [--served-model-name llm-token:a]\n"
+    "query: sum(llm_token:rate5m)\nq: prompt_token:sum[5m]\n",
+    "an option that continues": "args:\n- |\n  vllm serve --enable-token \\\n    --port 80\n",
     "escapes": 'a: "caf\\u00e9\\x20"\nb: label=~"a%2Fb\\\\d" # \\u0041\n',
     "put in later": "password: ${DB_PASSWORD}\nargs: [--api-key=$(API_KEY)]\n",
     "other keys": "topologyKey: zone\ntolerations: [{key: nvidia.com/gpu, operator: Exists}]\n",
