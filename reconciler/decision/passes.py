@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from reconciler.decision.assessment import room_in_quotas
+from reconciler.decision.assessment import HOUR_S, room_in_quotas
 from reconciler.decision.formulation import FormulatedProblem
 from reconciler.decision.independence import keep_serving, make_independent
 from reconciler.decision.load_variation import reach_of
@@ -96,7 +96,8 @@ def _would_shrink(situation: Situation, staged: StagedPlan, state: VariantState)
 
 
 PASSING_RUNS = 2
-"""Between so many runs a pull request that merges by itself is pushed only where it is wrong."""
+"""For so many runs after it was opened, or first pushed in an hour, a pull request that merges by itself is pushed only
+where it is wrong."""
 KEEP_BELOW = 0.05
 """A new plan must save this fraction of an open proposal's cost to replace it: load noise never pushes.
 
@@ -148,7 +149,7 @@ def _passing(
     """The open pull request that is about to merge by itself with what it says of a model; None where there is none.
 
     A push would have all that it holds wait for another run. So it goes first where each of its numbers is on the way
-    to what is wanted now, or it does not name the model. Where something else keeps it open, it is pushed in the end.
+    to what is wanted now, or it does not name the model. Only the first push of an hour counts: later ones delay none.
     """
     snapshot, formulated = situation.snapshot, situation.formulated
     keys = [key for key in formulated.needs.variants_of[model] if key not in formulated.problem.pinned]
@@ -159,8 +160,8 @@ def _passing(
         if found is None:
             return None
         proposal = found
-    last_s = max((*proposal.pushes_s, proposal.opened_at_s or 0.0))
-    is_fresh = abs(snapshot.now_s - last_s) <= PASSING_RUNS * snapshot.settings.run_interval_s
+    pushes_s = [at_s for at_s in (proposal.opened_at_s or 0.0, *proposal.pushes_s) if snapshot.now_s - at_s < HOUR_S]
+    is_fresh = snapshot.now_s - min(pushes_s, default=0.0) <= PASSING_RUNS * snapshot.settings.run_interval_s
     if not proposal.merges or not is_fresh or proposal.is_left_alone:
         return None
     after = proposal.merged({key: situation.current[key] for key in keys})

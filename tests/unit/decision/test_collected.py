@@ -258,6 +258,20 @@ def test_what_is_about_to_merge_is_not_pushed_for_what_comes_on_top(late: Any) -
     assert plan.fingerprint != opened.branch_decision
 
 
+def test_pushes_for_others_hold_no_model_up(late: Any) -> None:
+    itself(late)
+    late.add("more", model_id="more", replicas=9, annotations={"group": "a"})
+    late.offer(55.0, "more")
+    begun_s = late.now_s
+    pushes_s = (begun_s + 600, begun_s + 1200, begun_s + 1800)
+    opened = publish(late, "a", number=5, merges=True, opened_at_s=begun_s, pushes_s=pushes_s)
+    late.offer(99.0, "more")
+    late.now_s = begun_s + 1800
+    (plan,) = [each for each in planned(late) if each.name == "a" and each.part is Part.URGENT]
+    assert "more" in {change.variant.name for change in plan.changes}
+    assert plan.fingerprint != opened.branch_decision
+
+
 def test_what_has_turned_round_is_pushed_at_once(late: Any) -> None:
     itself(late)
     opened = publish(late, "a", number=5, merges=True)
