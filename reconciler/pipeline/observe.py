@@ -3,8 +3,9 @@
 import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import lru_cache
 from itertools import pairwise
 
 from reconciler.config.files import REPOSITORY_FILE
@@ -24,9 +25,9 @@ from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.marker import decision_of_commit, proposal_of, stranger_of
 from reconciler.forge.pull_requests import Forge, PullRequest, PullRequestState
 from reconciler.git.clone import Clone
-from reconciler.git.history import History, LoggedCommit, commit_at, read_history, read_log
+from reconciler.git.history import History, LoggedCommit, PastChange, PastCommit, commit_at, read_history, read_log
 from reconciler.git.repository import CommitRecord, Repository
-from reconciler.manifests.documents import MISSING, FileVersion, count_then
+from reconciler.manifests.documents import MISSING, FileVersion, Value, count_then, parse_readable
 from reconciler.metrics.answers import clusters_seen
 from reconciler.metrics.history import watched_target
 from reconciler.metrics.observed import device_queries
@@ -475,8 +476,8 @@ def _settings_at(doors: Doors, settings: Settings, then: Repository) -> Settings
 # What replicas cost before. Prices stand in the configuration and in ConfigMaps of the base, and a variant may have
 # moved to another accelerator: the variants of few commits are read whole, with the files that have not changed since.
 
-MOST_STATES = 16
-"""Commits of which variants are read for their prices: beyond, the oldest known price counts."""
+MOST_STATES = 32
+"""Commits of which variants are read for their prices: before the oldest of these no price is known."""
 Prices = Mapping[ResourceKey, float | None]
 
 
@@ -485,8 +486,8 @@ def read_paid(
 ) -> tuple[PaidPrices, ...]:
     """What a replica of each variant whose spending a budget counts did cost; before the first entry it is not known.
 
-    Read are the commits before and after each change of a price, and the oldest; where a variant cost something else
-    between two of these, the commit that changed it is searched.
+    Read are the commits before and after each change of a price or of the variants' files beyond their replicas, and
+    the oldest; where a variant cost something else between two of these, the commit that changed it is searched.
     """
     asked = variants_with_spending(settings, variants, now_s)
     if not asked:
@@ -497,14 +498,16 @@ def read_paid(
         if isinstance(repository, Clone):
             repository.fetch_history(since_s)
         history = read_history(repository, since_s)
-        states = _priced_states(doors, settings, files, remote, history, present)
+        written = {path for variant, _ in asked for path in _files_of(variant)}
+        states = _priced_states(doors, settings, files, remote, history, present, written)
     except ReconcilerError as error:
         logger.warning("Git's history is not known, so a budget counts what ran at today's prices: %s", error)
         return tuple(PaidPrices(variant=key, prices=((now_s, price),)) for key, price in sorted(present.items()))
-    if history.since_s > since_s:
-        logger.warning("Git's history does not reach back to where a budget begins: the oldest known prices count")
-    oldest = states[0][0]
-    begun_s = [history.since_s if state == oldest else min(history.commits[state].at_s, now_s) for state, _ in states]
+    commits = history.commits
+    oldest = _oldest_state(commits)
+    begun_s = [history.since_s if state == oldest else min(commits[state].at_s, now_s) for state, _ in states]
+    if begun_s[0] > since_s:
+        logger.warning("prices are not known back to where a budget begins: the oldest known ones count")
     return tuple(
         PaidPrices(
             variant=key,
@@ -519,11 +522,17 @@ def read_paid(
 
 
 def _priced_states(
-    doors: Doors, settings: Settings, files: Files, remote: str, history: History, present: Prices
+    doors: Doors,
+    settings: Settings,
+    files: Files,
+    remote: str,
+    history: History,
+    present: Prices,
+    written: Collection[str],
 ) -> list[tuple[int, Prices]]:
-    """The states of the base with what variants cost in them, the oldest first.
+    """The states of the base with what variants cost in them, the oldest first; between two nothing changed unseen.
 
-    State 0 is now, state n what the base was before its n newest commits.
+    State 0 is now, state n what the base was before its n newest commits. `written` are the files of the variants.
     """
     repository, commits = doors.repository, history.commits
     parsed = files.commit.parsed
@@ -548,8 +557,12 @@ def _priced_states(
         found[state] = {each.key: each.current_cost_per_hour for each in join_variants(before, declaration, catalogs)}
         found[state] = {key: price for key, price in found[state].items() if key in present}
 
+    def commit_of(state: int) -> str:
+        return commits[state - 1].parent if state else repository.commit
+
+    @lru_cache(maxsize=2)
     def priced_by(state: int) -> object:
-        commit = commits[state - 1].parent if state else repository.commit
+        commit = commit_of(state)
         then = Repository(git=repository.git, commit=commit, branch=repository.branch)
         try:
             stated = _settings_at(doors, settings, then)
@@ -561,22 +574,63 @@ def _priced_states(
             [(each.model_id, *(replace(profile, place=None) for profile in each.profiles)) for each in stated.models],
         )
 
-    oldest = len(commits) - (bool(commits) and not commits[-1].parent)
+    def may_move(index: int, change: PastChange) -> bool:
+        """Whether a change is of more than replicas and status, as nearly all of ours are."""
+        names = ((index, change.path), (index + 1, change.path_before))
+        after, before = (_unscaled(repository.read_file_at(commit_of(state), path), path) for state, path in names)
+        return after != before
+
+    oldest = _oldest_state(commits)
     read(oldest)
+    known_to = oldest
     for index, commit in enumerate(commits[:oldest]):
         touched = paths & {name for each in commit.changes for name in (each.path, each.path_before)}
         # Most changes of the configuration are not about prices: reading two versions of it is cheap.
-        if touched and (touched != {REPOSITORY_FILE} or priced_by(index) != priced_by(index + 1)):
+        is_priced = touched and (touched != {REPOSITORY_FILE} or priced_by(index) != priced_by(index + 1))
+        if is_priced or any(each.path in written and may_move(index, each) for each in commit.changes):
             read(index)
             read(index + 1)
-    pairs = list(pairwise(sorted(found)))
+            if index + 1 not in found:
+                known_to = index
+                break
+    pairs = [(newer, older) for newer, older in pairwise(sorted(found)) if older <= known_to]
     while pairs:
         newer, older = pairs.pop()
         middle = (newer + older) // 2
         if middle > newer and found[newer] != found[older]:
             read(middle)
-            pairs += [each for each in ((newer, middle), (middle, older)) if middle in found]
-    return sorted(found.items(), reverse=True)
+            if middle in found:
+                pairs += [(newer, middle), (middle, older)]
+            else:
+                known_to = min(known_to, newer)
+    return sorted(((state, prices) for state, prices in found.items() if state <= known_to), reverse=True)
+
+
+def _oldest_state(commits: Sequence[PastCommit]) -> int:
+    """What the base was before all of them, or after the first one of all."""
+    return len(commits) - (bool(commits) and not commits[-1].parent)
+
+
+def _files_of(variant: Variant) -> Iterator[str]:
+    """The files that say what a variant runs on."""
+    yield variant.place.path
+    if variant.workload is not None:
+        yield variant.workload.place.path
+        for moved in variant.workload.moves.values():
+            yield from (each.place.path for each in (*moved.entries.values(), moved.home) if each is not None)
+
+
+def _unscaled(data: bytes | None, path: str) -> list[Value]:
+    """What a manifest says, but for numbers of replicas and statuses."""
+
+    def without(value: Value) -> Value:
+        if isinstance(value, dict):
+            kept = (key for key in value if key != "status" and "replica" not in key.lower())
+            return {key: without(value[key]) for key in kept}
+        return [without(each) for each in value] if isinstance(value, list) else value
+
+    documents, _ = parse_readable(path, data or b"")
+    return [without(each.value) for each in documents]
 
 
 def _price_paths(catalogs: Mapping[str, Catalog]) -> set[str]:

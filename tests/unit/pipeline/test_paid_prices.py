@@ -169,6 +169,32 @@ def test_a_move_by_hand_is_searched(person: Person) -> None:
     assert (found.at(BEGAN_S), days(found)) == (13.76, [(7, 7.0)])
 
 
+def test_a_move_there_and_back_is_found(person: Person) -> None:
+    workshop, commit = person
+    chat = VARIANT.replace("NAME", "chat")
+    for day in (18, 12, 3):
+        commit(
+            day, "chat.yaml", chat.replace("gpu: h100", "gpu: a100" if day > 3 else "gpu: h100").replace("3", f"{day}")
+        )
+    found = paid(open_directory(workshop.clone))
+    assert days(found) == [(18, 7.0), (3, 13.76)]
+
+
+def test_of_many_prices_the_newest_are_known(
+    person: Person, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    workshop, commit = person
+    monkeypatch.setattr("reconciler.pipeline.observe.MOST_STATES", 6)
+    for day in range(12, 0, -1):
+        commit(day, "reconciler.yaml", CONFIGURATION.replace("6.88", f"{day}"))
+    found = paid(open_directory(workshop.clone))
+    assert [(round((NOW_S - at_s) / DAY_S), price) for at_s, price in found.prices] == [
+        (day, 2.0 * day) for day in range(len(found.prices), 0, -1)
+    ]
+    assert 3 <= len(found.prices) <= 6
+    assert "the oldest known ones count" in caplog.text
+
+
 def test_what_is_not_about_prices_reads_only_the_oldest(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     workshop, commit = person
     for day in range(15, 0, -1):
@@ -211,7 +237,7 @@ def test_a_shallow_checkout_says_so_and_counts_the_oldest_known(
     run_git(tmp_path, "clone", "-q", "--depth=2", f"file://{workshop.remote}", "shallow")
     found = paid(open_directory(tmp_path / "shallow"))
     assert found.prices == ((NOW_S - 10 * DAY_S, 10.0), (NOW_S - 4 * DAY_S, 13.76))
-    assert "the oldest known prices count" in caplog.text
+    assert "the oldest known ones count" in caplog.text
 
 
 def test_without_a_history_todays_prices_count(person: Person, caplog: pytest.LogCaptureFixture) -> None:
