@@ -251,7 +251,7 @@ def _releases(base: ReviewedBase, head: Commit, variants: Sequence[Variant]) -> 
         released = changed_values(base.commit.fleet, head.fleet, cluster.name, targets)
         rendered = changed_charts(base.commit.fleet, head.fleet, cluster.name)
         for each, is_rendered in (*((each, False) for each in released), *((each, True) for each in rendered)):
-            is_secret = any(NAMED.search(str(part)) for part in each.field)
+            is_secret = any(NAMED.search(str(part)) for part in (*each.field, each.variable))
             if is_secret or (each.place.path, each.place.line) in counted:
                 continue
             words = f"{each.name} is {_shown(each.after)} instead of {_shown(each.before)}"

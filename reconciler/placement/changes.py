@@ -27,7 +27,8 @@ _SELECTING: Final = ("selector", "matchLabels", "matchExpressions")
 class ChangedValue:
     """A value of a release, or the name or version of its chart (`field` is empty then), that another commit changes.
 
-    `targets` are the scale targets that the release makes; None stands for a value that is not set.
+    `targets` are the scale targets that the release makes; None stands for a value that is not set. `variable` is the
+    `name` next to a `value`, as in a list of environment variables; else empty.
     """
 
     release: str
@@ -38,6 +39,7 @@ class ChangedValue:
     before: Value
     after: Value
     place: Place
+    variable: str = ""
 
     @property
     def selects(self) -> bool:
@@ -68,7 +70,7 @@ def changed_values(
         except InputError:
             continue
         made = tuple(sorted(key for key in targets if makes(release, key)))
-        for name, field, was, now, place in found:
+        for name, field, was, now, place, variable in found:
             yield ChangedValue(
                 release=str(release),
                 namespace=release.namespace,
@@ -78,6 +80,7 @@ def changed_values(
                 before=was,
                 after=now,
                 place=place,
+                variable=variable,
             )
 
 
@@ -88,7 +91,7 @@ def changed_charts(before: Fleet, after: Fleet, cluster: str) -> Iterator[Change
         old, new = (dict(_generated(fleet, path)) for fleet in (before, after))
         for name in dict.fromkeys((*old, *new)):
             was, now = old.get(name, _NO_CHART), new.get(name, _NO_CHART)
-            for each, field, one, other, place in _differences(was.said, now.said):
+            for each, field, one, other, place, variable in _differences(was.said, now.said):
                 yield ChangedValue(
                     release=f"chart {name} of {path}",
                     namespace=now.namespace or was.namespace,
@@ -98,6 +101,7 @@ def changed_charts(before: Fleet, after: Fleet, cluster: str) -> Iterator[Change
                     before=one,
                     after=other,
                     place=place,
+                    variable=variable,
                 )
 
 
@@ -240,7 +244,7 @@ def _nested(path: Field, value: Value) -> Value:
     return value
 
 
-Difference = tuple[str, Field, Value, Value, Place]
+Difference = tuple[str, Field, Value, Value, Place, str]
 
 
 def _differences(old: _Said, new: _Said) -> Iterator[Difference]:
@@ -248,10 +252,12 @@ def _differences(old: _Said, new: _Said) -> Iterator[Difference]:
         was, now = old.chart.get(name), new.chart.get(name)
         if (was and was[0]) != (now and now[0]):
             place = (now or was or ("", Place(path="")))[1]
-            yield name, (), was[0] if was else None, now[0] if now else None, place
+            yield name, (), was[0] if was else None, now[0] if now else None, place, ""
     if old.values != new.values:
         for path in _changed(old.values, new.values, ()):
-            yield name_field(path), path, value_at(old.values, path), value_at(new.values, path), new.place_of(path)
+            was_said, said = value_at(old.values, path), value_at(new.values, path)
+            variable = text_at(new.values, *path[:-1], "name") if path[-1:] == ("value",) else ""
+            yield name_field(path), path, was_said, said, new.place_of(path), variable
 
 
 def _changed(was: Value, now: Value, path: Field) -> Iterator[Field]:

@@ -194,7 +194,8 @@ EXTRA_BASES: Mapping[str, tuple[str, Mapping[str, str | None]]] = {
         "plain",
         {
             "clusters/prod/gateway/kustomization.yaml": RENDERED,
-            "clusters/prod/gateway/values.yaml": "replicas: 1\npassword: canary\n",
+            "clusters/prod/gateway/values.yaml": "replicas: 1\npassword: canary\n"
+            "env: [{name: DB_PASSWORD, value: canary}]\n",
         },
     ),
     "gateway": ("plain", {"clusters/prod/chat/gateway.yaml": POOL_RELEASE, NEW_FILE: POOL + OBJECTIVE}),
@@ -267,23 +268,35 @@ LINES: Mapping[str, tuple[Row, ...]] = {
             objection=HOLD,
         ),
     ),
-    "charts that Kustomize renders": tuple(
-        Row(layout="rendered", edits=((f"clusters/prod/gateway/{path}", before, after),), said=said, objection=HOLD)
-        for path, before, after, said in (
-            (
-                "kustomization.yaml",
-                "version: 0.1.5",
-                "version: 0.2.0",
-                r"gateway/kustomization.yaml:5: warning: chart gateway of .*: chart version is 0.2.0 instead of 0.1.5",
+    "charts that Kustomize renders": (
+        *(
+            Row(layout="rendered", edits=((f"clusters/prod/gateway/{path}", before, after),), said=said, objection=HOLD)
+            for path, before, after, said in (
+                (
+                    "kustomization.yaml",
+                    "version: 0.1.5",
+                    "version: 0.2.0",
+                    r"gateway/kustomization.yaml:5: warning: .*: chart version is 0.2.0 instead of 0.1.5",
+                ),
+                (
+                    "kustomization.yaml",
+                    "port: 8000",
+                    "port: 9000",
+                    r"kustomization.yaml:8: .* port is 9000 instead of 8000",
+                ),
+                ("values.yaml", "replicas: 1", "replicas: 5", r"warning: chart gateway .* replicas is 5 instead of 1"),
+            )
+        ),
+        Row(
+            layout="rendered",
+            edits=(
+                ("clusters/prod/gateway/values.yaml", "replicas: 1", "replicas: 5"),
+                ("clusters/prod/gateway/values.yaml", "value: canary", "value: another-canary"),
             ),
-            (
-                "kustomization.yaml",
-                "port: 8000",
-                "port: 9000",
-                r"kustomization.yaml:8: .* port is 9000 instead of 8000",
-            ),
-            ("values.yaml", "replicas: 1", "replicas: 5", r"warning: chart gateway .* replicas is 5 instead of 1"),
-        )
+            said=r"replicas is 5 instead of 1",
+            objection=HOLD,
+            never="canary",
+        ),
     ),
     "target latencies": (
         *everywhere(
