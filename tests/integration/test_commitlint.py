@@ -10,6 +10,7 @@ from tests.servers.fleet import CHAT_DEPLOYMENT, CHAT_VARIANT, SETTINGS, make_te
 from tests.servers.git_workshop import Workshop, run_git
 
 COMMITLINT = Path(".tools/commitlint/node_modules/.bin/commitlint").absolute()
+pytestmark = pytest.mark.integration
 needs_commitlint = pytest.mark.skipif(not COMMITLINT.exists(), reason="no commitlint: tests/tools/fetch_commitlint.sh")
 LONG = "llama-of-the-team-that-gives-its-deployments-names-as-long-as-kubernetes-lets-it"
 
