@@ -68,7 +68,7 @@ class Head:
 HEADS: Mapping[str, Head] = {
     "as needed": Head(
         files={DEPLOYMENT: sized(4)},
-        line=r"warning: sets chat/llama to 4 replicas; expected wait p95 over capacity -> [\d.]+ ms, target "
+        line=r"warning: sets chat/llama to 4 replicas; expected wait p95 over capacity → [\d.]+ ms, target "
         r"2 s; room for [\d.]+% more; \+\$13.76/h \(\+\$10,000 a month\); needs approval by `a-fifth-dearer`",
     ),
     "too few": Head(
@@ -79,7 +79,7 @@ HEADS: Mapping[str, Head] = {
     ),
     "too many": Head(
         files={DEPLOYMENT: sized(9)},
-        line=r"warning: sets chat/llama to 9 replicas; its demand of [\d.]+ req/s needs 4 \(ITL .* -> .*, target "
+        line=r"warning: sets chat/llama to 9 replicas; its demand of [\d.]+ req/s needs 4 \(ITL .* → .*, target "
         r"60 ms\); room for [\d.]+% more; \+\$48.16/h",
     ),
     "gone": Head(
@@ -105,7 +105,7 @@ HEADS: Mapping[str, Head] = {
         files={"reconciler.yaml": SETTINGS.replace("itl: 60ms", "itl: 9ms")},
         code=3,
         line=r"(?s)changes what chat/llama needs; its demand of [\d.]+ req/s needs \d+ instead of 4.*"
-        r"ITL mean 9 ms instead of mean 60 ms \(stricter\)",
+        r"ITL mean 9 ms instead of 60 ms \(stricter\)",
     ),
     "eight devices a replica": Head(
         files={DEPLOYMENT: CHAT.replace('nvidia.com/gpu: "1"', 'nvidia.com/gpu: "8"')},
@@ -395,7 +395,7 @@ HEADS: Mapping[str, Head] = {
             ),
             DEPLOYMENT: CHAT.replace("NVIDIA-H100-80GB-HBM3", "B200"),
         },
-        line=r"moves chat/llama from H100 to 2 replicas on B200; .*ITL 9.6 ms -> .* ms, target 60 ms.*; room for",
+        line=r"moves chat/llama from H100 to 2 replicas on B200; .*ITL 9.6 ms → .* ms, target 60 ms.*; room for",
     ),
     "a new model": Head(
         files={"clusters/prod/chat/extra.yaml": NEW.replace("Llama-3.1-8B-Instruct", "Other")},
