@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -158,7 +159,7 @@ def read_loads(file: Path, models: Sequence[ModelKey], now_s: float) -> DemandHi
         if len(text) > MOST_BYTES:
             raise ConfigurationError(f"{file}: more than {MOST_BYTES // 2**20} MiB of loads")
         rows = list(csv.reader(io.StringIO(text.decode("utf-8"))))
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise ConfigurationError(f"{file}: expected a CSV file of loads: {error}") from error
     if len(rows) < 3 or len(rows[0]) < 2:
         raise ConfigurationError(f"{file}: expected a line of names and at least two windows below it")

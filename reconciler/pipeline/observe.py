@@ -242,14 +242,14 @@ def read_written(
     now_s: float,
     every_since_s: float | None = None,
 ) -> tuple[WrittenCounts, ...]:
-    """The counts of each variant that a rule looks back at, or of every one since `every_since_s`.
+    """The counts of each variant that a rule looks back at, or of every one, since `every_since_s` at the latest.
 
     None without such a rule or a readable history.
     """
-    if every_since_s is None:
-        asked = variants_with_past(settings, variants, now_s)
-    else:
-        asked = tuple((variant, every_since_s) for variant in variants)
+    asked = variants_with_past(settings, variants, now_s)
+    if every_since_s is not None:
+        since_s = min((every_since_s, *(each for _, each in asked)))
+        asked = tuple((variant, since_s) for variant in variants)
     places = {variant.key: tuple(_places(variant)) for variant, _ in asked}
     listed = [place for each in places.values() for place in each]
     if not listed:

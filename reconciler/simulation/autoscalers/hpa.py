@@ -228,8 +228,8 @@ class RecentExtreme:
     In blocks as long as the window: the extreme is that of the rest of the last block and of this one so far.
     """
 
-    def __init__(self, steps: int, extreme: np.ufunc, neutral: float) -> None:
-        self._steps, self._extreme, self._neutral = max(steps, 1), extreme, neutral
+    def __init__(self, steps: int, extreme: np.ufunc) -> None:
+        self._steps, self._extreme = max(steps, 1), extreme
         self._block: list[Floats] = []
         self._rest: list[Floats] = []
         self._so_far: Floats | None = None
@@ -250,7 +250,6 @@ class RecentExtremes:
     """The same for windows that differ by setting: the first axis is cut by their lengths."""
 
     def __init__(self, windows_s: Setting, sync_s: float, extreme: np.ufunc, *, with_oldest: bool = False) -> None:
-        neutral = -math.inf if extreme is np.maximum else math.inf
         lengths = np.atleast_1d(np.asarray(windows_s, dtype=np.float64))
         if lengths.size != len(lengths):
             raise ValueError("windows differ by setting, along the first axis alone")
@@ -260,11 +259,11 @@ class RecentExtremes:
         self._parts = [
             (
                 np.flatnonzero(counts == each) if len(counts) > 1 else slice(None),
-                RecentExtreme(int(each), extreme, neutral),
+                RecentExtreme(int(each), extreme),
             )
             for each in np.unique(counts)
         ]
-        self._neutral = neutral
+        self._neutral = -math.inf if extreme is np.maximum else math.inf
 
     def push(self, values: Floats, is_known: Bools) -> Floats:
         """Add the newest where it is known and return the extremes (settings x variants)."""

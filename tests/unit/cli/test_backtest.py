@@ -1,5 +1,6 @@
 """`reconciler backtest` from a recording and a file of loads."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -72,6 +73,17 @@ def test_loads_that_cannot_be_read_are_an_error_with_the_place(
     file.write_text(content, encoding="utf-8")
     assert invoke(["backtest", "--replay", str(recording), "--loads", str(file)]) == 5
     assert words in capsys.readouterr().err
+
+
+def test_a_damaged_archive_of_loads_is_an_error_too(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "loads.csv.gz"
+    damaged = bytearray(gzip.compress(b"start_s,x\n0,1\n"))
+    damaged[10] = 0xFF
+    file.write_bytes(damaged)
+    assert invoke(["backtest", "--replay", str(recording), "--loads", str(file)]) == 5
+    assert "expected a CSV file of loads" in capsys.readouterr().err
 
 
 def test_a_recording_of_less_than_a_day_says_what_to_do(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:

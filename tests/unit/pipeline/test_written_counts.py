@@ -109,6 +109,20 @@ def test_without_a_rule_that_looks_back_nothing_is_fetched(
     assert written(cloned(workshop), elsewhere) == {}
 
 
+def test_what_a_backtest_reads_is_as_long_as_its_rules_look_back(
+    person: tuple[Workshop, Callable[[float], None]],
+) -> None:
+    workshop, ago = person
+    ago(15)
+    workshop.write("a.yaml", manifest(5))
+    workshop.commit()
+    repository, asked = cloned(workshop), settings()
+    variants = declared_variants(asked, fold(read_files(repository, asked, "r").commit, asked))
+    found = read_written(repository, asked, variants, NOW_S, NOW_S - 2 * DAY_S)
+    assert days(found[0])[-1] == (15.0, 5)
+    assert days(found[0]) == days(read_written(repository, asked, variants, NOW_S)[0])
+
+
 def test_a_merge_counts_at_its_own_time_and_a_squash_too(person: tuple[Workshop, Callable[[float], None]]) -> None:
     workshop, ago = person
     for day, name, how in ((12, "one", "--no-ff"), (6, "two", "--squash")):

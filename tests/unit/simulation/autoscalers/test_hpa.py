@@ -204,7 +204,7 @@ def test_failed_metrics_change_nothing_and_are_not_remembered() -> None:
     st.integers(1, 12),
 )
 def test_a_recent_extreme_is_that_of_the_last_values(values: list[int], steps: int) -> None:
-    recent = RecentExtreme(steps, np.maximum, -np.inf)
+    recent = RecentExtreme(steps, np.maximum)
     found = [float(recent.push(np.array([float(each)]))[0]) for each in values]
     assert found == [float(max(values[max(at + 1 - steps, 0) : at + 1])) for at in range(len(values))]
 
