@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from reconciler.backtest.ours import DayReplay, OurDay, first_replicas
 from reconciler.backtest.replayed import ABLATIONS, LEAD_S, STEP_S, WARM_UP_S, Replayed
@@ -58,7 +59,7 @@ def replay_day(
         policy = POLICIES[name]
         scaler = policy.build(fleet, before, replayed.way)
         ledgers[name] = simulate(fleet, scaler, np.tile(begun, (len(policy.settings), 1)), block_of)
-    covered, judged = _coverage(replayed, fleet, ours)
+    covered, judged = coverage(fleet, ours)
     return BacktestDay(
         day=datetime.fromtimestamp(day_s, tz=UTC).date().isoformat(),
         known=_rounded(replayed.known(day_s)),
@@ -117,21 +118,21 @@ def _tallies(replayed: Replayed, ledger: Ledger) -> tuple[Tally, ...]:
     )
 
 
-def _coverage(replayed: Replayed, fleet: Fleet, ours: OurDay) -> tuple[int, int]:
+def coverage(fleet: Fleet, ours: OurDay) -> tuple[int, int]:
     """How many forecasts were not exceeded within their window, of how many."""
     quantile = ours.quantiles.get(JUDGED_LEVEL)
     if quantile is None:
         return 0, 0
-    run = max(round(replayed.way.run_s / STEP_S), 1)
-    warm, steps = round(WARM_UP_S / STEP_S), fleet.offered_per_s.shape[1]
     covered = judged = 0
-    for column in range(quantile.shape[1]):
-        first, last = (warm + column * run + offset for offset in ours.windows)
-        if last < steps:
-            asked = np.isfinite(quantile[:, column])
-            largest = fleet.offered_per_s[asked, first : last + 1].max(axis=1, initial=0.0)
-            covered += int((largest <= quantile[asked, column]).sum())
-            judged += int(asked.sum())
+    models, runs = np.nonzero(np.isfinite(quantile))
+    windows, which = np.unique(ours.windows[models, runs], axis=0, return_inverse=True)
+    for place, (first, last) in enumerate(windows.tolist()):
+        asked = which.ravel() == place
+        rows, steps = models[asked], ours.runs[runs[asked]] + first
+        largest = sliding_window_view(fleet.offered_per_s, last - first + 1, axis=1).max(axis=2)
+        inside = steps < largest.shape[1]
+        found = largest[rows[inside], steps[inside]] <= quantile[rows, runs[asked]][inside]
+        covered, judged = covered + int(found.sum()), judged + len(found)
     return covered, judged
 
 
@@ -155,8 +156,9 @@ def _courses(replayed: Replayed, fleet: Fleet, ours: OurDay, ran: Floats) -> lis
 
     of_ours, of_ran = carried(ours.replicas), carried(ran)
     missed = np.clip((fleet.offered_per_s / np.maximum(of_ours, 1e-9) - 1.0) / 0.15, 0.0, 1.0)
+    is_known = replayed.are_known(fleet.start_s, fleet.offered_per_s.shape[1]).astype(np.float64)
     load, mine, theirs, misses = (
-        thinned(fleet.offered_per_s, "mean"),
+        np.where(thinned(is_known, "least") > 0, thinned(fleet.offered_per_s, "mean"), np.nan),
         thinned(of_ours, "least"),
         thinned(of_ran, "least"),
         thinned(missed, "mean"),
@@ -165,7 +167,7 @@ def _courses(replayed: Replayed, fleet: Fleet, ours: OurDay, ran: Floats) -> lis
         Course(
             model=str(model),
             service_class=replayed.classes[row],
-            load=tuple(map(_rounded, load[row].tolist())),
+            load=_known(load[row]),
             ours=tuple(map(_rounded, mine[row].tolist())),
             ran=tuple(map(_rounded, theirs[row].tolist())),
             missed=tuple(map(_rounded, misses[row].tolist())),
@@ -183,10 +185,14 @@ def _courses(replayed: Replayed, fleet: Fleet, ours: OurDay, ran: Floats) -> lis
 def _fan(quantiles: Mapping[float, Floats], row: int) -> Mapping[str, tuple[float | None, ...]]:
     """The quantiles of a model by level; empty where no forecast decided."""
     return {
-        f"{level:g}": tuple(None if math.isnan(each) else _rounded(each) for each in of_level[row].tolist())
+        f"{level:g}": _known(of_level[row])
         for level, of_level in sorted(quantiles.items())
         if np.isfinite(of_level[row]).any()
     }
+
+
+def _known(values: Floats) -> tuple[float | None, ...]:
+    return tuple(None if math.isnan(each) else _rounded(each) for each in values.tolist())
 
 
 def _rounded(value: float) -> float:

@@ -19,7 +19,7 @@ from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Snapshot
-from reconciler.forecast.series import DAY_S, Floats
+from reconciler.forecast.series import DAY_S, Floats, Integers
 from reconciler.simulation.draws import random_generator
 
 WINDOW_S = 300.0
@@ -45,8 +45,8 @@ class OurDay:
     """What the product did: `replicas` (variants x steps) that scale targets ask for, warm-up included.
 
     `opened`, `pushed` and `merged` count pull requests of the day itself. `quantiles` are, for each model and level,
-    the forecast at each run (models x runs of the day), NaN where none decided; `windows` the offsets from a run within
-    which a forecast's load lies, in steps.
+    the forecast at each run (models x runs of the day), NaN where none decided; `runs` the steps at which they decide,
+    `windows` the first and the last step after its run in which the load of each forecast lies (models x runs x 2).
     """
 
     replicas: Floats
@@ -56,7 +56,8 @@ class OurDay:
     merged: int
     stopped: Mapping[str, int]
     quantiles: Mapping[float, Floats]
-    windows: tuple[int, int]
+    runs: Integers
+    windows: Integers
 
     @property
     def reversals(self) -> int:
@@ -108,11 +109,13 @@ class DayReplay:
             committed_s=self._from_s - DAY_S,
         )
         replicas = np.repeat(first[:, None], self._steps, axis=1)
-        runs, run = round(DAY_S / way.run_s), max(round(way.run_s / STEP_S), 1)
+        run, warm = max(round(way.run_s / STEP_S), 1), round(WARM_UP_S / STEP_S)
+        runs = np.arange(-(-warm // run) * run, self._steps, run)
+        windows = np.zeros((len(self._rows), len(runs), 2), dtype=np.int64)
         quantiles: dict[float, Floats] = {}
         moves: list[Move] = []
         stopped: Counter[str] = Counter()
-        counted, windows = {"opened": 0, "pushed": 0, "merged": 0}, (1, 1)
+        counted = {"opened": 0, "pushed": 0, "merged": 0}
         for step in range(0, self._steps, run):
             at_s = self._from_s + step * STEP_S
             counts = step * STEP_S >= WARM_UP_S
@@ -120,16 +123,24 @@ class DayReplay:
             solved = solve(self._snapshot(forge, at_s, step, replicas), {})
             for model, demand in solved.situation.formulated.demands.items():
                 if demand.forecast is not None and counts and model in self._rows:
-                    windows = demand.forecast.window.offsets(STEP_S)
+                    place = self._rows[model], (step - int(runs[0])) // run
+                    begins, ends = demand.forecast.window.offsets(STEP_S)
+                    windows[place] = begins - 1, ends - 1  # an offset names the moment at which a step ends
                     for level, rate in demand.forecast.quantiles.items():
-                        of_level = quantiles.setdefault(level, np.full((len(self._rows), runs), np.nan))
-                        of_level[self._rows[model], (step - round(WARM_UP_S / STEP_S)) // run] = rate
+                        of_level = quantiles.setdefault(level, np.full(windows.shape[:2], np.nan))
+                        of_level[place] = rate
             opened, pushed = self._publish(forge, solved, at_s, stopped if counts else Counter())
             counted["opened"] += counts * opened
             counted["pushed"] += counts * pushed
         self._merge(forge, self._from_s + self._steps * STEP_S, replicas, moves)
         return OurDay(
-            replicas=replicas, moves=tuple(moves), stopped=stopped, quantiles=quantiles, windows=windows, **counted
+            replicas=replicas,
+            moves=tuple(moves),
+            stopped=stopped,
+            quantiles=quantiles,
+            runs=runs,
+            windows=windows,
+            **counted,
         )
 
     def _snapshot(self, forge: _Forge, at_s: float, step: int, replicas: Floats) -> Snapshot:

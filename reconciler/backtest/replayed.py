@@ -8,7 +8,8 @@ import numpy as np
 
 from reconciler.decision.actuation import ActuationDelays, DelayPart
 from reconciler.decision.decide import solve
-from reconciler.domain.history import DemandHistory
+from reconciler.decision.forecasting import joined
+from reconciler.domain.history import Bools, DemandHistory
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.observed import Load
@@ -87,6 +88,12 @@ class Replayed:
         filled = np.where(last >= 0, last, first[:, None])[:, inside]
         return np.nan_to_num(np.take_along_axis(self.per_s, filled, axis=1))
 
+    def are_known(self, from_s: float, steps: int) -> Bools:
+        """Whether what is offered in each of these steps was recorded (models x steps)."""
+        columns = self._columns(from_s + (np.arange(steps, dtype=np.float64) + 0.5) * STEP_S, self.phase_s)
+        inside = (columns >= 0) & (columns < self.per_s.shape[1])
+        return np.asarray(inside & np.isfinite(self.per_s[:, np.where(inside, columns, 0)]))
+
     def _columns(self, times_s: Floats, phase_s: float) -> Integers:
         return np.floor((times_s - phase_s - self.start_s) / self.step_s).astype(np.int64) + 1
 
@@ -118,8 +125,8 @@ def read_replayed(
 ) -> Replayed:
     """What of a snapshot can be replayed; `loads` stand for what its Prometheus answered."""
     histories = snapshot.observed.demand if loads is None else (loads,)
-    history = max(histories, key=lambda each: len(each.models), default=None)
-    rows = {} if history is None else {model: row for row, model in enumerate(history.models)}
+    rows, history = joined(histories) if histories else ({}, None)
+    known = {} if history is None else _known_shares(rows, history.per_s)
     solved = solve(snapshot, {})
     needs = {each.model: each for each in solved.situation.formulated.problem.requirements}
     members: dict[ModelKey, list[Variant]] = {}
@@ -130,7 +137,7 @@ def read_replayed(
     for model, each in sorted(members.items()):
         need = needs.get(model)
         carried = [] if need is None else list(_carried(each, need.per_replica))
-        words = _why_not(each, need is None or need.fixed is not None or need.unit != RATE, carried, rows.get(model))
+        words = _why_not(each, need is None or need.fixed is not None or need.unit != RATE, carried, known.get(model))
         if words:
             left_out[model] = words
         else:
@@ -168,7 +175,7 @@ def _carried(members: Sequence[Variant], per_replica: Mapping[CandidateKey, floa
         yield per_replica.get(variant.key.on(variant.current.accelerator), 0.0)
 
 
-def _why_not(members: Sequence[Variant], is_other: bool, carried: Sequence[float], row: int | None) -> str:
+def _why_not(members: Sequence[Variant], is_other: bool, carried: Sequence[float], known: float | None) -> str:
     """Why a model is not replayed; empty where it is."""
     held = next((each.hold for each in members if each.hold is not None), None)
     if held is not None:
@@ -177,11 +184,20 @@ def _why_not(members: Sequence[Variant], is_other: bool, carried: Sequence[float
         return "it is not sized by the requests that a replica carries"
     if any(not each.is_counted for each in members):
         return "Git does not say how many replicas run"
-    if row is None:
+    if known is None:
         return "what arrived before is not known"
+    if known < FEWEST_KNOWN:
+        return f"of what arrived before only {known * 100:.0f} % is known"
     if min(carried, default=0.0) <= 0:
         return "what its replicas carry is not known, or nothing inside their targets"
     return ""
+
+
+def _known_shares(rows: Mapping[ModelKey, int], per_s: Floats) -> dict[ModelKey, float]:
+    """Of the moments since any model's load is known, the share at which each one's is."""
+    is_known = np.isfinite(per_s)
+    since = is_known[:, is_known.any(axis=0).argmax() :]
+    return {model: float(since[row].mean()) for model, row in rows.items()}
 
 
 def _price(variant: Variant) -> float | None:
@@ -201,7 +217,7 @@ def _held(snapshot: Snapshot, replayed: set[ResourceKey], left_out: Mapping[Mode
         else replace(each, holds=each.holds or (Hold(kind=HoldKind.IGNORED, words=left_out.get(each.model, "")),))
         for each in snapshot.variants
     )
-    return replace(snapshot, variants=variants, proposals=(), moved=None)
+    return replace(snapshot, variants=variants, proposals=(), moved=None, measured=snapshot)
 
 
 def _way(snapshot: Snapshot, variants: Sequence[Variant], seed: int, hours: OfficeHours | None) -> Way:

@@ -83,9 +83,10 @@ class ActuationDelays:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._settings = snapshot.settings
-        self._merged = merge_times(snapshot)
+        measured = snapshot.measured or snapshot
+        self._merged = merge_times(measured)
         self._measured: dict[str, DelayPart] = {}
-        self._arrived, self._started = after_merges(snapshot)
+        self._arrived, self._started = after_merges(measured)
 
     def of(self, variant: Variant) -> ActuationDelay:
         """What a change of the variant takes: its group's merges, or those of all groups where there are too few."""

@@ -67,7 +67,7 @@ def forecast_loads(
     events = dict(_events(snapshot, members)) if snapshot.settings.events else {}
     if not snapshot.observed.demand:
         return Forecasts(why_not=why_not, events=events)
-    rows, rates = _fleet(snapshot.observed.demand)
+    rows, rates = joined(snapshot.observed.demand)
     present = _until_now(snapshot, rows, rates)
     found: dict[ModelKey, LoadForecast] = {}
     added = _added(snapshot)
@@ -185,7 +185,7 @@ def _window(ways: Sequence[ActuationDelay], run_interval_s: float) -> Window:
 
 
 @lru_cache(maxsize=2)
-def _fleet(histories: tuple[DemandHistory, ...]) -> tuple[Mapping[ModelKey, int], Rates]:
+def joined(histories: tuple[DemandHistory, ...]) -> tuple[Mapping[ModelKey, int], Rates]:
     """All models of all clusters that were asked on the same grid, the largest such; histories compare by identity."""
     grids: dict[tuple[float, float, int], list[DemandHistory]] = {}
     for each in histories:

@@ -205,6 +205,8 @@ class Snapshot:
     inventory: Inventory = field(default_factory=Inventory)
     """How many devices there are of each type in each cluster, and who holds them."""
     proposals: tuple[Proposal, ...] = ()
+    measured: "Snapshot | None" = None
+    """Whose merges say how long changes take, where it is not this one: a replay decides as its recording measured."""
     written: Mapping[ResourceKey, WrittenCounts] = field(default_factory=dict)
     """What Git said of variants before, where a rule asks for it and it is known."""
     paid: Mapping[ResourceKey, PaidPrices] = field(default_factory=dict)

@@ -1,19 +1,25 @@
 """Days of small fleets, replayed with the real `decide`."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from reconciler.backtest import ours
 from reconciler.backtest.comparison import compare, cost_at
-from reconciler.backtest.day import replay_day, what_ran
-from reconciler.backtest.ours import DayReplay
+from reconciler.backtest.day import coverage, replay_day, what_ran
+from reconciler.backtest.ours import DayReplay, OurDay
 from reconciler.backtest.replayed import ABLATIONS, STEP_S, WARM_UP_S, Replayed, read_replayed
+from reconciler.decision import decide
+from reconciler.decision.actuation import ActuationDelays
 from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.identity import ModelKey
+from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.recording import WrittenCounts
+from reconciler.domain.snapshot import Snapshot
 from reconciler.report.backtest import by_cost, sentence
 from reconciler.simulation.draws import OfficeHours
 from reconciler.simulation.policies import POLICIES
@@ -129,6 +135,96 @@ def test_a_model_whose_past_or_capacity_is_not_known_is_left_out_with_the_reason
     assert list(subject.left_out.values()) == ["what arrived before is not known"]
 
 
+def test_a_model_of_which_hardly_a_load_is_known_is_left_out() -> None:
+    subject = replayed(steady, lambda hour: math.nan if hour < 18 else 20.0)
+    assert subject.models == (model(0),)
+    assert subject.left_out == {model(1): "of what arrived before only 25 % is known"}
+
+
+def test_a_history_that_begins_late_for_all_is_replayed_from_there() -> None:
+    subject = replayed(steady, days=6)
+    late = subject.per_s.copy()
+    late[:, : 4 * 144] = np.nan
+    observed = replace(subject.snapshot.observed, demand=(replace(subject.demand, per_s=late),))
+    assert len(read_replayed(replace(subject.snapshot, observed=observed), seed=1).days(6)) == 2
+
+
+def test_the_histories_of_all_clusters_are_replayed() -> None:
+    subject = replayed(steady, rising)
+    each = [replace(subject.demand, models=(model(row),), per_s=subject.per_s[[row]]) for row in (1, 0)]
+    observed = replace(subject.snapshot.observed, demand=tuple(each))
+    again = read_replayed(replace(subject.snapshot, observed=observed), seed=1)
+    assert again.models == subject.models
+    assert (again.per_s == subject.per_s).all()
+
+
+def seen(subject: Replayed, monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
+    """The snapshots that the runs of a day decide from."""
+    found: list[Snapshot] = []
+    solve = decide.solve
+
+    def noted(snapshot: Snapshot, pinned: Any) -> Any:
+        found.append(snapshot)
+        return solve(snapshot, pinned)
+
+    monkeypatch.setattr(ours, "solve", noted)
+    DayReplay(subject, subject.days(1)[0], 1).run()
+    return found
+
+
+def test_runs_decide_with_the_delays_that_are_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    merged = [
+        Proposal(
+            group="g",
+            number=number,
+            state=ProposalState.MERGED,
+            head_branch="b",
+            decision="",
+            opened_at_s=NOW_S - 10 * DAY_S - 4 * HOUR_S,
+            closed_at_s=NOW_S - 10 * DAY_S,
+        )
+        for number in range(5)
+    ]
+    subject = read_replayed(replace(replayed(rising).snapshot, proposals=tuple(merged), measured=None), seed=1)
+    assert subject.way.merge.median_s == 4 * HOUR_S
+    for snapshot in (seen(subject, monkeypatch)[0], seen(subject, monkeypatch)[-1]):
+        assert ActuationDelays(snapshot).of(subject.variants[0]).merge.median_s == 4 * HOUR_S
+        assert all(each.opened_at_s > NOW_S - 3 * DAY_S for each in snapshot.proposals if each.opened_at_s)
+
+
+@pytest.mark.parametrize("run_s", [630.0, 150.0, 420.0])
+def test_runs_need_not_be_whole_minutes_apart(run_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = replayed(rising)
+    subject = replace(subject, way=replace(subject.way, run_s=run_s))
+    count = len(seen(subject, monkeypatch))
+    day = DayReplay(subject, subject.days(1)[0], 1).run()
+    step = round(run_s / STEP_S)
+    assert count == math.ceil((WARM_UP_S + DAY_S) / STEP_S / step)
+    assert day.windows.shape == (1, len(day.runs), 2)
+    assert WARM_UP_S / STEP_S <= day.runs[0] < WARM_UP_S / STEP_S + step
+    assert set(np.diff(day.runs)) == {step}
+    assert day.runs[-1] + step >= day.replicas.shape[1]
+
+
+def test_each_forecast_is_judged_by_its_own_window() -> None:
+    subject = replayed(rising, rising)
+    fleet = subject.fleet(subject.days(1)[0], 1)
+    rise = int(np.flatnonzero(np.diff(fleet.offered_per_s[0, 180:]) > 0)[0]) + 181
+    day = OurDay(
+        replicas=np.zeros((2, fleet.offered_per_s.shape[1])),
+        moves=(),
+        opened=0,
+        pushed=0,
+        merged=0,
+        stopped={},
+        quantiles={0.9: np.array([[30.0, math.nan], [30.0, 100.0]])},
+        runs=np.array([rise - 10, fleet.offered_per_s.shape[1] - 30]),
+        # the last step before the rise, then the rise; the last window ends after the day
+        windows=np.array([[[0, 9], [0, 0]], [[0, 10], [0, 40]]]),
+    )
+    assert coverage(fleet, day) == (1, 2)
+
+
 def test_gaps_are_replayed_as_what_came_before_and_days_of_gaps_not_at_all() -> None:
     subject = replayed(steady, days=3)
     first, second, third = subject.days(3)
@@ -139,6 +235,9 @@ def test_gaps_are_replayed_as_what_came_before_and_days_of_gaps_not_at_all() -> 
     holed = replace(subject, per_s=per_s)
     assert holed.days(3) == (first, third)
     assert (holed.offered(second, 1440) == 20.0).all()
+    load = replay_day(holed, second, 1, ()).courses[0].load
+    assert set(load) == {None, 20.0}
+    assert load.count(None) == pytest.approx(0.7 * 144, abs=2)
 
 
 def test_classes_are_told_apart() -> None:
