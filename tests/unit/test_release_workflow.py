@@ -64,7 +64,7 @@ def test_a_tag_that_is_not_the_version_is_no_release(tmp_path: Path, tag: str, c
 
 
 def test_the_wheel_that_is_built_is_the_one_that_is_signed_and_uploaded(tmp_path: Path) -> None:
-    for name in ("reconciler", "templates", "policies"):
+    for name in ("reconciler", "templates", "policies", "tests/testdata/examples"):
         shutil.copytree(ROOT / name, tmp_path / name)
     for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile"):
         shutil.copy(ROOT / name, tmp_path)
