@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from reconciler.decision.assessment import assess_variants
 from reconciler.decision.devices import Devices, scarcity_assumed
 from reconciler.decision.engines.port import EngineAnswer, SizingInput
-from reconciler.decision.engines.registry import size_models
+from reconciler.decision.engines.registry import size_models, way_of
 from reconciler.decision.explanation import (
     DecisionContext,
     FiguresOnDemand,
@@ -245,13 +245,7 @@ def _how_adopted_are_sized(snapshot: Snapshot, decisions: Sequence[Decision]) ->
         if each.form is Form.ADOPTED
     }
     sized = [each for each in decisions if each.variant in learned and each.outcome is not Outcome.HELD]
-    ways = Counter(_way(each.engine, is_learned=learned[each.variant]) for each in sized)
+    ways = Counter(way_of(each.engine, is_learned=learned[each.variant]) for each in sized)
     if ways:
         shares = join_words([f"{way} ({number})" for way, number in sorted(ways.items())], "and")
         yield f"adopted workloads are sized by {shares}"
-
-
-def _way(engine: str, *, is_learned: bool) -> str:
-    if engine == Engine.QUEUEING:
-        return "learned profiles" if is_learned else "profiles"
-    return "metric targets" if engine == Engine.TRACKING else engine

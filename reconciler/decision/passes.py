@@ -160,7 +160,9 @@ def _passing(
         if found is None:
             return None
         proposal = found
-    pushes_s = [at_s for at_s in (proposal.opened_at_s or 0.0, *proposal.pushes_s) if snapshot.now_s - at_s < HOUR_S]
+    pushes_s = [
+        at_s for at_s in (proposal.opened_at_s or 0.0, *proposal.pushes_s) if abs(snapshot.now_s - at_s) < HOUR_S
+    ]
     is_fresh = snapshot.now_s - min(pushes_s, default=0.0) <= PASSING_RUNS * snapshot.settings.run_interval_s
     if not proposal.merges or not is_fresh or proposal.is_left_alone:
         return None

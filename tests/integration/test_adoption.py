@@ -107,9 +107,10 @@ def workshop(tmp_path: Path) -> Workshop:
     return workshop
 
 
-def typed(workshop: Workshop, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def typed(workshop: Workshop, prometheus: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """A command in her clone."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("RECONCILER_")}
+    environment["RECONCILER_PROMETHEUS"] = prometheus
     command = [sys.executable, "-m", "reconciler", *arguments]
     return subprocess.run(
         command, cwd=workshop.clone, env=environment, capture_output=True, text=True, check=False, timeout=300
@@ -117,13 +118,13 @@ def typed(workshop: Workshop, *arguments: str) -> "subprocess.CompletedProcess[s
 
 
 def test_a_newcomer_comes_from_her_deployments_to_a_pull_request(workshop: Workshop, prometheus: str) -> None:
-    seen = typed(workshop, "plan", "--prometheus", prometheus)
+    seen = typed(workshop, prometheus, "plan")
     assert "12 workloads serve models and are not managed" in seen.stdout, seen
     assert "declared again" not in seen.stdout
-    asked = typed(workshop, "init", "--adopt", "--prometheus", prometheus)
+    asked = typed(workshop, prometheus, "init", "--adopt")
     assert asked.returncode == 5
     assert "name it with --cluster, like --cluster" in asked.stderr
-    begun = typed(workshop, "init", "--adopt", "--cluster", "prod", "--prometheus", prometheus)
+    begun = typed(workshop, prometheus, "init", "--adopt", "--cluster", "prod")
     assert begun.returncode == 0, begun
     assert "metrics of 11 of 12 variants" in begun.stdout
     configuration = yaml.safe_load((workshop.clone / "reconciler.yaml").read_text())
@@ -131,7 +132,7 @@ def test_a_newcomer_comes_from_her_deployments_to_a_pull_request(workshop: Works
     assert entries == {model: None if model == CONSTANT else "bounds" for model in MODELS}
     workshop.git("add", "-A")
     workshop.commit("Adopt what runs")
-    planned = typed(workshop, "plan", "-o", "json")
+    planned = typed(workshop, prometheus, "plan", "-o", "json")
     assert planned.returncode == 0, planned
     plan = yaml.safe_load(planned.stdout)
     decisions = {each["variant"]["name"]: each for group in plan["groups"] for each in group["decisions"]}
@@ -139,7 +140,7 @@ def test_a_newcomer_comes_from_her_deployments_to_a_pull_request(workshop: Works
     changed = {name for name, each in decisions.items() if each["outcome"] == "change"}
     assert changed == {FULL, CONSTANT}
     assert plan["unmanaged"] == []
-    examined = yaml.safe_load(typed(workshop, "doctor", "-o", "json").stdout)
+    examined = yaml.safe_load(typed(workshop, prometheus, "doctor", "-o", "json").stdout)
     checks = [each for each in examined["checks"] if each["rule"] == "workload-metrics"]
     assert [each["level"] for each in checks] == ["ok", "warn"]
     assert checks[0]["words"].startswith(
@@ -150,7 +151,7 @@ def test_a_newcomer_comes_from_her_deployments_to_a_pull_request(workshop: Works
     assert endpoint == {"path": "/metrics", "port": "http"}
     (rule,) = yaml.safe_load(checks[1]["manifest"])["spec"]["selector"]["matchExpressions"]
     assert rule == {"key": "app", "operator": "In", "values": [UNSEEN]}
-    done = typed(workshop, "run")
+    done = typed(workshop, prometheus, "run")
     assert done.returncode == 0, done
     branches = run_git(workshop.remote, "for-each-ref", "--format=%(refname)", "refs/heads/reconciler").split()
     for branch in branches:
@@ -336,7 +337,8 @@ def follow(workshop: Workshop, text: str, url: str) -> str:
     (shim / "reconciler").chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RECONCILER_")}
     environment["PATH"] = f"{shim}:{environment['PATH']}"
-    typed_words = "set -e\n" + text.replace("http://prometheus:9090", url)
+    environment["RECONCILER_PROMETHEUS"] = url
+    typed_words = "set -e\n" + text.replace("http://127.0.0.1:9090", url)
     done = subprocess.run(
         ["sh", "-c", typed_words], cwd=workshop.clone, env=environment, capture_output=True, text=True, check=False
     )

@@ -78,7 +78,7 @@ def test_what_init_writes_is_built_and_taken(tool: str, template: Workshop, tmp_
     desk = open_desk(template, tmp_path)
     desk.workshop.git("remote", "set-url", "origin", "git@github.com:acme/fleet.git")
     wishes = Wishes(cronjob=True, argocd=tool == "argocd", flux=tool == "flux")
-    prometheus = "" if tool else "http://127.0.0.1:9"  # nobody answers there
+    prometheus = "" if tool else "http://prometheus.monitoring.svc:9"  # not reached from here
     flags = Flags(repo=str(desk.workshop.clone), prometheus=prometheus)
     init(InitRequest(flags=flags, environment=Environment(), wishes=wishes, now_s=desk.now_s))
     folder = desk.workshop.clone / "reconciler"
@@ -90,7 +90,7 @@ def test_what_init_writes_is_built_and_taken(tool: str, template: Workshop, tmp_
     (container,) = pods["CronJob"]["containers"]
     environment = {each["name"]: each.get("value") for each in container["env"]}
     assert environment["RECONCILER_REPO"] == "https://github.com/acme/fleet.git"
-    assert environment.get("RECONCILER_TRUSTED_ORIGINS") == (None if tool else "http://127.0.0.1:9")
+    assert environment.get("RECONCILER_TRUSTED_ORIGINS") == (None if tool else "http://prometheus.monitoring.svc:9")
     assert container["image"].endswith(f"reconciler:{__version__}")
     (policy,) = (each for each in built if each["kind"] == "NetworkPolicy")
     own_port = [{"ports": [{"protocol": "TCP", "port": 9}]}]

@@ -46,6 +46,13 @@ def choose_engines(
     return {model: _choose(members, _known(loads.get(model))) for model, members in models.items()}
 
 
+def way_of(engine: Engine | str, *, is_learned: bool) -> str:
+    """What an engine sizes by, in words; `is_learned` where its profiles were learned."""
+    if engine == Engine.QUEUEING:
+        return "learned profiles" if is_learned else "profiles"
+    return "metric targets" if engine == Engine.TRACKING else engine
+
+
 def _known(load: Load | NoAnswer | None) -> Load | None:
     return load if isinstance(load, Load) else None
 
