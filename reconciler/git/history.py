@@ -153,10 +153,9 @@ def merge_into(base: Repository, head: Repository) -> Merged:
             f"{head.commit[:7]} and its base {base.commit[:7]} have no common ancestor here: fetch their whole history "
             "(fetch-depth: 0, GIT_DEPTH: 0)"
         )
-    before, ours, theirs = (
-        {entry.path: entry for entry in repository.list_files(commit)}
-        for repository, commit in ((head, ancestor), (head, head.commit), (base, base.commit))
-    )
+    theirs, ours = ({entry.path: entry for entry in each.list_files(each.commit)} for each in (base, head))
+    is_newest = ancestor == base.commit  # as of nearly all heads: it has been listed
+    before = theirs if is_newest else {entry.path: entry for entry in head.list_files(ancestor)}
     touched = _changed(before, ours)
     merged, contents, conflicts = dict(theirs), dict[str, bytes](), []
     for path in touched:
