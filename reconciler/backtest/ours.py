@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 
 import numpy as np
 
+from reconciler.backtest.pull_requests import PullRequests
 from reconciler.backtest.replayed import LEAD_S, STEP_S, WARM_UP_S, Replayed, loads_at
 from reconciler.decision.decide import Solved, solve
 from reconciler.decision.limits import collected, within_limits
@@ -13,9 +13,8 @@ from reconciler.decision.worth import worth_opening
 from reconciler.domain.history import LoadHistory
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.observed import Observation, Performance
-from reconciler.domain.plan import Decision, GroupPlan, Outcome, VerdictKind
-from reconciler.domain.proposals import Proposal, ProposalState
+from reconciler.domain.observed import LiveReplicas, Observation, Performance
+from reconciler.domain.plan import Decision, GroupPlan, VerdictKind
 from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Snapshot
@@ -24,8 +23,7 @@ from reconciler.simulation.draws import random_generator
 
 WINDOW_S = 300.0
 """A load is the mean of so long."""
-PAST_POINTS = 61
-PUSHES_S = 3600.0
+PAST_POINTS = LIVE_POINTS = 61
 REVERSED_WITHIN_S = 3 * 3600.0
 STOPPING = (HoldKind.RULE, HoldKind.REFUSED, HoldKind.PUT_BACK, HoldKind.POOL_FULL, HoldKind.GROWTH_UNPROVEN)
 
@@ -72,20 +70,8 @@ class OurDay:
         return count
 
 
-@dataclass(slots=True, kw_only=True)
-class _Forge:
-    """Pull requests and what they say, as the snapshots of a day have them."""
-
-    git: dict[ResourceKey, int]
-    counts: dict[ResourceKey, list[tuple[float, int]]]
-    proposals: list[Proposal] = field(default_factory=list)
-    due_s: dict[int, float] = field(default_factory=dict)
-    committed_s: float = 0.0
-    opened: int = 0
-
-
 class DayReplay:
-    """One day of a fleet under the product."""
+    """One day of a fleet under the product, to be run once."""
 
     def __init__(self, replayed: Replayed, day_s: float, seed: int) -> None:
         self._replayed, self._day_s, self._seed = replayed, day_s, seed
@@ -100,27 +86,28 @@ class DayReplay:
         self._named = {str(key): key for key in self._numbers}
         self._rows = {model: row for row, model in enumerate(replayed.models)}
 
+        first = first_replicas(replayed, self._offered[:, : self._lead])
+        self._git = {variant.key: int(first[number]) for number, variant in enumerate(replayed.variants)}
+        self._counts: dict[ResourceKey, list[tuple[float, int]]] = {key: [] for key in self._numbers}
+        self._committed_s = self._from_s - DAY_S
+        self._replicas = np.repeat(first[:, None], self._steps, axis=1)
+        self._moves: list[Move] = []
+        self.pull_requests = PullRequests(merged_by_people=self._merged_by_people)
+
     def run(self) -> OurDay:
         """Decide, publish and merge until the day ends."""
-        way, first = self._replayed.way, first_replicas(self._replayed, self._offered[:, : self._lead])
-        forge = _Forge(
-            git={variant.key: int(first[number]) for number, variant in enumerate(self._replayed.variants)},
-            counts={variant.key: [] for variant in self._replayed.variants},
-            committed_s=self._from_s - DAY_S,
-        )
-        replicas = np.repeat(first[:, None], self._steps, axis=1)
+        way, pull_requests = self._replayed.way, self.pull_requests
         run, warm = max(round(way.run_s / STEP_S), 1), round(WARM_UP_S / STEP_S)
         runs = np.arange(-(-warm // run) * run, self._steps, run)
         windows = np.zeros((len(self._rows), len(runs), 2), dtype=np.int64)
         quantiles: dict[float, Floats] = {}
-        moves: list[Move] = []
         stopped: Counter[str] = Counter()
         counted = {"opened": 0, "pushed": 0, "merged": 0}
         for step in range(0, self._steps, run):
             at_s = self._from_s + step * STEP_S
             counts = step * STEP_S >= WARM_UP_S
-            counted["merged"] += counts * self._merge(forge, at_s, replicas, moves)
-            solved = solve(self._snapshot(forge, at_s, step, replicas), {})
+            counted["merged"] += counts * self._merge(at_s)
+            solved = solve(self._snapshot(at_s, step), {})
             for model, demand in solved.situation.formulated.demands.items():
                 if demand.forecast is not None and counts and model in self._rows:
                     place = self._rows[model], (step - int(runs[0])) // run
@@ -129,13 +116,15 @@ class DayReplay:
                     for level, rate in demand.forecast.quantiles.items():
                         of_level = quantiles.setdefault(level, np.full(windows.shape[:2], np.nan))
                         of_level[place] = rate
-            opened, pushed = self._publish(forge, solved, at_s, stopped if counts else Counter())
-            counted["opened"] += counts * opened
-            counted["pushed"] += counts * pushed
-        self._merge(forge, self._from_s + self._steps * STEP_S, replicas, moves)
+            before = pull_requests.opened, pull_requests.pushed
+            self._publish(solved, at_s, stopped if counts else Counter())
+            counted["opened"] += counts * (pull_requests.opened - before[0])
+            counted["pushed"] += counts * (pull_requests.pushed - before[1])
+            counted["merged"] += counts * self._merge(at_s)
+        self._merge(self._from_s + self._steps * STEP_S)
         return OurDay(
-            replicas=replicas,
-            moves=tuple(moves),
+            replicas=self._replicas,
+            moves=tuple(self._moves),
             stopped=stopped,
             quantiles=quantiles,
             runs=runs,
@@ -143,7 +132,7 @@ class DayReplay:
             **counted,
         )
 
-    def _snapshot(self, forge: _Forge, at_s: float, step: int, replicas: Floats) -> Snapshot:
+    def _snapshot(self, at_s: float, step: int) -> Snapshot:
         """What a run would see: the load until now, what Git says, the replicas that serve, our pull requests."""
         replayed, here = self._replayed, self._lead + step
         window = round(WINDOW_S / STEP_S)
@@ -151,14 +140,14 @@ class DayReplay:
         rates = (self._sums[:, ends] - self._sums[:, ends - window]) / window
         times_s = at_s - STEP_S * np.arange(PAST_POINTS - 1, -1, -1.0)
         base = replayed.snapshot
-        ready = replicas[:, max(step - self._start, 0) : step + 1].min(axis=1)
+        ready = self._replicas[:, max(step - self._start, 0) : step + 1].min(axis=1)
         variants = tuple(
             replace(
                 each,
-                current=replace(each.current, replicas=forge.git[each.key]),
-                workload=None if each.workload is None else replace(each.workload, replicas=forge.git[each.key]),
+                current=replace(each.current, replicas=self._git[each.key]),
+                workload=None if each.workload is None else replace(each.workload, replicas=self._git[each.key]),
             )
-            if each.key in forge.git
+            if each.key in self._git
             else each
             for each in base.variants
         )
@@ -182,7 +171,7 @@ class DayReplay:
                 usual={},
                 demand=(replayed.demand,) if replayed.demand.models else (),
                 queues={},
-                live={},
+                live=self._live(at_s, step),
                 unschedulable={},
                 ready={key: int(ready[number]) for key, number in self._numbers.items()},
                 # what replicas did corrects profiles: it was as it was recorded, and ends now
@@ -191,84 +180,59 @@ class DayReplay:
                     for key, traces in base.observed.traces.items()
                 },
             ),
-            proposals=tuple(forge.proposals),
-            committed_s=forge.committed_s,
+            proposals=tuple(self.pull_requests.proposals),
+            committed_s=self._committed_s,
             written={
-                key: WrittenCounts(variant=key, counts=((0.0, int(replicas[number, 0])), *forge.counts[key]))
+                key: WrittenCounts(variant=key, counts=((0.0, int(self._replicas[number, 0])), *self._counts[key]))
                 for key, number in self._numbers.items()
             },
         )
 
-    def _publish(self, forge: _Forge, solved: Solved, at_s: float, stopped: Counter[str]) -> tuple[int, int]:
-        """Open, update and close; how many were opened and pushed."""
+    def _live(self, at_s: float, step: int) -> Mapping[ResourceKey, LiveReplicas]:
+        """What scale targets ask for in the last hour, of those whose counts were known when it was recorded."""
+        since = max(step - LIVE_POINTS + 1, 0)
+        counts, start_s = self._replicas[:, since : step + 1], at_s - (step - since) * STEP_S
+        return {
+            key: LiveReplicas(start_s=start_s, step_s=STEP_S, counts=counts[self._numbers[key]])
+            for key in self._numbers.keys() & self._replayed.snapshot.observed.live.keys()
+        }
+
+    def _publish(self, solved: Solved, at_s: float, stopped: Counter[str]) -> None:
+        """Open, update and close, and count what was stopped."""
         plan = collected(solved.situation, solved.staged, solved.plan_of(solved.staged))
-        before, pushed = forge.opened, 0
         for decision in plan.decisions:
             if decision.variant in self._numbers:
                 stopped.update(_stops(decision))
-        for group in within_limits(solved.situation, worth_opening(solved.situation, plan.groups)):
-            if group.blocked is None:
-                pushed += self._propose(forge, group, at_s)
-            elif group.changes:
+        groups = within_limits(solved.situation, worth_opening(solved.situation, plan.groups))
+        for group in groups:
+            if group.blocked is not None and group.changes:
                 stopped[f"pull requests: {_limit_of(group.blocked.words)}"] += 1
-        return forge.opened - before, pushed
+        self.pull_requests.publish(groups, at_s)
 
-    def _propose(self, forge: _Forge, group: GroupPlan, at_s: float) -> bool:
-        """Whether something that stood was pushed again."""
-        changes = tuple(each.change.proposed for each in group.decisions if each.outcome is Outcome.CHANGE)
-        found = (each for each in forge.proposals if each.state is ProposalState.OPEN)
-        standing = next((each for each in found if each.head_branch == group.head_branch), None)
-        if standing is not None:
-            if standing.decision == group.fingerprint:
-                return False
-            forge.proposals.remove(standing)
-        if not changes:
-            return False
-        if standing is None:
-            forge.opened += 1
-            generator = random_generator(self._seed, "merge", self._day_s, group.head_branch, forge.opened)
-            due = np.array([at_s]) + self._replayed.way.merge.draw(generator, (1,))
-            hours = self._replayed.way.hours if group.merges is None else None
-            forge.due_s[forge.opened] = float((due if hours is None else hours.next_open(due))[0])
-        pushes_s = () if standing is None else tuple(each for each in standing.pushes_s if at_s - each < PUSHES_S)
-        forge.proposals.append(
-            Proposal(
-                group=group.name,
-                number=forge.opened if standing is None else standing.number,
-                state=ProposalState.OPEN,
-                head_branch=group.head_branch,
-                decision=group.fingerprint,
-                branch_decision=group.fingerprint,
-                changes=changes,
-                opened_at_s=at_s if standing is None else standing.opened_at_s,
-                pushes_s=(*pushes_s, at_s),
-            )
-        )
-        return standing is not None
+    def _merged_by_people(self, group: GroupPlan, number: int, at_s: float) -> float:
+        way = self._replayed.way
+        generator = random_generator(self._seed, "merge", self._day_s, group.head_branch, number)
+        due = np.array([at_s]) + way.merge.draw(generator, (1,))
+        return float((due if way.hours is None else way.hours.next_open(due))[0])
 
-    def _merge(self, forge: _Forge, at_s: float, replicas: Floats, moves: list[Move]) -> int:
+    def _merge(self, at_s: float) -> int:
         """Merge what is due; how many."""
         merged = 0
-        for index, each in enumerate(forge.proposals):
-            due_s = forge.due_s[each.number]
-            if each.state is not ProposalState.OPEN or due_s > at_s:
-                continue
+        for each in self.pull_requests.merge(at_s):
+            due_s = each.closed_at_s or 0.0
             step = int((due_s - self._from_s) // STEP_S) + self._sync
             for change in each.changes:
                 key = self._named.get(change.resource)
                 if key is None:
                     continue
-                number, before = self._numbers[key], forge.git[key]
-                forge.git[key] = change.replicas_after
-                forge.counts[key].append((due_s, change.replicas_after))
-                replicas[number, step:] = change.replicas_after
+                number, before = self._numbers[key], self._git[key]
+                self._git[key] = change.replicas_after
+                self._counts[key].append((due_s, change.replicas_after))
+                self._replicas[number, step:] = change.replicas_after
                 if change.replicas_after != before and step < self._steps:
-                    moves.append(Move(variant=number, step=step, before=before, after=change.replicas_after))
-            forge.proposals[index] = replace(each, state=ProposalState.MERGED, closed_at_s=due_s)
-            forge.committed_s = max(forge.committed_s, due_s)
+                    self._moves.append(Move(variant=number, step=step, before=before, after=change.replicas_after))
+            self._committed_s = max(self._committed_s, due_s)
             merged += 1
-        since_s = at_s - DAY_S
-        forge.proposals = [each for each in forge.proposals if each.closed_at_s is None or each.closed_at_s > since_s]
         return merged
 
 

@@ -248,7 +248,8 @@ def _without_forecasts(replayed: Replayed) -> Replayed:
 
 def _without_limits(replayed: Replayed) -> Replayed:
     settings = replayed.snapshot.settings
-    free = replace(settings.pull_requests, open_at_once=0, created_per_hour=0, pushes_per_hour=0, worth=None)
+    own = settings.pull_requests
+    free = replace(own, open_at_once=0, created_per_hour=0, pushes_per_hour=0, merges_per_hour=UNLIMITED, worth=None)
     return _set(replayed, replace(settings, pull_requests=free))
 
 
@@ -265,6 +266,7 @@ def _set(replayed: Replayed, settings: Settings) -> Replayed:
 
 
 AT_ONCE_S = 60.0
+UNLIMITED = 10**6
 ABLATIONS: Mapping[str, Callable[[Replayed], Replayed]] = {
     "ours without forecasts": _without_forecasts,
     "ours without limits": _without_limits,

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from reconciler.backtest.pull_requests import PullRequests
 from reconciler.decision.decide import solve
 from reconciler.decision.limits import collected, within_limits
 from reconciler.decision.worth import worth_opening
 from reconciler.domain.history import DemandHistory, LoadHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.observed import Observation, Performance
-from reconciler.domain.plan import GroupPlan, Outcome
-from reconciler.domain.proposals import Proposal, ProposalState
+from reconciler.domain.proposals import ProposalState
 from reconciler.domain.settings import PullRequestSettings
 from reconciler.simulation.fluid import Delay, follow, serve
 from tests.bench.loads import DAY_S, Offered, bursty, smooth
@@ -34,8 +34,8 @@ PER_REPLICA, MADE_FOR = 9.99, 2.0
 MINUTE_S, RUN_S, HISTORY_STEP_S = 60.0, 600.0, 600.0
 SYNC_MIN, START_MIN = 3, 6
 REVERSED_WITHIN_S = 3 * 3600.0
-MERGED_BEFORE, REMEMBERED_S = 40, 12 * 3600.0
-"""Merges of the days before, and for how long what a merge changed is of interest."""
+MERGED_BEFORE = 40
+"""Merges of the days before."""
 TIMES = {5: (1.0, 0.4), 20: (10.0, 0.6), 60: (50.0, 0.5)}
 """By delay in minutes: the median of the time until a merge, and the standard deviation of its logarithm."""
 
@@ -67,12 +67,11 @@ class Loop:
     limits: bool = False
     seed: int = 1
     fleet: Fleet = field(default_factory=new_fleet)
-    due_s: dict[int, float] = field(default_factory=dict)
-    opened: int = 0
     changes: list[tuple[float, int, int]] = field(default_factory=list)
     decided: int = 0
     forecast: int = 0
     draw: random.Random = field(init=False)
+    pull_requests: PullRequests = field(init=False)
     git: Any = field(init=False)
     cluster: Any = field(init=False)
 
@@ -83,6 +82,9 @@ class Loop:
             fleet.set(pull_requests=PullRequestSettings(open_at_once=0, created_per_hour=0, pushes_per_hour=0))
         self.draw = random.Random(self.seed)  # noqa: S311 - the same merges in every run
         self._merged_before()
+        self.pull_requests = PullRequests(
+            merged_by_people=lambda _plan, _number, at_s: at_s + self._until_merged_s(), proposals=fleet.proposals
+        )
         self.git = np.ceil(self.rates[:, self.minute(0.0)] * 1.2 / PER_REPLICA).astype(int)
         self.cluster = np.repeat(self.git[:, np.newaxis], self.days * 1440, axis=1)
         for number in range(models):
@@ -132,9 +134,7 @@ class Loop:
             self.forecast += sum(each.forecast is not None for each in demands)
             plan = collected(solved.situation, solved.staged, solved.plan_of(solved.staged))
             plans = worth_opening(solved.situation, plan.groups)
-            for each in within_limits(solved.situation, plans):
-                if each.blocked is None:
-                    self._publish(each, at_s)
+            self.pull_requests.publish(within_limits(solved.situation, plans), self.fleet.now_s)
         first = self.minute(0.0)
         offered = rates[:, first : first + self.days * 1440]
         capacity = np.full(len(rates), PER_REPLICA)
@@ -157,7 +157,7 @@ class Loop:
             attainment=float(served.attainment[0]),
             cost=float(served.cost[0]),
             cost_over_clairvoyant=float(served.cost[0]) / best,
-            pull_requests_a_day=self.opened / self.days,
+            pull_requests_a_day=self.pull_requests.opened / self.days,
             reversals=self._reversed(),
             by_day=tuple(by_day),
             forecast_share=self.forecast / max(self.decided, 1),
@@ -180,53 +180,17 @@ class Loop:
                 performance=Performance(itl_s=0.01), replicas_reporting=int(ready[number])
             )
 
-    def _publish(self, plan: GroupPlan, at_s: float) -> None:
-        changes = tuple(each.change.proposed for each in plan.decisions if each.outcome is Outcome.CHANGE)
-        fleet = self.fleet
-        found = (each for each in fleet.proposals if each.state is ProposalState.OPEN)
-        standing = next((each for each in found if each.head_branch == plan.head_branch), None)
-        if standing is not None:
-            if standing.decision == plan.fingerprint:
-                return
-            fleet.proposals.remove(standing)
-        if not changes:
-            return
-        if standing is None:
-            self.opened += 1
-            self.due_s[self.opened] = at_s + self._until_merged_s()
-        fleet.proposals.append(
-            Proposal(
-                group=plan.name,
-                number=self.opened if standing is None else standing.number,
-                state=ProposalState.OPEN,
-                head_branch=plan.head_branch,
-                decision=plan.fingerprint,
-                branch_decision=plan.fingerprint,
-                changes=changes,
-                opened_at_s=fleet.now_s if standing is None else standing.opened_at_s,
-                pushes_s=(fleet.now_s,),
-            )
-        )
-
     def _merge(self, at_s: float) -> None:
         fleet, start_s = self.fleet, self.fleet.now_s - at_s
-        for index, each in enumerate(fleet.proposals):
-            due_s = self.due_s.get(each.number, math.inf)
-            if each.state is not ProposalState.OPEN or due_s > at_s:
-                continue
+        for each in self.pull_requests.merge(fleet.now_s):
+            merged_s = (each.closed_at_s or 0.0) - start_s
             for change in each.changes:
                 number = int(change.resource.rpartition("/m")[2])
-                self.changes.append((due_s, number, change.replicas_after - int(self.git[number])))
+                self.changes.append((merged_s, number, change.replicas_after - int(self.git[number])))
                 self.git[number] = change.replicas_after
                 fleet.set_replicas(f"m{number}", change.replicas_after)
-                self.cluster[number, int(due_s // MINUTE_S) + SYNC_MIN :] = change.replicas_after
-            fleet.proposals[index] = replace(each, state=ProposalState.MERGED, closed_at_s=start_s + due_s)
-            fleet.committed_s = start_s + due_s
-        hours_ago_s = fleet.now_s - REMEMBERED_S
-        fleet.proposals = [
-            each if each.closed_at_s is None or each.closed_at_s > hours_ago_s else replace(each, changes=())
-            for each in fleet.proposals
-        ]
+                self.cluster[number, int(merged_s // MINUTE_S) + SYNC_MIN :] = change.replicas_after
+            fleet.committed_s = start_s + merged_s
 
     def _merged_before(self) -> None:
         """Merges of the days before: how long they take is known."""

@@ -7,14 +7,12 @@ after a delay. A minute on this machine for 100 models in ten namespaces, withou
 import argparse
 import math
 import random
-from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
+from reconciler.backtest.pull_requests import PullRequests
 from reconciler.decision.decide import solve
 from reconciler.decision.limits import collected, within_limits
 from reconciler.domain.identity import ModelKey
-from reconciler.domain.plan import GroupPlan, MergeTerms, Outcome
-from reconciler.domain.proposals import Part, Proposal, ProposalState
 from reconciler.policy.files import read_policy
 from tests.bench.table import table
 from tests.histories import load_history
@@ -46,12 +44,15 @@ class Day:
     replica_hours: float = 0.0
     needed_hours: float = 0.0
     """What the load of the last `payback` needs."""
-    opened: int = 0
-    pushed: int = 0
+    pull_requests: PullRequests = field(init=False)
 
     def __post_init__(self) -> None:
         draw = random.Random(1)  # noqa: S311 - the same fleet in every run
         self.fleet.default(headroom=HEADROOM)
+        self.pull_requests = PullRequests(
+            merged_by_people=lambda _plan, _number, now_s: math.inf if self.merges_itself else now_s + self.delay_s,
+            proposals=self.fleet.proposals,
+        )
         if self.merges_itself:
             self.fleet.set(rules=read_policy("p.yaml", ALLOW).rules)
         self.peaks = [(draw.uniform(20, 120), draw.uniform(-2, 2)) for _ in range(self.models)]
@@ -108,55 +109,13 @@ class Day:
             self.served[number % NAMESPACES].append(is_served)
         solved = solve(fleet.snapshot(), {})
         groups = collected(solved.situation, solved.staged, solved.plan_of(solved.staged)).groups
-        merging: dict[str, tuple[bool, MergeTerms]] = {}
-        for plan in within_limits(solved.situation, groups):
-            if plan.blocked is None and not self._publish(plan) and plan.merges is not None and not plan.merges.waits:
-                merging[plan.head_branch] = plan.part is not Part.URGENT, plan.merges
-        left = min((terms.left for _, terms in merging.values()), default=0)
-        self._merge([branch for branch, _ in sorted(merging.items(), key=lambda each: each[1][0])][:left])
+        self.pull_requests.publish(within_limits(solved.situation, groups), fleet.now_s)
+        self._merge()
 
-    def _publish(self, plan: GroupPlan) -> bool:
-        """Open, push or withdraw a pull request; whether anything was to be done."""
-        changes = tuple(each.change.proposed for each in plan.decisions if each.outcome is Outcome.CHANGE)
-        found = [each for each in self.fleet.proposals if each.state is ProposalState.OPEN]
-        standing = next((each for each in found if each.head_branch == plan.head_branch), None)
-        if standing is not None and standing.branch_decision == plan.fingerprint:
-            return False
-        if standing is not None:
-            self.fleet.proposals.remove(standing)
-        if changes:
-            self.opened += standing is None
-            self.pushed += standing is not None
-            now_s = self.fleet.now_s
-            pushes_s = () if standing is None else tuple(each for each in standing.pushes_s if now_s - each < 3600)
-            proposal = Proposal(
-                group=plan.name,
-                number=self.opened if standing is None else standing.number,
-                state=ProposalState.OPEN,
-                head_branch=plan.head_branch,
-                decision=plan.fingerprint,
-                branch_decision=plan.fingerprint,
-                changes=changes,
-                opened_at_s=now_s if standing is None else standing.opened_at_s,
-                pushes_s=(*pushes_s, now_s),
-                merges=plan.merges is not None,
-            )
-            self.fleet.proposals.append(proposal)
-        return True
-
-    def _merge(self, themselves: Collection[str] = ()) -> None:
-        """Merge what people have had for long enough, or these head branches."""
-        now_s = self.fleet.now_s
-        for index, each in enumerate(self.fleet.proposals):
-            is_due = not self.merges_itself and now_s - (each.opened_at_s or 0.0) >= self.delay_s
-            if each.state is ProposalState.OPEN and (is_due or each.head_branch in themselves):
-                for change in each.changes:
-                    self.fleet.set_replicas(change.resource.rpartition("/")[2], change.replicas_after)
-                self.fleet.proposals[index] = replace(each, state=ProposalState.MERGED, closed_at_s=now_s)
-        kept = (
-            each for each in self.fleet.proposals if each.closed_at_s is None or now_s - each.closed_at_s < 24 * 3600
-        )
-        self.fleet.proposals[:] = kept
+    def _merge(self) -> None:
+        for each in self.pull_requests.merge(self.fleet.now_s):
+            for change in each.changes:
+                self.fleet.set_replicas(change.resource.rpartition("/")[2], change.replicas_after)
 
 
 def main() -> None:
@@ -177,7 +136,7 @@ def main() -> None:
             day.live(arguments.hours)
             merged = "by itself" if minutes is None else f"after {minutes:g} min"
             figures = day.attainment, day.least, round(day.replica_hours)
-            rows.append((merged, words, *figures, day.opened, day.pushed))
+            rows.append((merged, words, *figures, day.pull_requests.opened, day.pull_requests.pushed))
     columns = ("merged", "limits", "attainment", "least", "replica-hours", "opened", "pushed again")
     print(table(columns, rows))
 

@@ -20,6 +20,7 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.snapshot import Snapshot
+from reconciler.policy.files import read_policy
 from reconciler.report.backtest import by_cost, sentence
 from reconciler.simulation.draws import OfficeHours
 from reconciler.simulation.policies import POLICIES
@@ -28,6 +29,13 @@ from tests.unit.decision.conftest import CLUSTER, NAMESPACE, Fleet, key, new_fle
 DAY_S, HOUR_S, CARRIED = 86_400.0, 3600.0, 9.99
 NOW_S = 20_835 * DAY_S + HOUR_S
 """An hour after a midnight."""
+
+
+ITSELF = b"""apiVersion: reconciler.io/v1alpha1
+kind: Policy
+rules:
+  - {name: itself, autoMerge: {}}
+"""
 
 
 def model(number: int) -> ModelKey:
@@ -87,6 +95,22 @@ def test_people_merge_nothing_at_weekends() -> None:
     assert day.moves == ()  # this day is a Saturday
     always = replace(late, way=replace(late.way, hours=None))
     assert DayReplay(always, late.days(1)[0], 1).run().moves
+
+
+def test_what_merges_by_itself_waits_for_no_person_but_for_rollouts_and_the_limit() -> None:
+    loads = [lambda hour, late=late: 60.0 + 50.0 * math.sin((hour + late) / 24 * 2 * math.pi) for late in range(4)]
+    rules = read_policy("p.yaml", ITSELF).rules
+    subject = replayed(*loads, hours=OfficeHours(), rules=rules)  # a Saturday, on which people merge nothing
+    day = DayReplay(subject, subject.days(1)[0], 1).run()
+    assert day.merged > 20
+    assert {move.step % 10 for move in day.moves} == {round(subject.way.sync_s / STEP_S) % 10}  # merged by runs
+    settings = replace(subject.snapshot.settings.pull_requests, merges_per_hour=4)
+    few = replayed(*loads, hours=OfficeHours(), rules=rules, pull_requests=settings)
+    limited = DayReplay(few, few.days(1)[0], 1)
+    limited.run()
+    merged_s = sorted(each.closed_at_s for each in limited.pull_requests.proposals if each.closed_at_s)
+    assert len(merged_s) > 10
+    assert all(later - first >= HOUR_S for first, later in zip(merged_s, merged_s[4:], strict=False))
 
 
 def test_days_hold_every_request_once_and_come_out_the_same_again() -> None:

@@ -20,6 +20,6 @@ def test_the_default_limits_cost_no_target_and_open_few_pull_requests(
     day.live(hours)
     assert day.least > 0.995
     at_first = day.fleet.settings.pull_requests.created_per_hour  # before limits bind every group opens its own
-    assert day.opened <= MOST_A_DAY * hours / 24 + at_first
+    assert day.pull_requests.opened <= MOST_A_DAY * hours / 24 + at_first
     assert any("several groups" in each.group for each in day.fleet.proposals), "the limits were never tight"
     assert day.replica_hours < 1.04 * day.needed_hours
