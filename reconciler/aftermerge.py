@@ -117,7 +117,9 @@ class Merge:
     def before(self, current: Allocation) -> Allocation:
         """What the variant had; an accelerator that was not known is the one that it runs on."""
         return Allocation(
-            accelerator=self.change.accelerator_before or current.accelerator, replicas=self.change.replicas_before
+            accelerator=self.change.accelerator_before or current.accelerator,
+            replicas=self.change.replicas_before,
+            scaling=current.scaling,
         )
 
     @property

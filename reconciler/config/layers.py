@@ -12,7 +12,7 @@ from reconciler.manifests.wording import Field, name_field
 APPENDED = frozenset({"overrides", "policies", "workloads"})
 
 REPLACED_WHOLE = frozenset({
-    "matchLabels", "headers", "queries", "nodeSelector", "labels",
+    "matchLabels", "headers", "queries", "autoscalerMetrics", "nodeSelector", "labels",
     "bearerToken", "password", "ca", "cert", "key", "token",
 })  # fmt: skip
 """Mappings whose keys are not ours, and references to secrets: half of one and half of another means nothing."""

@@ -159,6 +159,7 @@ def _prometheus(prometheus: schema.PrometheusSection, entry: PlacedValue) -> Pro
         **_credentials(prometheus),
         headers=headers,
         queries=prometheus.queries,
+        autoscaler_metrics=prometheus.autoscaler_metrics,
         place=entry.place,
     )
 

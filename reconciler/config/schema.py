@@ -219,6 +219,8 @@ class PrometheusSection(ConfigSection):
     """HTTP headers by name; text, or a secret as {file: PATH} or {env: NAME} (= none)"""
     queries: dict[QuantityName, Query] = {}
     """PromQL by quantity (arrivalRate, completions, ...), tried before the built-in candidates (= none)"""
+    autoscaler_metrics: dict[Text, Query] = {}
+    """PromQL by name of a metric that autoscalers go by (= by the rules of prometheus-adapter in Git)"""
 
     @model_validator(mode="after")
     def _sends_no_secret_twice_or_inline(self) -> Self:

@@ -356,6 +356,7 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
         reverts=staged.reverts.get(variant.key) if outcome is Outcome.CHANGE else None,
         labels=_joined(each.labels for each in staged.said.get(variant.key, ())),
         reviewers=_joined(each.reviewers for each in staged.said.get(variant.key, ())),
+        tuning=staged.tunings.get(variant.key),
     )
 
 

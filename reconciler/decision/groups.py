@@ -108,6 +108,7 @@ def _is_in_band(change: ProposedChange, declined: ProposedChange) -> bool:
         abs(change.replicas_after - declined.replicas_after) <= band
         and _direction(change) == _direction(declined)
         and change.accelerator_after == declined.accelerator_after
+        and change.is_tuning is declined.is_tuning
     )
 
 

@@ -8,6 +8,7 @@ from reconciler.decision.formulation import FormulatedProblem
 from reconciler.decision.independence import keep_serving, make_independent
 from reconciler.decision.load_variation import reach_of
 from reconciler.decision.staged_plan import Pass, Situation, StagedPlan
+from reconciler.decision.tuning import tune_autoscalers
 from reconciler.decision.variant_states import TOLERANCE, Allocations, VariantState, written_minimum
 from reconciler.decision.verdicts import give_verdicts, keep_to_limits, obey_rules
 from reconciler.domain.holds import Hold, HoldKind
@@ -365,7 +366,11 @@ def _before(situation: Situation, key: ResourceKey, broken: BrokenPromise) -> Al
         if requirement is None or each <= 0 or all(offered.key != candidate for offered in problem.candidates):
             return None
         replicas = min(broken.before.replicas, math.ceil(MOST_NEEDED * requirement.amount / each))
-    return Allocation(accelerator=broken.before.accelerator, replicas=bounds.nearest(replicas))
+    return Allocation(
+        accelerator=broken.before.accelerator,
+        replicas=bounds.nearest(replicas),
+        scaling=situation.current[key].scaling,
+    )
 
 
 def _remember(situation: Situation, staged: StagedPlan, key: ResourceKey, broken: BrokenPromise) -> StagedPlan:
@@ -414,6 +419,7 @@ PASSES: tuple[Pass, ...] = (
     prove_growth,
     keep_serving,
     make_independent,
+    tune_autoscalers,
     obey_rules,
     tell_what_is_kept,
     give_verdicts,
@@ -442,7 +448,7 @@ RUNS = 20
 def stage_reachable(situation: Situation, solve: Callable[[Problem], Solution]) -> tuple[Solution, StagedPlan]:
     """The best solution, and what may be proposed of it; where it never comes to that, of the one that serves most."""
     problem, left = situation.formulated.problem, dict[ResourceKey, Hold]()
-    solution = solve(problem)
+    solution = _with_scaling(problem, solve(problem))
     staged = stage(situation, solution)
     best = solution, staged
     if not any(hold.kind is HoldKind.WAITING_FOR_DEVICES for hold in staged.waiting.values()):
@@ -459,13 +465,16 @@ def stage_reachable(situation: Situation, solve: Callable[[Problem], Solution]) 
         solution = _with_cost_of(
             left,
             problem,
-            solve(
-                replace(
-                    problem,
-                    pinned=pinned,
-                    candidates=tuple(each for each in problem.candidates if each.key.variant not in pinned),
-                    in_order=problem.in_order - pinned.keys(),
-                )
+            _with_scaling(
+                problem,
+                solve(
+                    replace(
+                        problem,
+                        pinned=pinned,
+                        candidates=tuple(each for each in problem.candidates if each.key.variant not in pinned),
+                        in_order=problem.in_order - pinned.keys(),
+                    )
+                ),
             ),
         )
         staged = stage(situation, solution)
@@ -474,6 +483,15 @@ def stage_reachable(situation: Situation, solve: Callable[[Problem], Solution]) 
         if served > most:
             most, best = served, (solution, replace(staged, waiting={**left, **staged.waiting}))
     return best
+
+
+def _with_scaling(problem: Problem, solution: Solution) -> Solution:
+    """The solution with the settings of autoscalers as they are, of which solvers know nothing."""
+    scaled = {key: now.scaling for key, now in problem.current.items() if now.scaling}
+    if not scaled:
+        return solution
+    kept = {key: replace(each, scaling=scaled.get(key, "")) for key, each in solution.allocations.items()}
+    return replace(solution, allocations=kept)
 
 
 def _with_cost_of(left: Iterable[ResourceKey], problem: Problem, solution: Solution) -> Solution:

@@ -59,6 +59,9 @@ class HoldKind(StrEnum):
     DECLINED = "declined"
     PUT_BACK = "put-back"
     PROMISE_BROKEN = "promise-broken"
+    AUTOSCALER_METRIC = "autoscaler-metric"
+    AUTOSCALER_NOT_REPRODUCED = "autoscaler-not-reproduced"
+    AUTOSCALER_CHANGED = "autoscaler-changed"
 
     @property
     def is_missing_data(self) -> bool:
@@ -234,6 +237,14 @@ CURES: Mapping[HoldKind, Cure] = {
         words="nothing: it comes at the time that it names; or merge some, or raise the limit", is_needed=False
     ),
     HoldKind.PROMISE_BROKEN: Cure(words="find out why the change that it names missed its target"),
+    HoldKind.AUTOSCALER_METRIC: Cure(
+        words="give the metric an averageValue, commit the adapter's rules, or set prometheus.autoscalerMetrics in "
+        "reconciler.yaml"
+    ),
+    HoldKind.AUTOSCALER_NOT_REPRODUCED: Cure(
+        words="look at both series: is the query the one that the autoscaler asks, and does nothing else set replicas?"
+    ),
+    HoldKind.AUTOSCALER_CHANGED: Cure(words="nothing: it comes at the time that it names", is_needed=False),
 }
 """What to do about each kind of hold; the page on holds has the same words."""
 NOT_ASKED = Hold(kind=HoldKind.METRICS_MISSING, words="no metrics were asked for")

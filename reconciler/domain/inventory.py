@@ -132,10 +132,15 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Allocation:
-    """Replicas on an accelerator; `accelerator` is empty when it is unknown."""
+    """Replicas on an accelerator; `accelerator` is empty when it is unknown.
+
+    `scaling` is the setting of an autoscaler that moves the replicas, as `domain.scalers` writes it; empty where it is
+    none of ours.
+    """
 
     accelerator: str
     replicas: int
+    scaling: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from reconciler.domain.observed import Load, Performance
 from reconciler.domain.proposals import ConditionFlip, MovedFile, Part, ProposedChange
 from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import ModelCoverage, Sensitivity, SharedUse, SolveStatus
+from reconciler.domain.scalers import ScalerSetting, SettingChange, TuningEvidence
 from reconciler.domain.snapshot import StatusShape
 from reconciler.domain.units import utc_minute
 
@@ -170,7 +171,14 @@ class AllocationChange:
             replicas_after=self.desired.replicas,
             accelerator_before=self.current.accelerator,
             accelerator_after=self.desired.accelerator,
+            scaling_before=self.current.scaling if self.is_tuning else "",
+            scaling_after=self.desired.scaling if self.is_tuning else "",
         )
+
+    @property
+    def is_tuning(self) -> bool:
+        """Whether it changes the setting of an autoscaler."""
+        return self.current.scaling != self.desired.scaling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +233,8 @@ class Decision:
     labels: tuple[str, ...] = ()
     """The labels of its pull request that rules want, and `reviewers` the reviewers that they request."""
     reviewers: tuple[str, ...] = ()
+    tuning: TuningEvidence | None = field(default=None, compare=False)
+    """What speaks for another setting of its autoscaler."""
 
     @property
     def change(self) -> AllocationChange:
@@ -241,6 +251,17 @@ class Decision:
     def is_accelerator_change(self) -> bool:
         """Whether the variant moves to another accelerator."""
         return self.current.accelerator != self.desired.accelerator
+
+    @property
+    def is_tuning(self) -> bool:
+        """Whether its autoscaler gets another setting."""
+        return self.outcome is Outcome.CHANGE and self.current.scaling != self.desired.scaling
+
+    @property
+    def setting_changes(self) -> tuple[SettingChange, ...]:
+        """The fields of its autoscaler that change."""
+        before, after = ScalerSetting.parse(self.current.scaling), ScalerSetting.parse(self.desired.scaling)
+        return () if before is None or after is None else before.changes(after)
 
     @property
     def worst_slo(self) -> SloProjection | None:
@@ -424,5 +445,7 @@ def _fingerprint_rows(change: AllocationChange) -> Iterable[tuple[str, str, str,
     yield str(change.variant), "replicas", str(change.desired.replicas), verdict
     if change.current.accelerator != change.desired.accelerator:
         yield str(change.variant), "accelerator", change.desired.accelerator, verdict
+    if change.is_tuning:
+        yield str(change.variant), "scaling", change.desired.scaling, verdict
     if change.reverts is not None:  # a proposal that was made for another reason must record this one
         yield str(change.variant), "reverts", str(change.reverts), verdict

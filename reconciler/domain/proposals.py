@@ -125,15 +125,27 @@ class ProposedChange:
     replicas_after: int
     accelerator_before: str
     accelerator_after: str
+    scaling_before: str = ""
+    scaling_after: str = ""
+
+    @property
+    def is_tuning(self) -> bool:
+        """Whether it changes the setting of an autoscaler."""
+        return self.scaling_before != self.scaling_after
 
     def begins_at(self, current: Allocation) -> bool:
         """Whether Git still has what it changes; else somebody has changed the same number since."""
         names = self.accelerator_before, current.accelerator
-        return self.replicas_before == current.replicas and (not all(names) or names[0] == names[1])
+        is_same_scaling = not self.is_tuning or self.scaling_before == current.scaling
+        return self.replicas_before == current.replicas and is_same_scaling and (not all(names) or names[0] == names[1])
 
     def merged(self, current: Allocation) -> Allocation:
         """What the variant would have, were it merged; empty names no accelerator, so it keeps the one it runs on."""
-        return Allocation(accelerator=self.accelerator_after or current.accelerator, replicas=self.replicas_after)
+        return Allocation(
+            accelerator=self.accelerator_after or current.accelerator,
+            replicas=self.replicas_after,
+            scaling=self.scaling_after if self.is_tuning else current.scaling,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -179,6 +191,11 @@ class Proposal:
     body_digest: str = ""
     url: str = ""
     merges: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may still be merged."""
+        return self.state is ProposalState.OPEN
 
     @property
     def is_left_alone(self) -> bool:

@@ -139,7 +139,8 @@ class PrometheusSettings:
     """One Prometheus: where, with which credentials, and how its labels are spelled.
 
     `label_names` maps our names (namespace, pod, model) to the server's; `queries` maps a quantity to PromQL that
-    is tried before the built-in candidates. `external_url` is where people open it; empty is nowhere.
+    is tried before the built-in candidates. `autoscaler_metrics` maps the name of a metric that autoscalers go by to
+    PromQL. `external_url` is where people open it; empty is nowhere.
     """
 
     url: str
@@ -151,6 +152,7 @@ class PrometheusSettings:
     tls: Tls = field(default_factory=Tls)
     headers: Mapping[str, str | SecretRef] = field(default_factory=dict)
     queries: Mapping[str, str] = field(default_factory=dict)
+    autoscaler_metrics: Mapping[str, str] = field(default_factory=dict)
     place: Place | None = None
 
 

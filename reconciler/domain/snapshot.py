@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 
+from reconciler.domain.answers import NoAnswer
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Sourced, SourceKind
 from reconciler.domain.inventory import Allocation, Catalog, Inventory
@@ -13,6 +14,7 @@ from reconciler.domain.profiles import PerformanceProfile, ServiceClass
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import PaidPrices, WrittenCounts
 from reconciler.domain.records import dataclass
+from reconciler.domain.scalers import Scaler, ScalerHistory, TunedScaler
 from reconciler.domain.settings import SaturationRules, Settings, ZeroRules
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.domain.workloads import DeliveryPlace, DocumentRef, EntryPlace, ReplicaOwner, Workload
@@ -121,6 +123,8 @@ class Variant:
     """Where llmaz reads the order of flavors in; empty where there are none."""
     is_autoscaled: bool = False
     """Whether its numbers in Git are the bounds of an autoscaler, which moves the replicas between them."""
+    scaler: Scaler | None = None
+    """The autoscaler whose settings are proposed too, where that is wanted."""
     tracked_by: ResourceKey | None = None
     """The policy (or binding) whose metric targets ask for its replicas."""
     holds: tuple[Hold, ...] = ()
@@ -196,6 +200,10 @@ class Snapshot:
     """What upstream's ConfigMaps say of a model's saturation, where they say anything."""
     zero: Mapping[ModelKey, ZeroRules] = field(default_factory=dict)
     """What upstream's ConfigMap says of scaling a model to zero, where it says anything."""
+    tuned: Mapping[ResourceKey, TunedScaler] = field(default_factory=dict)
+    """The autoscalers that are tuned, by the variants that they scale."""
+    scaled: Mapping[ResourceKey, ScalerHistory | NoAnswer] = field(default_factory=dict)
+    """What those of them that this run asked about did in the last week."""
     tracked: tuple[TrackedTarget, ...] = ()
     """What policies with metric targets scale."""
     histories: Mapping[ResourceKey, TrackedHistory] = field(default_factory=dict)

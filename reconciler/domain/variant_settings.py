@@ -17,7 +17,7 @@ Value = TypeVar("Value", bound=SettingScalar | None)
 AUTO = "auto"
 """The value of `sizing.engine` that leaves the choice to what is known of a model."""
 KEEP, CHOOSE, IN_ORDER = "keep", "choose", "in-order"
-HOLD, BOUNDS = "hold", "bounds"
+HOLD, BOUNDS, TUNE = "hold", "bounds", "tune"
 
 
 class Engine(StrEnum):
@@ -177,8 +177,8 @@ WHEN_AUTOSCALED = SettingDefinition(
     name="whenAutoscaled",
     kind=ValueKind.WORD,
     default=HOLD,
-    words="hold or bounds: what is proposed where an HPA or ScaledObject owns the replicas (= hold)",
-    choices=(HOLD, BOUNDS),
+    words="hold, bounds or tune: what is proposed where an HPA or ScaledObject owns the replicas (= hold)",
+    choices=(HOLD, BOUNDS, TUNE),
     is_explained=False,
 )
 MODEL = SettingDefinition(

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.records import dataclass
+
+if TYPE_CHECKING:
+    from reconciler.domain.scalers import Scaler
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 PatchPath: TypeAlias = tuple[str | tuple[str, ...], ...]
@@ -321,3 +324,5 @@ class ReplicaOwner:
     signals: tuple[str, ...] = ()
     fields: tuple[WrittenField, ...] = ()
     target_part: str = ""
+    scaler: "Scaler | None" = None
+    """Its other settings, where they are read."""

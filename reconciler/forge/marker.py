@@ -20,6 +20,8 @@ NUMBERS = ("demand", "capacity", "cost_per_hour", "arrival_rate_per_s", "input_t
 LATENCY = ("name", "statistic", "target_s", "expected_s", "mean_s", "measured_s")
 CHANGE = ("resource", "replicas_before", "replicas_after", "accelerator_before", "accelerator_after")
 """The fields of a row, in this order."""
+SCALING = ("scaling_before", "scaling_after")
+"""Two more of a row that changes the setting of an autoscaler."""
 Row = TypeVar("Row")
 LATENCIES = ("itl", "ttft", "wait")
 MOST_LATENCIES = 5
@@ -27,6 +29,7 @@ LARGEST = 1e15
 """No number of ours is larger."""
 MAX_TEXT_LENGTH = 500
 MAX_UNIT_LENGTH = 40
+MAX_SCALING_LENGTH = 2000
 MAX_NUMBER = 10**9
 """Of a pull request."""
 
@@ -222,7 +225,7 @@ def _json(marker: Marker) -> str:
         **({"merges": True} if marker.merges else {}),
     }
     if marker.changes:
-        content["changes"] = [[getattr(change, field) for field in CHANGE] for change in sorted(marker.changes)]
+        content["changes"] = [_change_row(change) for change in sorted(marker.changes)]
     if marker.changes and marker.promises:
         content["promises"] = promise_rows(marker.promises, [each.resource for each in sorted(marker.changes)])
     return _escaped(content)
@@ -267,15 +270,21 @@ def _load(text: str) -> dict[str, object] | None:
     return content if isinstance(content, dict) else None
 
 
+def _change_row(change: ProposedChange) -> list[object]:
+    return [getattr(change, field) for field in (*CHANGE, *(SCALING if change.is_tuning else ()))]
+
+
 def _parse_change(row: object) -> ProposedChange | None:
-    if not isinstance(row, list) or len(row) != 5:
+    if not isinstance(row, list) or len(row) not in (len(CHANGE), len(CHANGE) + len(SCALING)):
         return None
-    resource, before, after, accelerator_before, accelerator_after = row
+    resource, before, after, accelerator_before, accelerator_after, *scaling = row
+    if not all(_is_text(each, MAX_SCALING_LENGTH) for each in scaling):
+        return None
     if not all(map(_is_text, (resource, accelerator_before, accelerator_after))):
         return None
     if not all(type(count) is int and 0 <= count <= MAX_REPLICAS for count in (before, after)):
         return None
-    return ProposedChange(**dict(zip(CHANGE, row, strict=True)))
+    return ProposedChange(**dict(zip((*CHANGE, *SCALING), row, strict=False)))
 
 
 def _is_text(value: object, most: int = MAX_TEXT_LENGTH) -> bool:

@@ -35,6 +35,7 @@ ALTERNATIVE = "alternative"
 """The label with the number of the candidate that a series is from, counted from 0."""
 PICKER_MODEL = "model_name"
 PICKER_TARGET_MODEL = "target_model_name"
+HPA = "horizontalpodautoscaler"
 WORKLOAD_LABELS = {"Deployment": "deployment", "StatefulSet": "statefulset"}
 """The kinds whose replicas kube-state-metrics exports, with the label that names the object."""
 
@@ -75,6 +76,9 @@ class Name(StrEnum):
     LIVE_REPLICAS = "live_replicas"  # `spec.replicas` in the cluster, compared with Git
     MERGED_REPLICAS = "merged_replicas"  # the same around our merges
     STARTED_REPLICAS = "started_replicas"  # those that were ready then
+    SCALER_METRIC = "scaler_metric"  # what autoscalers go by, each by its own query
+    SCALER_DESIRED = "scaler_desired"  # replicas that they ask for
+    SCALER_CURRENT = "scaler_current"  # replicas that they find
     NODES = "nodes"
     DEVICE_REQUESTS = "device_requests"
     PAST_COMPLETIONS = "past_completions"
@@ -319,6 +323,14 @@ OBJECTS: Mapping[Name, Quantity] = {
         candidates=tuple(_agreed(f"kube_{kind}_status_replicas_ready", kind) for kind in ("deployment", "statefulset")),
         window_s=LIVE_WINDOW_S,
     ),
+    **{
+        name: Quantity(
+            name=name,
+            by=("namespace", HPA),
+            candidates=(f"max by ($by) (kube_{HPA}_status_{field}_replicas{{$where}})",),
+        )
+        for name, field in ((Name.SCALER_DESIRED, "desired"), (Name.SCALER_CURRENT, "current"))
+    },
 }
 """Fields of Kubernetes objects over time, which no replica reports."""
 

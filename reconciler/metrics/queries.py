@@ -95,7 +95,7 @@ _AGGREGATIONS = frozenset(
 _WORDS = _LABEL_LISTS | _OPERATORS | _AGGREGATIONS | {"limitk", "limit_ratio"}
 
 
-def _tokens(promql: str) -> list[tuple[str, str]]:
+def tokens_of(promql: str) -> list[tuple[str, str]]:
     return [(str(found.lastgroup), found[0]) for found in _TOKEN.finditer(promql)]
 
 
@@ -106,7 +106,7 @@ def add_matchers(promql: str, where: str) -> str:
     """
     if not where:
         return promql
-    tokens = _tokens(promql)
+    tokens = tokens_of(promql)
     depth = {"[": 0, "{": 0, "labels": 0}
     rewritten, previous = [], ""
     for index, (kind, text) in enumerate(tokens):
@@ -134,7 +134,7 @@ def add_matchers(promql: str, where: str) -> str:
 def cut_at_or(promql: str) -> Iterator[str]:
     """The operands of each `or` outside brackets, without the labels that it matches on."""
     part, depth, is_first, in_labels = "", 0, False, False
-    for kind, text in _tokens(promql):
+    for kind, text in tokens_of(promql):
         is_word = kind == "name" and depth == 0
         depth += (text in "([{") - (text in ")]}") if kind == "other" else 0
         if is_word and text.lower() == "or":

@@ -216,12 +216,13 @@ class Desk:
         try:
             counted = tuple(self.editor.count_edits(decision, variant, self._sheet))
             moved = tuple(self.editor.move_edits(decision, variant, accelerator, self._sheet))
+            tuned = tuple(self.editor.tuning_edits(decision, variant, self._sheet))
         except InputError as error:
             self.refused[variant.key] = refusal_of(error)
             return VariantEdits(needed=())
         if moved:
             self.moved_in[variant.key] = tuple(self._files_of(moved, variant))
-        return VariantEdits(needed=(*counted, *moved), status=self.status_of(decision))
+        return VariantEdits(needed=(*counted, *moved, *tuned), status=self.status_of(decision))
 
     def _files_of(self, edits: Iterable[FileEdit], variant: Variant) -> Iterable[MovedFile]:
         places = [] if variant.workload is None else [*variant.workload.moves.values()]

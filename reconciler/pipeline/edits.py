@@ -4,10 +4,12 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
 from reconciler.domain.inventory import ACCELERATOR_LABEL, PRODUCT_KEYS, Accelerator
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.records import dataclass, replace
+from reconciler.domain.scalers import ScalerSetting
 from reconciler.domain.snapshot import Option, Variant
 from reconciler.domain.workloads import (
     DocumentRef,
@@ -427,6 +429,42 @@ class Editor:
             for patch, fields in patched.items():
                 yield from Patching(renderer=self.renderer, open_sheet=open_sheet).edits(patch, fields)
 
+    def tuning_edits(self, decision: Decision, variant: Variant, open_sheet: OpenSheet) -> Iterator[FileEdit]:
+        """The edits of another setting of the autoscaler: its target where that stands, its behavior in its manifest.
+
+        What is written and stays is not touched; a behavior that is missing is inserted, with what holds it.
+        """
+        scaler, wanted = variant.scaler, ScalerSetting.parse(decision.desired.scaling)
+        if scaler is None or wanted is None or decision.desired.scaling == decision.current.scaling:
+            return
+        metric = scaler.metrics[0]
+        if wanted.target != metric.text and metric.written is not None:
+            yield set_field(metric.written, _as_written(wanted.target), open_sheet)
+        if wanted.behavior is not None and wanted.behavior != scaler.behavior:
+            sheet = open_sheet(scaler.document)
+            yield from self._bring(sheet, scaler.behavior_path, cast(Value, wanted.behavior))
+
+    def _bring(self, sheet: Sheet, path: FieldPath, wanted: Value) -> Iterator[FileEdit]:
+        """A value at a path of a manifest: where nothing is, it is inserted below the last mapping that is there."""
+        depth = next((depth for depth in range(len(path), 0, -1) if sheet.find(*path[:depth]) is not None), 0)
+        if depth < len(path):
+            for key in reversed(path[depth + 1 :]):
+                wanted = {str(key): wanted}
+            yield sheet.insert(self._block(wanted), *path[: depth + 1])
+        elif isinstance(wanted, dict) and isinstance(sheet.find(*path), Mapping):
+            for key, value in wanted.items():
+                yield from self._bring(sheet, (*path, key), value)
+        elif sheet.find(*path) != wanted:
+            if isinstance(wanted, str | int):
+                yield sheet.set_scalar(wanted, *path)
+            else:
+                yield sheet.replace(self._block(wanted), *path)
+
+    def _block(self, value: Value) -> str:
+        if not isinstance(value, dict | list):
+            return str(value)
+        return self.renderer.render("manifests/fields.yaml.j2", FieldsView(lines=lines_of(value)))
+
     def move_edits(
         self, decision: Decision, variant: Variant, accelerator: Accelerator | None, open_sheet: OpenSheet
     ) -> Iterator[FileEdit]:
@@ -472,6 +510,11 @@ class Editor:
             yield open_sheet(written.document).insert(str(replicas), *written.field)
         else:
             yield set_field(written, replicas, open_sheet)
+
+
+def _as_written(target: str) -> str | int:
+    """A target as YAML writes it: a whole number needs no quotes, and keeps those that it has."""
+    return int(target) if target.isdecimal() else target
 
 
 _STAMP = re.compile(rb"# Made by reconciler(?: init)? \(([0-9a-f]{16})\)[^\n]*\n")

@@ -18,6 +18,7 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.recording import PaidPrices, Recording, WrittenCounts
 from reconciler.domain.records import dataclass, replace
+from reconciler.domain.scalers import TunedScaler
 from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.workloads import WrittenField
@@ -33,6 +34,7 @@ from reconciler.metrics.history import watched_target
 from reconciler.metrics.observed import device_queries
 from reconciler.metrics.quantities import CLUSTER
 from reconciler.metrics.queries import delay_queries, live_queries, queries_for
+from reconciler.metrics.scaler_metrics import MOST_ASKED, one_by_one, scaler_queries
 from reconciler.metrics.tracked_queries import tracking_queries
 from reconciler.pipeline.files import Files, is_manifest, read_files
 from reconciler.pipeline.session import Doors
@@ -43,6 +45,7 @@ from reconciler.snapshot.declarations import (
     fold,
 )
 from reconciler.snapshot.inventory import device_names
+from reconciler.snapshot.tuned import tuned_scalers
 from reconciler.snapshot.variants import build_catalogs, declared_variants, join_variants
 
 
@@ -415,6 +418,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         settings = replace(settings, assumed=(*settings.assumed, Assumption.WITHOUT_FORGE))
         forge_view = ForgeView()
     answers += ask_delays(doors, settings, variants, forge_view.proposals, now_s)
+    answers += ask_scalers(doors, settings, tuned_scalers(settings, variants, declaration), forge_view.proposals, now_s)
     # After the forge, which may have deepened the clone less far.
     written = read_written(doors.repository, settings, variants, now_s)
     paid = read_paid(doors, settings, variants, files, now_s, repository_name)
@@ -691,6 +695,30 @@ def ask_delays(
         if each.name in merges_s:
             queries = delay_queries(each, touched[each.name], merges_s[each.name], now_s)
             answers += doors.ask(each, queries) if queries else ()
+    return answers
+
+
+def ask_scalers(
+    doors: Doors,
+    settings: Settings,
+    tuned: Mapping[ResourceKey, TunedScaler],
+    proposals: Sequence[Proposal],
+    now_s: float,
+) -> tuple[Answer, ...]:
+    """What autoscalers that are tuned did: first those with an open pull request, then the others in turn."""
+    named = {each.resource for proposal in proposals if proposal.is_open for each in proposal.changes}
+    turn = int(now_s // settings.run_interval_s)
+    answers: tuple[Answer, ...] = ()
+    for cluster in settings.clusters:
+        known = sorted(key for key, each in tuned.items() if key.cluster == cluster.name and each.metric is not None)
+        first = [key for key in known if str(key) in named]
+        others = [key for key in known if str(key) not in named]
+        start = turn * MOST_ASKED % max(len(others), 1)
+        chosen = [*first, *others[start:], *others[:start]][:MOST_ASKED]
+        queries = scaler_queries(cluster, {key: tuned[key] for key in chosen}, now_s)
+        answered = doors.ask(cluster, queries) if queries else ()
+        again = [query for answer in answered for query in one_by_one(answer)]
+        answers += (*answered, *(doors.ask(cluster, again) if again else ()))
     return answers
 
 

@@ -339,9 +339,9 @@ class NoPlace:
 
 
 def effective_place(
-    fleet: Fleet, key: ResourceKey, path: Field = REPLICAS, *, word: str = "replicas"
+    fleet: Fleet, key: ResourceKey, path: Field = REPLICAS, *, word: str = "replicas", is_count: bool = True
 ) -> EffectivePlace | NoPlace:
-    """The effective place of an object's number; `word` is its name in marker comments.
+    """The effective place of an object's number; `word` is its name in marker comments, `is_count`: it is whole.
 
     A marker comment wins over the chain of the built object: overlay's `replicas`, patch, component, base. For an
     object that no root builds see `helm_place`.
@@ -355,7 +355,7 @@ def effective_place(
     if len(found) > 1:
         roots = join_words([f"{built.root}" for built in found[:_MOST_NAMED]], "and")
         return no_place(f"{key.kind} {key.label} is built by {roots}: keep one", found[0].place)
-    return place_in(fleet, found[0], path)
+    return place_in(fleet, found[0], path, is_count=is_count)
 
 
 def no_place(reason: str, place: Place | None = None, considered: tuple[ValueOrigin, ...] = ()) -> NoPlace:
@@ -363,7 +363,7 @@ def no_place(reason: str, place: Place | None = None, considered: tuple[ValueOri
     return NoPlace(obstacle=Obstacle(reason=reason, place=place), considered=considered)
 
 
-def place_in(fleet: Fleet, built: BuiltObject, path: Field) -> EffectivePlace | NoPlace:
+def place_in(fleet: Fleet, built: BuiltObject, path: Field, *, is_count: bool = True) -> EffectivePlace | NoPlace:
     """The effective place of a field of one built object, without markers."""
     obstacle = built.obstacle_at(path)
     chain = built.origin_of(path)
@@ -378,18 +378,18 @@ def place_in(fleet: Fleet, built: BuiltObject, path: Field) -> EffectivePlace | 
     deployer = fleet.deployer_of(built)
     own = {built.key} if deployer is None else {built.key, deployer.key_in(built.key.cluster)}
     others = (str(other.key) for other in fleet.readers_of(chain[0], path) if other.key not in own)
-    return judge(fleet, built.key, chain, others)
+    return judge(fleet, built.key, chain, others, is_count=is_count)
 
 
 def judge(
-    fleet: Fleet, key: ResourceKey, chain: tuple[ValueOrigin, ...], others: Iterable[str]
+    fleet: Fleet, key: ResourceKey, chain: tuple[ValueOrigin, ...], others: Iterable[str], *, is_count: bool = True
 ) -> EffectivePlace | NoPlace:
     """The first link of a chain as the place to edit, or why it cannot be edited.
 
     `others` are the objects that an edit there would change as well.
     """
     origin = chain[0]
-    reason = _unwritable(origin)
+    reason = _unwritable(origin, is_count=is_count)
     if not reason and fleet.is_ignored(origin):
         return replace(no_place("ignored: the comment behind it says so", origin.place, chain), is_ignored=True)
     reason = reason or _reaching(fleet, key, origin, others)
@@ -398,14 +398,14 @@ def judge(
     return EffectivePlace(origin=origin, considered=chain)
 
 
-def _unwritable(origin: ValueOrigin) -> str:
+def _unwritable(origin: ValueOrigin, *, is_count: bool = True) -> str:
     if is_templated(origin.value):
         return f"it is filled in by a template: {describe(origin.value)}"
     if origin.document == AS_BUILT:
         return "its deployer is itself patched or made from a template: the number has no place of its own"
     value = origin.value
-    is_count = isinstance(value, int) and not isinstance(value, bool)
-    if not is_count and not (isinstance(value, str) and value.isascii() and value.isdigit()):
+    is_number = isinstance(value, int if is_count else int | float | str) and not isinstance(value, bool)
+    if not is_number and not (isinstance(value, str) and value.isascii() and value.isdigit()):
         return f"expected a whole number, got {describe(value)}"
     return ""
 

@@ -393,6 +393,8 @@ def _action(changes: Sequence[Decision]) -> str:
     more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
     # Changes with another verb are only counted.
     others = more if len(verbs) == 1 else f", {count(len(changes) - 1, 'other change')}"
+    if ordered[0].is_tuning:
+        return f"Tune the autoscaler of {name}{others}"
     if not ordered[0].is_accelerator_change:
         return f"{_verb(ordered[0])} {name}{others}"
     wanted = {change.desired.accelerator for change in (changes if len(verbs) == 1 else ordered[:1])}
@@ -404,6 +406,8 @@ def _action(changes: Sequence[Decision]) -> str:
 def _verb(change: Decision) -> str:
     if change.is_accelerator_change:
         return "Move"
+    if change.is_tuning:
+        return "Tune"
     return "Scale up" if change.desired.replicas > change.current.replicas else "Scale down"
 
 

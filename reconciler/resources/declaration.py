@@ -8,6 +8,7 @@ from typing import TypeVar
 from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.records import dataclass, replace
+from reconciler.domain.scalers import AdapterRule
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.resources.inference.gateway import Inference
@@ -71,6 +72,7 @@ class Declaration:
     llmaz: Llmaz = field(default_factory=Llmaz)
     inference: Inference = field(default_factory=Inference)
     kthena: KthenaResources = field(default_factory=KthenaResources)
+    adapter_rules: tuple[AdapterRule, ...] = ()
     alternatives: tuple[Workload, ...] = ()
     """The first of each group of workloads with one name: broken, unless different clusters get them."""
     broken: tuple[BrokenResource, ...] = ()
@@ -147,6 +149,7 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
         llmaz=llmaz.declared,
         inference=inference.declared,
         kthena=kthena.declared,
+        adapter_rules=tuple(of_kind(pieces, AdapterRule)),
         broken=tuple(dict.fromkeys((*known, *kthena.broken))),
         findings=tuple(sorted({each for each in found if each.severity is not Severity.NOTE})),
         notes=tuple(sorted({each for each in found if each.severity is Severity.NOTE})),

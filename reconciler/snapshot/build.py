@@ -1,17 +1,20 @@
 """The typed snapshot of a recording, from which everything is decided: a pure function."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from reconciler.domain.identity import ModelKey
+from reconciler.domain.answers import NoAnswer
+from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.metric_targets import TrackedTarget
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import Recording
 from reconciler.domain.records import dataclass, replace
+from reconciler.domain.scalers import ScalerHistory, TunedScaler
 from reconciler.domain.settings import SaturationRules, Settings, ZeroRules
 from reconciler.domain.snapshot import Snapshot, UnmanagedWorkload, Variant
 from reconciler.domain.workloads import Workload
 from reconciler.metrics.observed import read_observed
 from reconciler.metrics.queries import names_in
+from reconciler.metrics.scaler_metrics import read_scalers
 from reconciler.metrics.tracked_histories import read_tracked
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.kthena.tracked_targets import tracked_targets
@@ -19,6 +22,7 @@ from reconciler.resources.llmd.saturation import saturation_for, zero_for
 from reconciler.resources.registry import KINDS
 from reconciler.snapshot.adoption import find_left, find_unmanaged
 from reconciler.snapshot.inventory import take_inventory
+from reconciler.snapshot.tuned import tuned_scalers
 from reconciler.snapshot.variants import build_catalogs, join_variants, settle_minimums
 
 
@@ -54,6 +58,7 @@ def read_snapshot(
         histories = base.histories
     else:
         histories = read_tracked(tracked, recording.answers, recording.now_s, settings)
+    tuned = tuned_scalers(settings, variants, declaration)
     left = find_left(settings, declaration, {each.workload.key for each in variants if each.workload})
     return Snapshot(
         now_s=recording.now_s,
@@ -69,6 +74,8 @@ def read_snapshot(
         observed=observed,
         saturation=saturation_rules(declaration, models),
         zero=zero_rules(declaration, models),
+        tuned=tuned,
+        scaled=_scaled(tuned, recording),
         tracked=tracked,
         histories=histories,
         committed_s=recording.committed_s,
@@ -81,6 +88,17 @@ def read_snapshot(
         findings=tuple(sorted({*declaration.findings, *recording.unread})),
         unmanaged=find_unmanaged(settings, left),
     )
+
+
+def _scaled(
+    tuned: Mapping[ResourceKey, TunedScaler], recording: Recording
+) -> dict[ResourceKey, ScalerHistory | NoAnswer]:
+    found: dict[ResourceKey, ScalerHistory | NoAnswer] = {}
+    for cluster in sorted({key.cluster for key in tuned}):
+        of_cluster = {key: each for key, each in tuned.items() if key.cluster == cluster}
+        answers = (each for each in recording.answers if each.query.cluster == cluster)
+        found |= read_scalers(answers, of_cluster, names_in(recording.settings, cluster))
+    return found
 
 
 def _seen(variants: Iterable[Variant], settings: Settings) -> list[tuple[object, ...]]:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.domain.records import dataclass, replace
+from reconciler.domain.scalers import AdapterRule
 from reconciler.domain.workloads import DocumentRef, FieldPath, ReplicaOwner, Workload, WrittenField
 from reconciler.manifests.documents import Value
 from reconciler.manifests.wording import name_field
@@ -35,6 +36,7 @@ from reconciler.resources.charts import (
     path_in,
     value_of,
 )
+from reconciler.resources.kubernetes.adapter_rules import ADAPTER_CHART, rules_in_values
 from reconciler.resources.kubernetes.pods import PodSpec, PodTemplate, TemplateFields
 from reconciler.resources.kubernetes.served_parts import ServedPart, compose_part
 from reconciler.resources.objects import KubernetesObject
@@ -57,6 +59,7 @@ class Charted:
 
     workloads: tuple[Workload, ...] = ()
     owners: tuple[ReplicaOwner, ...] = ()
+    adapter_rules: tuple[AdapterRule, ...] = ()
     findings: tuple[Finding, ...] = ()
 
 
@@ -64,10 +67,16 @@ def read_charts(fleet: Fleet) -> Charted:
     """The workloads of every release of a known chart, in every cluster."""
     workloads: list[Workload] = []
     owners: list[ReplicaOwner] = []
+    rules: list[AdapterRule] = []
     findings: list[Finding] = []
     for cluster in sorted(fleet.clusters):
         for release in releases_in(fleet, cluster) if cluster != ELSEWHERE else ():
             installed = tuple(_charts_in(fleet, release))
+            if chart_of(fleet, release).name == ADAPTER_CHART:
+                values = release_values(fleet, release)
+                if not isinstance(values, Obstacle):
+                    rules += rules_in_values(cluster, values, release.built.place)
+                continue
             if not installed or is_templated(release.name) or is_templated(release.namespace):
                 continue
             values = release_values(fleet, release)
@@ -85,7 +94,9 @@ def read_charts(fleet: Fleet) -> Charted:
     counts = Counter(workload.key for workload in workloads)
     alone = (each if counts[each.key] == 1 else _contested(each, counts[each.key]) for each in workloads)
     unique = {workload.key: workload for workload in alone}
-    return Charted(workloads=tuple(unique.values()), owners=tuple(owners), findings=tuple(findings))
+    return Charted(
+        workloads=tuple(unique.values()), owners=tuple(owners), adapter_rules=tuple(rules), findings=tuple(findings)
+    )
 
 
 def _charts_in(fleet: Fleet, release: Release) -> Iterator[tuple[ChartShape, Dependency | None]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.records import dataclass, replace
+from reconciler.domain.scalers import Scaler
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import StatusShape
 from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS
@@ -68,6 +69,7 @@ def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) ->
             *(each for each in charted if isinstance(each, ReplicaOwner)),
             *of_charts.owners,
         ),
+        adapter_rules=(*declaration.adapter_rules, *of_charts.adapter_rules),
         broken=(
             *declaration.broken,
             *(each for each in charted if isinstance(each, BrokenResource)),
@@ -203,7 +205,26 @@ class _Builds:
             if placed is None:
                 return replace(owner, fields=())
             fields.append(placed)
-        return replace(owner, fields=tuple(fields))
+        scaler = None if owner.scaler is None else self._placed_scaler(owner.scaler, built)
+        return replace(owner, fields=tuple(fields), scaler=scaler)
+
+    def _placed_scaler(self, scaler: Scaler, built: BuiltObject) -> Scaler:
+        """An autoscaler with the places of its targets, or why its settings cannot be written."""
+        metrics, holds = [], list[Hold]()
+        for metric in scaler.metrics:
+            if metric.written is None:
+                metrics.append(metric)
+                continue
+            found = effective_place(self.fleet, built.key, metric.written.field, word="target", is_count=False)
+            if isinstance(found, NoPlace):
+                words = f"its target cannot be written: {found}"
+                holds.append(Hold(kind=HoldKind.NOT_WRITABLE, words=words, place=found.obstacle.place))
+            metrics.append(replace(metric, written=None if isinstance(found, NoPlace) else found.origin.written))
+        behavior = self.entries.find(built, scaler.behavior_path[:-1])
+        if behavior is not None:
+            words = "its behavior is not in its own manifest alone: move it there, or into an overlay of its own"
+            holds.append(Hold(kind=HoldKind.NOT_WRITABLE, words=words, place=scaler.place))
+        return replace(scaler, metrics=tuple(metrics), unwritable=next(iter(holds), None))
 
     def _placed(
         self, written: WrittenField, found: EffectivePlace | NoPlace, built: BuiltObject

@@ -18,6 +18,7 @@ from reconciler.domain.variant_settings import (
     IGNORE,
     MAX_REPLICAS,
     MIN_REPLICAS,
+    TUNE,
     WHEN_AUTOSCALED,
     VariantSettings,
 )
@@ -122,7 +123,8 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     layers = Layers(resource=resource, workload=workload, settings=index.settings, model=model)
     settings = resolve_settings(layers)
     owner = index.owners.owner_of(target, workload)
-    is_autoscaled = owner is not None and bool(owner.fields) and settings[WHEN_AUTOSCALED].value == BOUNDS
+    is_autoscaled = owner is not None and bool(owner.fields) and settings[WHEN_AUTOSCALED].value in (BOUNDS, TUNE)
+    scaler = owner.scaler if owner is not None and settings[WHEN_AUTOSCALED].value == TUNE else None
     if workload is not None and owner is not None and is_autoscaled:
         # the autoscaler stays, and we move its bounds
         place, fields = owner.fields[0].place, owner.fields
@@ -163,6 +165,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         current=Allocation(
             accelerator=accelerator.name if accelerator else "",
             replicas=(workload.replicas or 0) if workload is not None else 0,
+            scaling=str(scaler.setting) if scaler is not None and is_autoscaled and not scaler.bounds_only else "",
         ),
         accelerator_source=source,
         settings=settings,
@@ -181,6 +184,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         is_pooled=workload is not None and bool(index.priorities.pools_of(workload)),
         flavors_field=resource.flavors.field if resource.flavors is not None else (),
         is_autoscaled=is_autoscaled,
+        scaler=scaler if is_autoscaled else None,
         tracked_by=resource.tracked_by,
         holds=tuple(_holds(resource, workload, settings, index, owner, lookup)),
     )

@@ -29,6 +29,7 @@ from reconciler.resources.kubernetes.pods import (
     is_device_resource,
     pod_of,
 )
+from reconciler.resources.kubernetes.scaler_settings import kserve_scaler
 from reconciler.resources.kubernetes.served_parts import (
     Count,
     ServedPart,
@@ -242,8 +243,19 @@ class _Predictor:
             yield bounds_owner(self.source, "Knative's autoscaler", "", None, _PREDICTOR)
         elif self._mode == _STANDARD and autoscaler in ("hpa", "keda") and not self._is_fixed:
             kind = "ScaledObject" if autoscaler == "keda" else "HorizontalPodAutoscaler"
-            owner = f"{kind} {self.source.name}-predictor, which KServe makes of minReplicas and maxReplicas"
-            yield bounds_owner(self.source, owner, "", self._bounds, place)
+            made = f"{self.source.name}-predictor"
+            owner = f"{kind} {made}, which KServe makes of minReplicas and maxReplicas"
+            least, most = self._bounds
+            yield replace(
+                bounds_owner(self.source, owner, "", self._bounds, place),
+                scaler=kserve_scaler(
+                    self.source,
+                    f"keda-hpa-{made}" if autoscaler == "keda" else made,
+                    (*_PREDICTOR, "autoScaling"),
+                    least.value or 0,
+                    most.value,
+                ),
+            )
 
     @property
     def _mode(self) -> str:

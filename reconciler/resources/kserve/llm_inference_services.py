@@ -15,12 +15,13 @@ from typing import Annotated, cast
 from pydantic import Field
 
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.records import dataclass
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.workloads import FieldPath
 from reconciler.manifests.wording import join_words, quote
 from reconciler.resources.kserve.names import STOP, child_name
 from reconciler.resources.kubernetes.engines import find_engine
 from reconciler.resources.kubernetes.pods import PodSpec, PodTemplate, TemplateFields
+from reconciler.resources.kubernetes.scaler_settings import keda_scaler
 from reconciler.resources.kubernetes.served_parts import (
     Count,
     ServedPart,
@@ -220,7 +221,22 @@ class _Parts:
                     Count(path=(*path, "minReplicas"), written=scaling.min_replicas, default=1),
                     Count(path=(*path, "maxReplicas"), written=scaling.max_replicas, is_ceiling=True),
                 )
-            yield bounds_owner(self.source, f"{kind} {made}, which KServe makes of scaling", name, bounds, path)
+            owner = bounds_owner(self.source, f"{kind} {made}, which KServe makes of scaling", name, bounds, path)
+            if bounds is None or spec.scaling.wva is not None:
+                yield owner
+                continue
+            keda = (*path, "keda")
+            yield replace(
+                owner,
+                scaler=keda_scaler(
+                    self.source,
+                    bounds[0].value or 0,
+                    bounds[1].value,
+                    spec_path=keda,
+                    behavior_path=(*keda, "advanced", "horizontalPodAutoscalerConfig", "behavior"),
+                    hpa_name=f"keda-hpa-{made}",
+                ),
+            )
 
     def _path(self, name: str) -> FieldPath:
         return ("spec", name) if name else ("spec",)

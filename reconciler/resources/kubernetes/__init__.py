@@ -6,6 +6,7 @@ from reconciler.domain.records import replace
 from reconciler.domain.variant_settings import IGNORE
 from reconciler.resources.annotations import NAMESPACE_NAMES, check_annotations
 from reconciler.resources.kinds import GENERATED, Family, Kind, ServingKind
+from reconciler.resources.kubernetes.adapter_rules import read_adapter_config
 from reconciler.resources.kubernetes.autoscalers import read_autoscaler, read_scaled_object
 from reconciler.resources.kubernetes.scale_targets import read_deployment, read_leader_worker_set, read_stateful_set
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
@@ -81,5 +82,6 @@ KUBERNETES = Family(
             versions=("keda.sh/v1alpha1",), read=read_scaled_object, reads_templates=True, is_autoscaler=True
         ),
         "Namespace": Kind(versions=("v1",), read=read_namespace, is_namespaced=False, holds_settings=True),
-    }
+    },
+    config_maps={"": read_adapter_config},
 )

@@ -3,17 +3,19 @@
 Annotated `llm-d.ai/managed` one of them is a variant of its own (WVA v0.9, which has no resource): its bounds are ours.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from typing import Annotated
 
 from pydantic import Field
 
 from reconciler.domain.records import replace
+from reconciler.domain.scalers import Scaler
 from reconciler.domain.snapshot import Form, StatusShape
 from reconciler.domain.workloads import ReplicaOwner, WrittenField
 from reconciler.manifests.wording import quote
 from reconciler.resources.annotations import check_annotations
+from reconciler.resources.kubernetes.scaler_settings import hpa_scaler, keda_scaler
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
 from reconciler.resources.validation import LooseShape, NonEmpty, is_templated, validate
 from reconciler.resources.variants import VariantResource
@@ -72,7 +74,7 @@ def read_autoscaler(source: KubernetesObject) -> Iterator[Piece]:
     validated = validate(_HpaFields, _without_templates(source.fields, *names), locate=source.locate)
     yield from break_on(source, validated.findings)
     if validated.value is not None:
-        yield from _read(source, validated.value.spec, names, (1, None), makes_autoscaler=False)
+        yield from _read(source, validated.value.spec, names, (1, None), hpa_scaler, makes_autoscaler=False)
 
 
 def read_scaled_object(source: KubernetesObject) -> Iterator[Piece]:
@@ -84,7 +86,7 @@ def read_scaled_object(source: KubernetesObject) -> Iterator[Piece]:
     validated = validate(_ScaledObject, _without_templates(source.fields, *names), locate=source.locate)
     yield from break_on(source, validated.findings)
     if validated.value is not None and source.annotations.get(_PAUSED) != "true":
-        yield from _read(source, validated.value.spec, names, (0, 100), makes_autoscaler=True)
+        yield from _read(source, validated.value.spec, names, (0, 100), keda_scaler, makes_autoscaler=True)
 
 
 def scales_another(fields: object) -> bool:
@@ -158,6 +160,7 @@ def _read(
     spec: _HpaSpec | _KedaSpec,
     names: tuple[str, str],
     defaults: tuple[int, int | None],
+    read_scaler: Callable[[KubernetesObject, int, int | None], Scaler],
     *,
     makes_autoscaler: bool,
 ) -> Iterator[Piece]:
@@ -184,6 +187,7 @@ def _read(
         makes_autoscaler=makes_autoscaler,
         signals=tuple(dict.fromkeys(_signals(source.fields.get("spec")))),
         fields=bounds if is_known else (),
+        scaler=read_scaler(source, bounds[0].value or 0, bounds[1].value),
     )
     if source.annotations.get(MANAGED) == "true" and not is_templated(source.namespace):
         yield from _variant(source, target)

@@ -125,7 +125,7 @@ def _scaler(
 @pytest.mark.parametrize("version", ["v1", "v2", "v2beta1", "v2beta2"])
 def test_an_autoscaler_owns_its_target(declare: Declare, version: str) -> None:
     (owner,) = declare(_scaler(f"autoscaling/{version}", "HorizontalPodAutoscaler")).owners
-    assert replace(owner, fields=()) == ReplicaOwner(
+    assert replace(owner, fields=(), scaler=None) == ReplicaOwner(
         cluster="prod",
         namespace="llm",
         owner="HorizontalPodAutoscaler phi",

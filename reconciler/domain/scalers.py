@@ -1,0 +1,252 @@
+"""Autoscalers as Git declares them: what they scale by, where each target is written, how fast they follow."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from reconciler.domain.holds import Hold
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.records import dataclass
+from reconciler.domain.workloads import DocumentRef, FieldPath, WrittenField
+
+if TYPE_CHECKING:  # commands that read no metrics start without numpy
+    from reconciler.domain.history import Floats
+
+
+class MetricSource(StrEnum):
+    """Where an autoscaler takes a metric from; QUERY is PromQL of its own, RESOURCE what containers use."""
+
+    PODS = "Pods"
+    OBJECT = "Object"
+    EXTERNAL = "External"
+    QUERY = "query"
+    RESOURCE = "Resource"
+    OTHER = "other"
+
+
+class Signal(StrEnum):
+    """What a metric counts, as far as its query tells."""
+
+    ARRIVALS = "arrival rate"
+    RUNNING = "running requests"
+    WAITING = "waiting requests"
+    IN_FLIGHT = "running and waiting requests"
+    KV_CACHE = "KV cache usage"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalerMetric:
+    """One metric of an autoscaler; `target` is what a replica gets of it where `is_per_replica`, else of all together.
+
+    `selector` has the labels that its series are chosen by; `object_kind` and `object_name` are those of the object
+    that it describes. `text` is the target as it is written at `written`, None where it cannot be edited there.
+    """
+
+    source: MetricSource
+    name: str = ""
+    query: str = ""
+    selector: Mapping[str, str] = field(default_factory=dict)
+    object_kind: str = ""
+    object_name: str = ""
+    target: float | None = None
+    is_per_replica: bool = True
+    text: str = ""
+    written: WrittenField | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name, or its query."""
+        return self.name or self.query or str(self.source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaler:
+    """An autoscaler: `key` is the object that declares it, `hpa_name` the HorizontalPodAutoscaler that acts for it.
+
+    `behavior` is the mapping at `behavior_path` of its manifest, None where nothing is written. `bounds_only` says why
+    nothing but its bounds is ever proposed, `unwritable` why its settings cannot be written.
+    """
+
+    key: ResourceKey
+    document: DocumentRef
+    place: Place
+    hpa_name: str
+    metrics: tuple[ScalerMetric, ...]
+    least: int
+    most: int | None
+    behavior: Mapping[str, object] | None = None
+    behavior_path: FieldPath = ("spec", "behavior")
+    bounds_only: str = ""
+    unwritable: Hold | None = None
+
+    @property
+    def setting(self) -> "ScalerSetting":
+        """What is written of it."""
+        return ScalerSetting(target=self.metrics[0].text if self.metrics else "", behavior=self.behavior)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalerSetting:
+    """What a reviewed change moves of an autoscaler: the target of its metric as it is written, and its behavior.
+
+    As text it is JSON with sorted keys: equal settings are equal texts.
+    """
+
+    target: str
+    behavior: Mapping[str, object] | None = None
+
+    def __str__(self) -> str:
+        content = {"behavior": self.behavior, "target": self.target}
+        return json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+
+    @classmethod
+    def parse(cls, text: str) -> "ScalerSetting | None":
+        """The setting that a text is; None where it is none of ours."""
+        try:
+            content: object = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(content, dict) or content.keys() != {"behavior", "target"}:
+            return None
+        target, behavior = content["target"], content["behavior"]
+        if not isinstance(target, str) or not isinstance(behavior, dict | None):
+            return None
+        return cls(target=target, behavior=behavior)
+
+    def fields(self) -> dict[str, str]:
+        """Every value by the field that it stands in, such as `behavior.scaleDown.stabilizationWindowSeconds`."""
+        return {"target": self.target, **dict(_leaves(self.behavior or {}, "behavior"))}
+
+    def changes(self, after: "ScalerSetting") -> tuple["SettingChange", ...]:
+        """What another setting has otherwise; a field that it only adds was at its default before."""
+        before, then = self.fields(), after.fields()
+        return tuple(
+            SettingChange(field=name, before=before.get(name, ""), after=then.get(name, ""))
+            for name in sorted({*before, *then})
+            if before.get(name) != then.get(name)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingChange:
+    """One field of an autoscaler's setting; before or after it may be written nowhere (empty)."""
+
+    field: str
+    before: str
+    after: str
+
+    @property
+    def displaced(self) -> str:
+        """What held before: what was written, else the default of the API server, else empty."""
+        return self.before or DEFAULTS.get(self.field, "")
+
+
+DEFAULTS: Mapping[str, str] = {
+    "behavior.scaleDown.stabilizationWindowSeconds": "300 (the controller's default)",
+    "behavior.scaleDown.policies": "Percent 100 in 15 s (the default)",
+    "behavior.scaleDown.selectPolicy": "Max (the default)",
+    "behavior.scaleDown.tolerance": "0.1 (the controller's default)",
+    "behavior.scaleUp.stabilizationWindowSeconds": "0 (the default)",
+    "behavior.scaleUp.policies": "Percent 100 in 15 s, Pods 4 in 15 s (the default)",
+    "behavior.scaleUp.selectPolicy": "Max (the default)",
+    "behavior.scaleUp.tolerance": "0.1 (the controller's default)",
+}
+"""What holds where nothing is written (autoscaling/v2)."""
+
+
+def _leaves(value: object, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key in value:
+            yield from _leaves(value[key], f"{path}.{key}")
+    elif isinstance(value, list):
+        yield path, ", ".join(_policy(each) for each in value)
+    else:
+        yield path, str(value)
+
+
+def _policy(value: object) -> str:
+    if isinstance(value, Mapping) and {"type", "value", "periodSeconds"} <= value.keys():
+        return f"{value['type']} {value['value']} in {value['periodSeconds']} s"
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterRule:
+    """One of prometheus-adapter's `rules` or `externalRules`, by which a metric of its API becomes PromQL.
+
+    `labels` maps the resources of its `overrides` to the labels that name them, `template` is that of all others.
+    """
+
+    cluster: str
+    is_external: bool
+    series: str
+    place: Place
+    matches: str = ""
+    name_as: str = ""
+    query: str = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    template: str = ""
+    is_namespaced: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedMetric:
+    """A metric as one query, whose only series is the total over all replicas; `source` says where it is from."""
+
+    promql: str
+    signal: Signal
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedScaler:
+    """An autoscaler that is tuned by reviewed change: with its metric as a query, or why only its bounds are moved.
+
+    `hold` says why neither: what it goes by is not known. Without both its bounds are moved, and `Scaler.bounds_only`
+    says why no more.
+    """
+
+    scaler: Scaler
+    metric: ResolvedMetric | None = None
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScalerHistory:
+    """What an autoscaler did: from `start_s` (Unix seconds) every `step_s`, arrays of shape (moments,).
+
+    `total` is its metric over all replicas, `desired` the replicas that it asked for and `current` those that it found;
+    NaN is not known.
+    """
+
+    start_s: float
+    step_s: float
+    total: "Floats"
+    desired: "Floats"
+    current: "Floats"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningEvidence:
+    """What a setting would have done on an autoscaler's own history, beside the one that is written.
+
+    `cost_change` is a fraction (-0.18 is a saving of 18 %), attainment a fraction of all requests, starts are replicas
+    that started in a day; each before and after. The same of the `left_out` days that the setting was not fitted on.
+    `tried` names other settings in words. `day` has what replicas were on one day, with the written setting and with
+    this one, hour by hour. `saves_per_hour` is None without a price.
+    """
+
+    days: float
+    cost_change: float
+    attainment: tuple[float, float]
+    starts_per_day: tuple[float, float]
+    left_out: int
+    left_out_cost_change: float
+    left_out_attainment: tuple[float, float]
+    saves_per_hour: float | None = None
+    tried: tuple[str, ...] = ()
+    day: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
+    is_repair: bool = False

@@ -1,0 +1,350 @@
+"""What autoscalers go by as PromQL for our own Prometheus, and which signal that is.
+
+A metric of the custom or external metrics API is resolved as prometheus-adapter does by its rules in Git
+(docs/config.md at 01919d0e), else by `prometheus.autoscalerMetrics`; a query of KEDA or KServe is its own. No other
+server is asked than the cluster's: `serverAddress` is not read.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, Query
+from reconciler.domain.history import Floats, Grid, grid_of
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.records import dataclass, replace
+from reconciler.domain.scalers import (
+    AdapterRule,
+    MetricSource,
+    ResolvedMetric,
+    Scaler,
+    ScalerHistory,
+    ScalerMetric,
+    Signal,
+    TunedScaler,
+)
+from reconciler.domain.settings import ClusterSettings, PrometheusSettings
+from reconciler.metrics.answers import decode_matrix, grid_over
+from reconciler.metrics.engines import offered
+from reconciler.metrics.quantities import HPA, Name
+from reconciler.metrics.queries import (
+    LabelNames,
+    add_matchers,
+    cut_at_or,
+    history_queries,
+    label_names,
+    matchers,
+    quote,
+    range_query,
+    tokens_of,
+)
+from reconciler.metrics.routers import ROUTERS
+
+SCALER = "scaler"
+"""The label that names the variant in an answer about the metrics of many autoscalers."""
+_LONGEST = 4000
+_MARK = 'reconciler="1"'
+_SELECTED = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{reconciler=\"1\"")
+_LITERAL_SERIES = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{[^{}]*\})?\s*")
+_NAMING = re.compile(r"\^?(?P<before>[\w:]*)(?P<any>\(?\.[*+]\)?)?(?P<after>[\w:]*)\$?")
+_FORM = re.compile(r"(?P<before>[\w:]*)(?P<any>\$(?:[01]|\{[01]\}))?(?P<after>[\w:]*)")
+_SPECIAL_IN_RE2 = re.compile(r"[\\.+*?()|\[\]{}^$]")
+
+# ---- which signal a query is
+
+_SUMMING = frozenset(
+    {"sum", "max", "by", "without", "rate", "irate", "avg_over_time", "max_over_time", "last_over_time", "clamp_min"}
+    | {"label_replace", "vector", "or", "on"}
+)
+"""Words of a query that leave its unit what that of its series is, if every replica has one series."""
+_RATES = frozenset({"rate", "irate"})
+_GAUGES: Mapping[Signal, frozenset[str]] = {
+    Signal.RUNNING: frozenset(each.metric for each in offered(lambda engine: engine.running)),
+    Signal.WAITING: frozenset(each.metric for each in offered(lambda engine: engine.waiting)),
+    Signal.KV_CACHE: frozenset(
+        each.metric for each in offered(lambda engine: engine.kv_cache_usage) if hasattr(each, "metric")
+    ),
+}
+_COUNTERS = frozenset(
+    (
+        *(each.metric for each in offered(lambda engine: engine.finished)),
+        *(name for router in ROUTERS for name in router.requests),
+    )
+)
+
+
+def signal_of(promql: str) -> Signal:
+    """What a query counts, in requests (a second) or a fraction; OTHER where it also reckons in another unit."""
+    names = set(_SELECTED.findall(add_matchers(promql, _MARK)))
+    tokens = [(kind, text) for kind, text in tokens_of(promql) if kind != "blank"]
+    called = {text for (kind, text), (_, after) in pairwise(tokens) if kind == "name" and after == "("}
+    if not names or not called <= _SUMMING or any(kind == "other" and text in "*/-%^><" for kind, text in tokens):
+        return Signal.OTHER
+    if names <= _COUNTERS:
+        return Signal.ARRIVALS if called & _RATES else Signal.OTHER
+    if called & _RATES:
+        return Signal.OTHER
+    found = {signal for signal, metrics in _GAUGES.items() if names & metrics}
+    if not names <= frozenset().union(*_GAUGES.values()):
+        return Signal.OTHER
+    if found == {Signal.RUNNING, Signal.WAITING}:
+        return Signal.IN_FLIGHT if any(text == "+" for _, text in tokens) else Signal.OTHER
+    return found.pop() if len(found) == 1 else Signal.OTHER
+
+
+# ---- the query of a metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledPods:
+    """The pods that an autoscaler scales: their namespace, and the pattern (RE2) of their names."""
+
+    namespace: str
+    names: str
+
+
+def pods_named(namespace: str, name: str, ending: str) -> ScaledPods:
+    """The pods whose names are `name` and what the pattern `ending` allows."""
+    return ScaledPods(namespace=namespace, names=_escape(name) + ending)
+
+
+def resolve(
+    scaler: Scaler, pods: ScaledPods, rules: Iterable[AdapterRule], prometheus: PrometheusSettings
+) -> ResolvedMetric | Hold:
+    """The only metric of an autoscaler as a query whose one series is its total, or why it has none."""
+    metric = scaler.metrics[0]
+    if metric.target is None:
+        words = f"the target of {metric.label} cannot be read from Git: nothing is tuned"
+        return Hold(kind=HoldKind.AUTOSCALER_METRIC, words=words, place=scaler.place)
+    place = metric.written.place if metric.written is not None else scaler.place
+    if not metric.is_per_replica:
+        words = (
+            f"{metric.label} has a target of type Value, which is a total: how many replicas it means depends on how "
+            "many run"
+        )
+        return Hold(kind=HoldKind.AUTOSCALER_METRIC, words=words, place=place)
+    where = matchers(prometheus)
+    if metric.source is MetricSource.QUERY:
+        return _resolved(metric.query, where, "its own query", is_total=True)
+    tried = _by_rules(metric, pods, rules)
+    found = tried if isinstance(tried, tuple) else _configured(metric, pods, prometheus)
+    if found is None:
+        why = tried or "no rule of prometheus-adapter in Git has it"
+        words = f"the query behind metric {metric.name} is not known: {why}"
+        return Hold(kind=HoldKind.AUTOSCALER_METRIC, words=words, place=place)
+    return _resolved(found[0], where, found[1], is_total=False)
+
+
+def _resolved(promql: str, where: str, source: str, *, is_total: bool) -> ResolvedMetric | Hold:
+    if len(promql) > _LONGEST:
+        return Hold(kind=HoldKind.AUTOSCALER_METRIC, words=f"its query is longer than {_LONGEST} characters")
+    text = add_matchers(promql.strip(), where)
+    return ResolvedMetric(promql=text if is_total else f"sum({text})", signal=signal_of(promql), source=source)
+
+
+def _configured(metric: ScalerMetric, pods: ScaledPods, prometheus: PrometheusSettings) -> tuple[str, str] | None:
+    text = prometheus.autoscaler_metrics.get(metric.name)
+    if text is None:
+        return None
+    own = _of_pods(pods, prometheus) if metric.source is MetricSource.PODS else _of_selector(metric.selector)
+    return add_matchers(text, own), f"prometheus.autoscalerMetrics[{metric.name}]"
+
+
+def _by_rules(metric: ScalerMetric, pods: ScaledPods, rules: Iterable[AdapterRule]) -> tuple[str, str] | str:
+    """The query by the first rule that has the metric and where that stands; else why the rules do not help."""
+    is_external = metric.source is MetricSource.EXTERNAL
+    reason = ""
+    for rule in rules:
+        series = _series_of(rule, metric.name) if rule.is_external is is_external else ""
+        if not series:
+            continue
+        found = _matchers_of(rule, metric, pods)
+        if found is None:
+            reason = f"the rule at {rule.place} names no label of what it describes"
+            continue
+        own, by = found
+        text = rule.query
+        for part, value in (("Series", series), ("LabelMatchers", own), ("GroupBy", by)):
+            text = text.replace(f"<<.{part}>>", value).replace(f"<< .{part} >>", value)
+        if "<<" not in text:
+            return text, f"the rule of prometheus-adapter at {rule.place}"
+        reason = f"the query of the rule at {rule.place} has more in it than Series, LabelMatchers and GroupBy"
+    return reason
+
+
+def _series_of(rule: AdapterRule, name: str) -> str:
+    """The series that a rule serves as a metric of this name; empty where it is none, or a name of no simple form.
+
+    Patterns of the repository are never run as such: only texts around one `.*` are compared.
+    """
+    naming, literal = _NAMING.fullmatch(rule.matches or ".*"), _LITERAL_SERIES.fullmatch(rule.series)
+    is_grouped = naming is not None and (naming["any"] or "").startswith("(")
+    form = _FORM.fullmatch(rule.name_as or ("$1" if is_grouped else "$0"))
+    if naming is None or form is None:
+        return ""
+    before, after = form["before"], form["after"]
+    if form["any"] is None:
+        series = literal[1] if literal is not None and name == before + after else ""
+    elif not (name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after)):
+        return ""
+    else:
+        stem = name[len(before) : len(name) - len(after)]
+        series = stem if "0" in form["any"] else f"{naming['before']}{stem}{naming['after']}"
+    fits = series.startswith(naming["before"]) and series.endswith(naming["after"])
+    is_exact = naming["any"] is not None or series == naming["before"] + naming["after"]
+    if literal is not None:
+        return series if series == literal[1] and fits and is_exact else ""
+    named = re.search(r"__name__\s*=~?\s*\"\^?([\w:]*)(?:\(?\.[*+]\)?)?\$?\"", rule.series)
+    return series if fits and is_exact and named is not None and series.startswith(named[1]) else ""
+
+
+def _matchers_of(rule: AdapterRule, metric: ScalerMetric, pods: ScaledPods) -> tuple[str, str] | None:
+    """`LabelMatchers` and `GroupBy` of a metric; None where the rule has no label for what it describes."""
+
+    def label(resource: str) -> str:
+        names = (resource, f"{resource}s")
+        named = next((rule.labels[each] for each in names if each in rule.labels), "")
+        return named or (re.sub(r"<<\s*\.Resource\s*>>", resource, rule.template) if rule.template else "")
+
+    namespace = label("namespace")
+    scope = [f"{namespace}={quote(pods.namespace)}"] if namespace and rule.is_namespaced else []
+    if metric.source is MetricSource.EXTERNAL:
+        own = _of_selector(metric.selector)
+        return ",".join(filter(None, (own, *scope))), ""
+    own_label = label("pod" if metric.source is MetricSource.PODS else metric.object_kind.lower())
+    if not own_label or "<<" in own_label:
+        return None
+    if metric.source is MetricSource.PODS:
+        return ",".join(
+            (*scope, f"{own_label}=~{quote(pods.names)}", *filter(None, (_of_selector(metric.selector),)))
+        ), (own_label)
+    scope = [] if metric.object_kind == "Namespace" else scope
+    return ",".join((*scope, f"{own_label}={quote(metric.object_name)}")), own_label
+
+
+def _of_pods(pods: ScaledPods, prometheus: PrometheusSettings) -> str:
+    names = label_names(prometheus)
+    return f"{names.namespace}={quote(pods.namespace)},{names.pod}=~{quote(pods.names)}"
+
+
+def _of_selector(selector: Mapping[str, str]) -> str:
+    labels = (name for name in sorted(selector) if re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name))
+    return ",".join(f"{name}={quote(selector[name])}" for name in labels)
+
+
+def _escape(text: str) -> str:
+    return _SPECIAL_IN_RE2.sub(lambda found: "\\" + found[0], text)
+
+
+# ---- what autoscalers did: three questions to each cluster
+
+SPAN_S, STEP_S = 7 * 86_400.0, 60.0
+MOST_ASKED = 50
+"""Autoscalers of a cluster that a run looks at."""
+_NAMED = re.compile(rf'"{SCALER}", "(?P<key>[^"]+)", "", ""')
+
+
+def scaler_queries(
+    cluster: ClusterSettings, scalers: Mapping[ResourceKey, TunedScaler], now_s: float
+) -> tuple[Query, ...]:
+    """What the autoscalers of a cluster went by in the last week, in one question, and what they asked for."""
+    metrics = {key: each.metric for key, each in sorted(scalers.items()) if each.metric is not None}
+    if not metrics:
+        return ()
+    grid = grid_of(now_s - SPAN_S, now_s, STEP_S)
+    texts = (
+        f'label_replace({metric.promql}, "{SCALER}", {quote(str(key).replace("$", "$$"))}, "", "")'
+        for key, metric in metrics.items()
+    )
+    namespaces = Counter(scalers[key].scaler.key.namespace for key in metrics)
+    return (
+        range_query(cluster.name, Name.SCALER_METRIC, " or ".join(texts), grid),
+        *history_queries(
+            cluster, namespaces, grid.start_s, grid.end_s, STEP_S, (Name.SCALER_DESIRED, Name.SCALER_CURRENT)
+        ),
+    )
+
+
+def one_by_one(answer: Answer) -> tuple[Query, ...]:
+    """The question about many autoscalers as one for each: a query that is wrong fails alone."""
+    query = answer.query
+    parts = tuple(cut_at_or(query.text))
+    if query.quantity != Name.SCALER_METRIC or answer.status is AnswerStatus.OK or len(parts) < 2:
+        return ()
+    return tuple(replace(query, text=part) for part in parts)
+
+
+def read_scalers(
+    answers: Iterable[Answer], scalers: Mapping[ResourceKey, TunedScaler], names: LabelNames
+) -> dict[ResourceKey, ScalerHistory | NoAnswer]:
+    """What the autoscalers of one cluster did, of those that were asked about; why it is not known of others."""
+    listed = list(answers)
+    asked = [answer for answer in listed if answer.query.quantity == Name.SCALER_METRIC]
+    grid = grid_over([answer.query for answer in asked])
+    if grid is None:
+        return {}
+    totals, failed = dict[str, Floats](), dict[str, NoAnswer]()
+    for answer in asked:
+        matrix = decode_matrix(answer)
+        if isinstance(matrix, NoAnswer):
+            for key in _NAMED.findall(answer.query.text):
+                failed.setdefault(key, matrix)  # asked again alone, it may have answered
+            continue
+        block = matrix.on(grid, matrix.values)
+        for labels, row in zip(matrix.labels, block, strict=True):
+            key = labels.get(SCALER, "")
+            if key in totals:
+                words = "its query has several series: KEDA refuses that, and so do we"
+                failed[key] = NoAnswer(Absence.CONTRADICTORY, words)
+            totals[key] = row
+    counts = {name: _counts(listed, name, grid, names) for name in (Name.SCALER_DESIRED, Name.SCALER_CURRENT)}
+    named = {key for answer in asked for key in _NAMED.findall(answer.query.text)}
+    found: dict[ResourceKey, ScalerHistory | NoAnswer] = {}
+    for key, each in scalers.items():
+        if str(key) not in named:
+            continue
+        if str(key) in failed and (str(key) not in totals or failed[str(key)].absence is Absence.CONTRADICTORY):
+            found[key] = failed[str(key)]
+        elif str(key) not in totals:
+            found[key] = NoAnswer(Absence.MISSING, "its query has no series: was the metric renamed?")
+        else:
+            found[key] = _history(grid, totals[str(key)], counts, each.scaler)
+    return found
+
+
+def _history(
+    grid: Grid, total: Floats, counts: Mapping[Name, Mapping[tuple[str, str], Floats] | NoAnswer], scaler: Scaler
+) -> ScalerHistory | NoAnswer:
+    rows: list[Floats] = []
+    for of_name in counts.values():
+        if isinstance(of_name, NoAnswer):
+            return of_name
+        row = of_name.get((scaler.key.namespace, scaler.hpa_name))
+        if row is None:
+            name = f"{scaler.key.namespace}/{scaler.hpa_name}"
+            words = f"no kube-state-metrics reports the replicas that HorizontalPodAutoscaler {name} asks for"
+            return NoAnswer(Absence.MISSING, words)
+        rows.append(row)
+    return ScalerHistory(start_s=grid.start_s, step_s=grid.step_s, total=total, desired=rows[0], current=rows[1])
+
+
+def _counts(
+    answers: Sequence[Answer], name: Name, grid: Grid, names: LabelNames
+) -> dict[tuple[str, str], Floats] | NoAnswer:
+    """The replicas of each HorizontalPodAutoscaler by namespace and name, on the grid of the metrics."""
+    found: dict[tuple[str, str], Floats] = {}
+    for answer in answers:
+        if answer.query.quantity != name:
+            continue
+        matrix = decode_matrix(answer)
+        if isinstance(matrix, NoAnswer):
+            return matrix
+        for labels, row in zip(matrix.labels, matrix.on(grid, matrix.values), strict=True):
+            key = labels.get(names.namespace, ""), labels.get(HPA, "")
+            before = found.get(key)
+            found[key] = row if before is None else np.where(np.isnan(before), row, before)
+    return found

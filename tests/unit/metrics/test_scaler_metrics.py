@@ -1,0 +1,219 @@
+"""Metrics of autoscalers as queries, the signals that these are, and what autoscalers did."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, NoAnswer
+from reconciler.domain.holds import Hold
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.records import replace
+from reconciler.domain.scalers import (
+    AdapterRule,
+    MetricSource,
+    ResolvedMetric,
+    Scaler,
+    ScalerHistory,
+    ScalerMetric,
+    Signal,
+    TunedScaler,
+)
+from reconciler.domain.settings import ClusterSettings, PrometheusSettings
+from reconciler.domain.workloads import DocumentRef
+from reconciler.metrics.queries import LabelNames
+from reconciler.metrics.scaler_metrics import one_by_one, pods_named, read_scalers, resolve, scaler_queries, signal_of
+
+PLACE = Place(path="adapter.yaml", line=4)
+PODS = pods_named("llm", "phi.3", "-[0-9]+")
+SERVER = PrometheusSettings(url="https://prometheus.example.com", match_labels={"cluster": "a"})
+RULE = AdapterRule(
+    cluster="prod",
+    is_external=False,
+    series='vllm:num_requests_running{namespace!="",pod!=""}',
+    place=PLACE,
+    matches="^vllm:num_requests_running$",
+    name_as="vllm_num_requests_running",
+    labels={"namespace": "namespace", "pod": "pod", "service": "svc"},
+)
+METRIC = ScalerMetric(source=MetricSource.PODS, name="vllm_num_requests_running", target=40.0)
+
+
+def scaler(metric: ScalerMetric = METRIC) -> Scaler:
+    key = ResourceKey(cluster="prod", namespace="llm", kind="HorizontalPodAutoscaler", name="phi")
+    return Scaler(
+        key=key,
+        document=DocumentRef(path="hpa.yaml", document=0),
+        place=PLACE,
+        hpa_name="phi",
+        metrics=(metric,),
+        least=1,
+        most=9,
+    )
+
+
+def query_of(metric: ScalerMetric, *rules: AdapterRule, server: PrometheusSettings = SERVER) -> str:
+    found = resolve(scaler(metric), PODS, rules, server)
+    return found.words if isinstance(found, Hold) else found.promql
+
+
+@pytest.mark.parametrize(
+    ("promql", "signal"),
+    [
+        ("sum(rate(vllm:request_success_total[2m]))", Signal.ARRIVALS),
+        ('sum by (model_name) (irate(llm_d_epp_request_total{model_name="a"}[1m]))', Signal.ARRIVALS),
+        ("sum(increase(vllm:request_success_total[2m]))", Signal.OTHER),
+        ("sum(vllm:request_success_total)", Signal.OTHER),
+        ("sum(vllm:num_requests_running)", Signal.RUNNING),
+        ("sum(avg_over_time(vllm:num_requests_running[1m])) or vector(0)", Signal.RUNNING),
+        ("avg(vllm:num_requests_running)", Signal.OTHER),
+        ("sum(vllm:num_requests_running) / 2", Signal.OTHER),
+        ("sum(vllm:num_requests_waiting)", Signal.WAITING),
+        ("sum(vllm:num_requests_running + vllm:num_requests_waiting)", Signal.IN_FLIGHT),
+        ("sum(vllm:kv_cache_usage_perc)", Signal.KV_CACHE),
+        ("sum(rate(vllm:num_requests_running[1m]))", Signal.OTHER),
+        ("sum(my_own_metric)", Signal.OTHER),
+        ("vector(1)", Signal.OTHER),
+        ("sum(", Signal.OTHER),
+    ],
+)
+def test_a_signal_is_known_by_its_series_and_its_unit(promql: str, signal: Signal) -> None:
+    assert signal_of(promql) is signal
+
+
+def test_a_pod_metric_is_the_sum_over_the_pods_of_its_target() -> None:
+    assert query_of(METRIC, RULE) == (
+        'sum(sum(vllm:num_requests_running{cluster="a",namespace="llm",pod=~"phi\\\\.3-[0-9]+"}) by (pod))'
+    )
+
+
+@pytest.mark.parametrize(
+    ("series", "matches", "name_as", "metric"),
+    [
+        ("vllm:request_success_total", "^(.*)_total$", "${1}_per_second", "vllm:request_success_per_second"),
+        ('{__name__=~"^vllm:.*"}', "", "", "vllm:num_requests_running"),
+        ("vllm:num_requests_running", "^vllm:(.*)$", "vllm_$1", "vllm_num_requests_running"),
+        ("vllm:num_requests_running", "", "running", "running"),
+    ],
+)
+def test_names_are_turned_back_into_series(series: str, matches: str, name_as: str, metric: str) -> None:
+    rule = replace(RULE, series=series, matches=matches, name_as=name_as)
+    assert "vllm:" in query_of(replace(METRIC, name=metric), rule)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        replace(RULE, name_as="another"),
+        replace(RULE, matches="^(a+)+$", name_as=""),
+        replace(RULE, is_external=True),
+        replace(RULE, series="vllm:num_requests_waiting"),
+        replace(RULE, labels={}),
+        replace(RULE, query="sum(<<.Series>>{<<.LabelValuesByName>>})"),
+    ],
+)
+def test_what_no_rule_has_is_not_guessed(rule: AdapterRule) -> None:
+    assert query_of(METRIC, rule).startswith("the query behind metric vllm_num_requests_running is not known")
+
+
+def test_an_external_metric_has_its_selector() -> None:
+    metric = replace(METRIC, source=MetricSource.EXTERNAL, name="queue", selector={"q": 'a"b', "no label": "x"})
+    rule = replace(RULE, is_external=True, series="queue", matches="", name_as="", is_namespaced=False)
+    assert query_of(metric, rule) == 'sum(sum(queue{cluster="a",q="a\\"b"}) by ())'
+
+
+def test_an_object_is_named_by_the_label_of_its_kind() -> None:
+    metric = replace(METRIC, source=MetricSource.OBJECT, object_kind="Service", object_name="phi")
+    assert 'svc="phi"' in query_of(metric, RULE)
+
+
+def test_the_configuration_comes_after_the_rules() -> None:
+    server = replace(SERVER, autoscaler_metrics={METRIC.name: "sum(a + b)"})
+    assert query_of(METRIC, RULE, server=server).startswith("sum(sum(vllm:")
+    own = 'cluster="a",namespace="llm",pod=~"phi\\\\.3-[0-9]+"'
+    assert query_of(METRIC, server=server) == f"sum(sum(a{{{own}}} + b{{{own}}}))"
+
+
+def test_a_query_is_asked_as_it_is() -> None:
+    assert query_of(ScalerMetric(source=MetricSource.QUERY, query="sum(a)", target=1.0)) == 'sum(a{cluster="a"})'
+
+
+def test_totals_and_unreadable_targets_are_held() -> None:
+    assert "which is a total" in query_of(replace(METRIC, is_per_replica=False), RULE)
+    assert "cannot be read" in query_of(replace(METRIC, target=None), RULE)
+
+
+# ---- three questions for all autoscalers of a cluster
+
+NOW_S = 1_800_000_000.0
+KEYS = [ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name=name) for name in ("mu", "phi")]
+CLUSTER = ClusterSettings(name="prod", prometheus=SERVER)
+
+
+def tuned(name: str) -> TunedScaler:
+    each = replace(scaler(), hpa_name=name)
+    return TunedScaler(scaler=each, metric=ResolvedMetric(promql=f"sum({name})", signal=Signal.OTHER, source=""))
+
+
+SCALERS = {key: tuned(key.name) for key in KEYS}
+QUERIES = scaler_queries(CLUSTER, SCALERS, NOW_S)
+
+
+def answer(index: int, *series: tuple[dict[str, str], float]) -> Answer:
+    query = QUERIES[index]
+    times_s = [query.start_s + 60 * step for step in range(3)]
+    result = [{"metric": labels, "values": [[at_s, str(value)] for at_s in times_s]} for labels, value in series]
+    body = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}})
+    return Answer(query=query, status=AnswerStatus.OK, body=HeldBody(content=body.encode()))
+
+
+def of_hpa(name: str, value: float) -> tuple[dict[str, str], float]:
+    return {"namespace": "llm", "horizontalpodautoscaler": name}, value
+
+
+def test_all_autoscalers_of_a_cluster_are_asked_about_at_once() -> None:
+    assert [each.quantity for each in QUERIES] == ["scaler_metric", "scaler_desired", "scaler_current"]
+    assert QUERIES[0].text.count("label_replace(") == 2
+
+
+def test_what_autoscalers_did_is_read_by_variant() -> None:
+    answers = [
+        answer(0, ({"scaler": str(KEYS[0])}, 80.0), ({"scaler": str(KEYS[1])}, 20.0)),
+        answer(1, of_hpa("mu", 4), of_hpa("phi", 2)),
+        answer(2, of_hpa("mu", 3), of_hpa("phi", 2)),
+    ]
+    found = read_scalers(answers, SCALERS, LabelNames())
+    mu = found[KEYS[0]]
+    assert isinstance(mu, ScalerHistory)
+    assert [mu.total[0], mu.desired[0], mu.current[0]] == [80.0, 4.0, 3.0]
+    assert np.isnan(mu.total[-1])
+
+
+@pytest.mark.parametrize(
+    ("metrics", "desired", "words"),
+    [
+        ([({"scaler": str(KEYS[1])}, 1.0)], ["mu", "phi"], "renamed"),
+        ([({"scaler": str(KEYS[0])}, 1.0)], ["phi"], "kube-state-metrics"),
+        ([({"scaler": str(KEYS[0]), "pod": each}, 1.0) for each in "ab"], ["mu"], "several series"),
+    ],
+)
+def test_what_is_missing_is_named(metrics: list[Any], desired: list[str], words: str) -> None:
+    counts = [of_hpa(name, 2) for name in desired]
+    found = read_scalers([answer(0, *metrics), answer(1, *counts), answer(2, *counts)], SCALERS, LabelNames())
+    mu = found[KEYS[0]]
+    assert isinstance(mu, NoAnswer)
+    assert words in mu.reason
+
+
+def test_a_question_that_fails_is_asked_one_by_one() -> None:
+    failed = replace(answer(0), status=AnswerStatus.FAILED, reason="parse error")
+    again = one_by_one(failed)
+    assert [each.text for each in again] == [
+        f'label_replace(sum({key.name}), "scaler", "{key}", "", "")' for key in KEYS
+    ]
+    alone = replace(answer(0, ({"scaler": str(KEYS[1])}, 1.0)), query=again[1])
+    counts = [of_hpa("mu", 2), of_hpa("phi", 2)]
+    found = read_scalers([failed, alone, answer(1, *counts), answer(2, *counts)], SCALERS, LabelNames())
+    assert isinstance(found[KEYS[0]], NoAnswer)
+    assert isinstance(found[KEYS[1]], ScalerHistory)
