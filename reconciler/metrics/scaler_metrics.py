@@ -215,7 +215,7 @@ def _matchers_of(rule: AdapterRule, metric: ScalerMetric, pods: ScaledPods) -> t
     if metric.source is MetricSource.EXTERNAL:
         own = _of_selector(metric.selector)
         return ",".join(filter(None, (own, *scope))), ""
-    own_label = label("pod" if metric.source is MetricSource.PODS else metric.object_kind.lower())
+    own_label = label(metric.object_kind.lower() if metric.source is MetricSource.OBJECT else "pod")
     if not own_label or "<<" in own_label:
         return None
     if metric.source is MetricSource.PODS:

@@ -73,6 +73,7 @@ def decision_json(decision: Decision) -> Json:
         **({"status_omitted": decision.status_omitted} if decision.status_omitted else {}),
         **({"reverts": decision.reverts} if decision.reverts is not None else {}),
         "bounds_of": decision.bounds_of or None,
+        **({"tuning": _tuning(decision)} if decision.is_tuning else {}),
         "current": _allocation(decision.current),
         "desired": _allocation(decision.desired),
         "verdict": {
@@ -160,6 +161,27 @@ def _key(key: ResourceKey) -> Json:
         "kind": key.kind,
         "name": key.name,
         "part": key.part,
+    }
+
+
+def _tuning(decision: Decision) -> Json:
+    """What changes of an autoscaler's setting, and what that would have done on its last days."""
+    fields = [{"field": each.field, "before": each.before, "after": each.after} for each in decision.setting_changes]
+    evidence = decision.tuning
+    if evidence is None:
+        return {"fields": fields}
+    return {
+        "fields": fields,
+        "days": _number(evidence.days),
+        "cost_change": _number(evidence.cost_change),
+        "attainment": [_number(each) for each in evidence.attainment],
+        "starts_per_day": [_number(each) for each in evidence.starts_per_day],
+        "left_out_days": evidence.left_out,
+        "left_out_cost_change": _number(evidence.left_out_cost_change),
+        "left_out_attainment": [_number(each) for each in evidence.left_out_attainment],
+        "saves_per_hour": _number(evidence.saves_per_hour),
+        "is_repair": evidence.is_repair,
+        "tried": list(evidence.tried),
     }
 
 

@@ -23,7 +23,7 @@ from reconciler.domain.plan import (
 )
 from reconciler.domain.proposals import ChangeOutcome, ConditionFlip, MergedOutcome
 from reconciler.domain.records import dataclass, replace
-from reconciler.report.formatting import UNKNOWN, count, model_name, one_line, quantity, short_labels_of
+from reconciler.report.formatting import COST_UNITS, UNKNOWN, count, model_name, one_line, quantity, short_labels_of
 from reconciler.report.rows import MARKS, ChangeRow, HoldRow, by_urgency, change_row, hold_rows
 from reconciler.report.summary import (
     HEADER_LENGTH,
@@ -45,6 +45,7 @@ from reconciler.report.summary import (
     subject,
     title,
 )
+from reconciler.report.tuning import TuningRow, tuning_rows, tuning_total
 
 # Links to a line of a file, a query, a page of the documentation.
 
@@ -381,6 +382,8 @@ class PullRequestView:
     groups: tuple[str, ...] = ()
     """The groups whose changes limits put into one pull request; empty for one group."""
     merges: MergeRow | None = None
+    tuning: tuple[TuningRow, ...] = ()
+    tuning_total: str = ""
     marker: str = ""
     cut: tuple[str, ...] = ()
 
@@ -489,6 +492,8 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str, pages: Pages)
         fingerprint=plan.recording[:6],
         recording=pages.recording,
         is_proposal=False,
+        tuning=tuple(tuning_rows(changes, labels)),
+        tuning_total=tuning_total(changes, currency_of(plan, changes) or COST_UNITS),
     )
 
 
@@ -620,6 +625,9 @@ def _wrapped(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _commit_line(change: Decision, label: str) -> str:
+    if change.is_tuning:
+        fields = (f"{each.field} {each.before or 'unset'} -> {each.after}" for each in change.setting_changes)
+        return f"{label}: {', '.join(fields)}"
     row = change_row(change, label)
     parts = [f"{row.count} {'replica' if change.desired.replicas == 1 else 'replicas'}"]
     if row.accelerator.before:

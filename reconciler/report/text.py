@@ -28,6 +28,7 @@ from reconciler.report.summary import (
     totals_text,
     unmanaged_text,
 )
+from reconciler.report.tuning import tuning_total
 
 NO_SLO = "no SLO"
 CLUSTERS_NAMED = 3
@@ -206,5 +207,12 @@ def _merging(plan: Plan) -> Iterator[str]:
 
 
 def _foot(plan: Plan, width: int, last: str) -> tuple[str, ...]:
-    sentences = (proof(plan), prices(plan), *(one_line(note) for note in plan.notes), unmanaged_text(plan), last)
+    sentences = (
+        tuning_total(plan.decisions, plan.currency),
+        proof(plan),
+        prices(plan),
+        *(one_line(note) for note in plan.notes),
+        unmanaged_text(plan),
+        last,
+    )
     return wrapped(" ".join(filter(None, sentences)), indent=0, width=width)

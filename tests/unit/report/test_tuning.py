@@ -1,0 +1,81 @@
+"""Other settings of autoscalers in plans and pull requests."""
+
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
+from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
+from reconciler.domain.records import replace
+from reconciler.domain.scalers import ScalerSetting, TuningEvidence
+from reconciler.report.summary import title
+from reconciler.report.tuning import tuning_rows, tuning_total
+
+KEY = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="phi")
+BEFORE = ScalerSetting(target="40")
+AFTER = ScalerSetting(
+    target="52",
+    behavior={
+        "scaleDown": {
+            "stabilizationWindowSeconds": 900,
+            "policies": [{"type": "Percent", "value": 10, "periodSeconds": 60}],
+        }
+    },
+)
+EVIDENCE = TuningEvidence(
+    days=14.0,
+    cost_change=-0.18,
+    attainment=(0.979, 0.992),
+    starts_per_day=(41.0, 30.0),
+    left_out=4,
+    left_out_cost_change=-0.15,
+    left_out_attainment=(0.981, 0.99),
+    saves_per_hour=4.5,
+    tried=("window 600 s: −12 % cost",),
+    day=((1.0, 2.0, 4.0), (1.0, 1.0, 3.0)),
+)
+DECISION = Decision(
+    variant=KEY,
+    model=ModelKey(cluster="prod", namespace="llm", model_id="org/phi"),
+    group="prod/llm",
+    outcome=Outcome.CHANGE,
+    current=Allocation(accelerator="H100", replicas=1, scaling=str(BEFORE)),
+    desired=Allocation(accelerator="H100", replicas=1, scaling=str(AFTER)),
+    verdict=Verdict(kind=VerdictKind.ALLOW),
+    steps=(),
+    tuning=EVIDENCE,
+)
+
+
+def test_a_setting_is_its_own_text() -> None:
+    assert ScalerSetting.parse(str(AFTER)) == AFTER
+    for text in ("", "[]", "{}", '{"target":1,"behavior":null}', '{"target":"1","behavior":[]}', "[" * 9999):
+        assert ScalerSetting.parse(text) is None
+
+
+def test_each_field_tells_what_it_displaces() -> None:
+    (row,) = tuning_rows([DECISION], {KEY: "phi"})
+    assert [(each.field, each.before, each.after) for each in row.fields] == [
+        ("behavior.scaleDown.policies", "Percent 100 in 15 s (the default)", "Percent 10 in 60 s"),
+        ("behavior.scaleDown.stabilizationWindowSeconds", "300 (the controller's default)", "900"),
+        ("target", "40", "52"),
+    ]
+
+
+def test_what_it_would_have_done_is_told_with_the_days_left_out() -> None:
+    (row,) = tuning_rows([DECISION], {KEY: "phi"})
+    assert row.headline == "on your last 14 days: −18 % cost, attainment 97.9 → 99.2 %, starts 41 → 30 a day"
+    assert row.left_out == "on the 4 days it was not fitted on: −15 % cost, attainment 98.1 → 99.0 %"
+    assert row.bars == ("▃▅█", "▃▃▇")
+
+
+def test_without_its_evidence_a_kept_proposal_still_tells_its_fields() -> None:
+    (row,) = tuning_rows([replace(DECISION, tuning=None)], {KEY: "phi"})
+    assert (len(row.fields), row.headline, row.days) == (3, "", ())
+
+
+def test_savings_are_summed_where_all_are_known() -> None:
+    assert tuning_total([DECISION] * 7, "USD") == "Tuning these 7 autoscalers would save 31.50 USD/h."
+    assert tuning_total([DECISION, replace(DECISION, tuning=None)], "USD") == ""
+    assert tuning_total([replace(DECISION, outcome=Outcome.HELD)], "USD") == ""
+
+
+def test_a_title_says_that_an_autoscaler_is_tuned() -> None:
+    assert title([DECISION], "prod/llm", "USD") == "Tune the autoscaler of phi in prod/llm"
