@@ -23,6 +23,7 @@ from reconciler.forge.hosted import (
     HostedForge,
     NotFoundError,
     NotMergeableError,
+    UnprocessableError,
     find,
     flag_of,
     flag_or_none,
@@ -75,10 +76,6 @@ CURES = Cures(
     protection="protect such branches, with our account alone allowed to push, also by force (Settings, Branches)",
     signatures="let the server sign merges, or allow unsigned ones (Settings, Branches)",
 )
-
-
-class UnprocessableError(TransientError):
-    """Raised for a 422: nothing differs, or a field has a value that does not fit."""
 
 
 class NothingToProposeError(TransientError):
@@ -233,7 +230,8 @@ class Gitea(HostedForge[GiteaClient]):
         self, shown: PullRequest, labels: tuple[str, ...], reviewers: tuple[str, ...], unlabel: tuple[str, ...] = ()
     ) -> PullRequest:
         number, present = shown.number, shown.labels
-        self._ask_for_reviews(number, reviewers)
+        if not self._ask_for_reviews(number, reviewers):
+            return shown
         gone = [label for label in unlabel if label in present]
         missing = [label for label in labels if label not in present]
         if not gone and not missing:

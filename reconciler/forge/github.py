@@ -16,6 +16,7 @@ from reconciler.forge.hosted import (
     HostedForge,
     NotFoundError,
     NotMergeableError,
+    UnprocessableError,
     checked_api_url,
     find,
     flag_of,
@@ -93,7 +94,7 @@ CURES = Cures(
 )
 
 
-class UnprocessableError(TransientError):
+class InvalidError(UnprocessableError):
     """Raised for a 422; `errors` are GitHub's own reasons."""
 
     def __init__(self, message: str, errors: tuple[Mapping[str, object], ...]) -> None:
@@ -137,13 +138,13 @@ class GitHubClient(ForgeClient):
     def is_limit(self, response: Response, content: object) -> bool:
         """See `ForgeClient`; a 403 may also be a limit."""
         documentation = str(find(content, "documentation_url"))
-        is_limited = "Retry-After" in response.headers or self.is_spent(response) or "rate-limit" in documentation
-        return response.status == 429 or (response.status == 403 and is_limited)
+        is_spent = self.is_spent(response) or "rate-limit" in documentation
+        return super().is_limit(response, content) or (response.status == 403 and is_spent)
 
     def refusal(self, status: int, content: object, shown: str) -> ConfigurationError | TransientError:
         """See `ForgeClient`."""
         if status == 422:
-            return UnprocessableError(shown, _errors_of(content))
+            return InvalidError(shown, _errors_of(content))
         return super().refusal(status, content, shown)
 
     def ask_graphql(self, query: str, variables: Mapping[str, object], *, action: str) -> object:
@@ -201,7 +202,7 @@ class GitHub(HostedForge[GitHubClient]):
     name = "github"
     body_limit = 58_000  # GitHub takes 65,536; the rest is for people
     head_ref_folder = "pull"
-    create_refusals = (UnprocessableError,)
+    create_refusals = (InvalidError,)
 
     def rights(self, *, base: str, head: str) -> Rights:
         """See `Forge`. A workflow's or App's token has no role, so the repository's permissions mean nothing."""
@@ -327,14 +328,14 @@ class GitHub(HostedForge[GitHubClient]):
         return self._client.write("POST", self._path("pulls"), {**form, "draft": wanted.is_draft}, action=action)
 
     def _may_settle(self, refusal: ReconcilerError) -> bool:
-        return isinstance(refusal, UnprocessableError) and (
+        return isinstance(refusal, InvalidError) and (
             refusal.concerns("head") or refusal.says("already exists") or refusal.says("ould not resolve to a node")
         )
 
     def _create_error(self, refusal: ReconcilerError, base: str) -> ReconcilerError | None:
-        if isinstance(refusal, UnprocessableError) and refusal.says("No commits between"):
+        if isinstance(refusal, InvalidError) and refusal.says("No commits between"):
             return None
-        if isinstance(refusal, UnprocessableError) and refusal.concerns("base"):
+        if isinstance(refusal, InvalidError) and refusal.concerns("base"):
             return ConfigurationError(f"{refusal}; check that the base branch {base} exists")
         return refusal
 
@@ -342,7 +343,8 @@ class GitHub(HostedForge[GitHubClient]):
         self, shown: PullRequest, labels: tuple[str, ...], reviewers: tuple[str, ...], unlabel: tuple[str, ...] = ()
     ) -> PullRequest:
         number, present = shown.number, shown.labels
-        self._ask_for_reviews(number, reviewers)
+        if not self._ask_for_reviews(number, reviewers):
+            return shown
         path, gone = self._path(f"issues/{number}/labels"), []
         try:
             for label in [each for each in unlabel if each in present]:

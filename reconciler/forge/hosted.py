@@ -146,6 +146,10 @@ class NotFoundError(ConfigurationError):
     """Raised for a 404: it does not exist, or the token may not see it."""
 
 
+class UnprocessableError(TransientError):
+    """Raised for a 422: a field has a value that does not fit, or nothing differs."""
+
+
 class NotMergeableError(TransientError):
     """Raised for a 405: a pull request cannot be merged now, or rules of its base forbid it."""
 
@@ -199,9 +203,9 @@ class ForgeClient(ABC):
         """The forge's own words in an unsuccessful answer, unchanged."""
 
     def is_limit(self, response: Response, content: object) -> bool:
-        """Whether the forge asks to wait."""
+        """Whether the forge, or what is before it, asks to wait."""
         del content
-        return response.status == 429
+        return response.status == 429 or (response.status == 403 and "Retry-After" in response.headers)
 
     def refusal(self, status: int, content: object, shown: str) -> ConfigurationError | TransientError:
         """The error for an answer that is not retried."""
@@ -656,8 +660,11 @@ class HostedForge(ABC, Generic[Client]):
             if page and needed_text(page[-1], "updated_at") and (time_of(page[-1], "updated_at") or 0.0) < since_s:
                 return
 
-    def _ask_for_reviews(self, number: int, reviewers: tuple[str, ...]) -> None:
-        """Request reviews of people and, by `team:NAME`, of teams, where GitHub's API is followed."""
+    def _ask_for_reviews(self, number: int, reviewers: tuple[str, ...]) -> bool:
+        """Request reviews of people and, by `team:NAME`, of teams, where GitHub's API is followed.
+
+        False if that is to be tried again: labels, which say that a pull request is complete, must wait for it.
+        """
         teams = [name.removeprefix("team:").rpartition("/")[2] for name in reviewers if name.startswith("team:")]
         people = [name for name in reviewers if not name.startswith("team:")]
         form = {name: value for name, value in (("reviewers", people), ("team_reviewers", teams)) if value}
@@ -667,6 +674,8 @@ class HostedForge(ABC, Generic[Client]):
                 self._client.write("POST", path, form, action=f"ask for reviews of pull request {number}")
         except ReconcilerError as error:
             logger.warning("pull request %d: no reviews were requested: %s", number, error)
+            return isinstance(error, ForbiddenError | NotFoundError | UnprocessableError)
+        return True
 
     def _has_objection(self, number: int, objection: str) -> bool:
         """Whether the last verdict of any reviewer is `objection`; comments and requests change no verdict."""

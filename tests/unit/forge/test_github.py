@@ -101,7 +101,16 @@ def test_labels_and_reviewers_are_requested_after_the_create(github: Any) -> Non
     assert stored.reviewers == ["alice", "inference", "sre"]
 
 
-@pytest.mark.parametrize("status", [403, 404, 422, 500])
+def test_labels_wait_for_reviews_that_can_be_asked_for_later(github: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Labels say that a pull request is complete: the next run would not ask again."""
+    github.push(HEAD)
+    github.server.fail("POST", "/requested_reviewers", status=500, times=9)
+    created = create(github.open(), labels=("reconciler",), reviewers=("alice",))
+    assert created.labels == ()
+    assert len(warnings_of(caplog)) == 1
+
+
+@pytest.mark.parametrize("status", [403, 404, 422])
 def test_labels_and_reviewers_that_are_refused_are_only_warnings(
     github: Any, caplog: pytest.LogCaptureFixture, status: int
 ) -> None:
