@@ -200,6 +200,19 @@ def body_digest(body: str) -> str:
     return hashlib.sha256(" ".join(text.split()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
+NUMBER = re.compile(r"[0-9a-f]*[0-9][0-9a-f.,]*")
+
+
+def has_same_words(body: str, other: str) -> bool:
+    """Whether two bodies have the same words: numbers are measured anew in each run, and white space is the forge's."""
+    return _words(body) == _words(other)
+
+
+def _words(body: str) -> list[str]:
+    found = _find(body)
+    return NUMBER.sub("0", body[: found[1]] + body[found[2] :] if found else body).split()
+
+
 def _find(body: str) -> tuple[Marker, int, int] | None:
     """The last valid marker with its place: we write ours after all quoted texts."""
     end_of_search = len(body)

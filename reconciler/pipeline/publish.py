@@ -17,6 +17,7 @@ from reconciler.errors import ConfigurationError, ReconcilerError, TransientErro
 from reconciler.forge.marker import (
     MarkerState,
     decision_of_commit,
+    has_same_words,
     is_of_newer_version,
     proposal_of,
     read_marker,
@@ -302,7 +303,9 @@ class Merger:
     ) -> Published:
         if state.draft is None:
             return published
-        wanted = self.forge.update(pull_request.number, title=state.draft.title, body=state.draft.body)
+        wanted = pull_request  # its words become those of the merge: they are written anew if somebody edited them
+        if wanted.title != state.draft.title or not has_same_words(wanted.body, state.draft.body):
+            wanted = self.forge.update(pull_request.number, title=state.draft.title, body=state.draft.body)
         wanted = replace(wanted, head_commit=tip.oid, base_branch=self.clone.branch)
         answer = self.forge.merge(wanted, method=self.method)
         if answer.state is MergeState.WAITING and pull_request.is_scheduled:

@@ -16,6 +16,7 @@ from reconciler.forge.marker import (
     MarkerState,
     ReviewMarker,
     body_digest,
+    has_same_words,
     is_marked,
     read_marker,
     read_review_marker,
@@ -343,3 +344,12 @@ def test_a_held_variant_that_needs_none_is_news() -> None:
 def test_nonsense_is_no_marker(body: str) -> None:
     assert read_review_marker(body) is None
     assert is_marked(body) is bool(body)
+
+
+def test_two_runs_say_the_same_with_other_numbers() -> None:
+    """And not when somebody edited the text: its words become those of a merge."""
+    body = f"> wait 1m measured, commit `7879d0d`, +$13.76/h\n\n{write_marker(MARKER)}"
+    later = f"> wait  2.5m measured, commit `aa19d0e`, +$9/h\r\n{write_marker(replace(MARKER, merges=True))}"
+    assert has_same_words(body, later)
+    assert not has_same_words(body, body.replace("> wait", "> [skip ci] wait"))
+    assert not has_same_words(body, body.replace("measured", "expected"))
