@@ -9,9 +9,13 @@ from hypothesis import settings
 
 from reconciler.http.messages import Clock
 
-INCIDENT, ATTACK = "incident", "attack"
-"""A line of the table of incidents, or of attacks on merging, as its test records it; with several workers as well."""
-TABLES = {INCIDENT: "incidents: name | replicas | truth | told", ATTACK: "attacks on merging: way | forge | told"}
+INCIDENT, ATTACK, FAULTS = "incident", "attack", "faults"
+"""A line of a table, as its test records it; with several workers as well."""
+TABLES = {
+    INCIDENT: "incidents: name | replicas | truth | told",
+    ATTACK: "attacks on merging: way | forge | told",
+    FAULTS: "faults that the next run healed: operation | forge | calls | tried",
+}
 
 # No test is timed: on a busy machine an example takes longer, and that is no failure.
 settings.register_profile("untimed", settings.default, deadline=None)

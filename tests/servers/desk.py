@@ -76,6 +76,8 @@ class Desk:
     clusters: tuple[str, ...] = ()
     dates: set[float] = field(default_factory=set)
     variables: Mapping[str, str] = field(default_factory=dict)
+    url: str = ""
+    """Where it is cloned from, if not from the directory."""
 
     @property
     def forge(self) -> Local:
@@ -91,7 +93,8 @@ class Desk:
         """A fresh private clone."""
         self.runs += 1
         directory = self.folder / f"clone-{self.runs}"
-        return clone_base(str(self.workshop.remote), base="main", credentials=None, directory=directory)
+        remote = self.url or str(self.workshop.remote)
+        return clone_base(remote, base="main", credentials=None, directory=directory)
 
     def settings(self, repository: Repository) -> Settings:
         """The settings that the base commit holds."""

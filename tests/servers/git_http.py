@@ -30,6 +30,7 @@ class Fault(Enum):
     SERVER_ERROR = auto()  # 500
     HANG = auto()  # no answer until the server closes
     CUT = auto()  # the connection ends inside the answer
+    LOST = auto()  # what was asked is done, and the connection ends without an answer
 
 
 STATUS_OF = {
@@ -131,6 +132,9 @@ class _GitHandler(BaseHTTPRequestHandler):
         if selected and self.git.redirect_to:
             target = self.git.redirect_to + self.path.removeprefix(f"/{self.git.repository.relative_to(self.git.root)}")
             self._send(HTTPStatus.FOUND, [("Location", target)], b"")
+        elif selected and self.git.fault is Fault.LOST:
+            self._run_backend(body)
+            self.close_connection = True
         elif selected and self.git.fault is not None:
             self._fail(self.git.fault)
         elif self.git.token and authorization != self._expected():

@@ -259,7 +259,8 @@ class GiteaServer(ForgeServer):
         stored = repository.pull_requests[int(number)]
         if "nobody" in body.get("reviewers", []):
             return Answer(status=404, body=self.error("user does not exist [uid: 0, name: nobody]"))
-        stored.reviewers += [*body.get("reviewers", []), *body.get("team_reviewers", [])]
+        named = (*stored.reviewers, *body.get("reviewers", []), *body.get("team_reviewers", []))
+        stored.reviewers = list(dict.fromkeys(named))
         return Answer(status=201, body=[])
 
     def _create_label(self, body: Any) -> Answer:

@@ -339,7 +339,8 @@ class GitHubServer(ForgeServer):
 
     def _review(self, repository: StoredRepository, number: str, body: Any) -> Answer:
         stored = repository.pull_requests[int(number)]
-        stored.reviewers += [*body.get("reviewers", []), *body.get("team_reviewers", [])]
+        named = (*stored.reviewers, *body.get("reviewers", []), *body.get("team_reviewers", []))
+        stored.reviewers = list(dict.fromkeys(named))
         view = replace(self._view(repository, stored))
         return Answer(status=201, body=simple_pull_request_object(self.url, view))
 

@@ -3,7 +3,8 @@
     start("push", ...)         SIGKILL right after the step took effect
     start("meet:FOLDER", ...)  before the first push, wait until two processes are there
 
-Steps: commit, push, create, update, mark, close, delete; of reviews comment, edit, tidy, status; `none` runs through.
+Steps: commit, push, create, update, mark, close, merge, note, delete; of reviews comment, edit, tidy, status; `none`
+runs through.
 The processes are forked off one that has imported the program already, which takes longer than a run.
 """
 
@@ -68,7 +69,7 @@ def halt_at(step: str) -> None:
     if step.startswith("meet:"):
         meet_before_push(Path(step.removeprefix("meet:")))
         return
-    methods = {"commit": "write_commit", "push": "push", "delete": "delete_branch"}
+    methods = {"commit": "write_commit", "push": "push", "merge": "merge", "delete": "delete_branch"}
     if step in methods:
         kill_after(Clone, methods[step])
     told = {"comment": "write_comment", "edit": "edit_comment", "tidy": "delete_comment", "status": "set_status"}
@@ -76,10 +77,10 @@ def halt_at(step: str) -> None:
         for hosted in (GitHub, GitLab):
             kill_after(hosted, told[step])
     for forge in (GitHub, GitLab, Local):
-        if step == "create":
-            kill_after(forge, "create")
-        elif step == "update":
-            kill_after(forge, "update")
+        if step in ("create", "update"):
+            kill_after(forge, step)
+        elif step == "note":
+            kill_after(forge, "note_merge")
         elif step == "mark":
             kill_after(forge, "update", lambda keywords: not keywords.get("close"))
         elif step == "close":

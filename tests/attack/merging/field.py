@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.domain.proposals import Draft
-from reconciler.forge.gitea import Gitea, GiteaClient
-from reconciler.forge.github import GitHub, GitHubClient
-from reconciler.forge.gitlab import GitLab, GitLabClient
-from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, MergeAnswer, PullRequest, RepositoryAddress
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, MergeAnswer, PullRequest
 from reconciler.pipeline.draft import says_the_same
 from reconciler.pipeline.publish import Operation, Published
 from reconciler.pipeline.run import RunResult
@@ -20,10 +17,7 @@ from tests.servers.desk import BUSY, Desk
 from tests.servers.fleet import SETTINGS
 from tests.servers.forge_server import ForgeServer, StoredPullRequest
 from tests.servers.git_workshop import run_git
-from tests.servers.gitea import serve_gitea
-from tests.servers.github import serve_github
-from tests.servers.gitlab import serve_gitlab
-from tests.servers.scripted import SteppedClock
+from tests.servers.hosted import NAME, open_hosted
 
 RULES = """apiVersion: reconciler.io/v1alpha1
 kind: Policy
@@ -31,7 +25,7 @@ rules:
   - {name: up, scope: {direction: [up]}, autoMerge: {}}
 """
 MANIFEST, STATUS = "clusters/prod/chat/deployment.yaml", "clusters/prod/chat/variant.yaml"
-NAME, GROUP = "acme/fleet", "reconciler/prod-chat"
+GROUP = "reconciler/prod-chat"
 BLOCKED = {"github": "blocked", "gitlab": "not_approved"}
 MINUTE_S = 60.0
 
@@ -180,29 +174,13 @@ def open_field(kind: str, desk: Desk) -> Iterator[Field]:
     desk.write("reconciler.yaml", whole)
     desk.write(".reconciler/policies/rules.yaml", RULES)
     run_git(desk.workshop.remote, "update-ref", "refs/heads/release", "main")
-    with _forge(kind, desk) as (forge, server):
-        made = Field(kind=kind, desk=desk, forge=forge, server=server, start=desk.branches()["main"])
+    start = desk.branches()["main"]
+    if kind == "local":
+        made = Field(kind=kind, desk=desk, forge=desk.forge, server=None, start=start)
         made.run()
         yield made
-
-
-@contextmanager
-def _forge(kind: str, desk: Desk) -> Iterator[tuple[Forge, ForgeServer | None]]:
-    address, clock = RepositoryAddress(host="forge.example", owner="acme", name="fleet"), SteppedClock(desk.now_s)
-    if kind == "local":
-        yield desk.forge, None
-    elif kind == "github":
-        with serve_github() as hub:
-            hub.add_repository(NAME, desk.workshop.remote)
-            client = GitHubClient(hub.url, hub.token, token_name="a token", write_pause_s=0.0, clock=clock)
-            yield GitHub(address, client), hub
-    elif kind == "gitea":
-        with serve_gitea() as tea:
-            tea.add_repository(NAME, desk.workshop.remote)
-            to_tea = GiteaClient(tea.url, tea.token, token_name="a token", write_pause_s=0.0, clock=clock)
-            yield Gitea(address, to_tea), tea
-    else:
-        with serve_gitlab() as lab:
-            lab.add_repository(NAME, desk.workshop.remote)
-            to_lab = GitLabClient(lab.url, lab.token, token_name="a token", write_pause_s=0.0, clock=clock)
-            yield GitLab(address, to_lab), lab
+        return
+    with open_hosted(kind, desk.workshop.remote, desk.now_s) as (forge, server):
+        made = Field(kind=kind, desk=desk, forge=forge, server=server, start=start)
+        made.run()
+        yield made

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reconciler.forge.marker import withdrawn
-from tests.attack.merging.field import MANIFEST, NAME, STATUS, Change, Field
+from tests.attack.merging.field import MANIFEST, STATUS, Change, Field
+from tests.servers.hosted import NAME
 
 ALL = ("github", "gitlab", "gitea", "local")
 HOSTED = ("github", "gitlab", "gitea")

@@ -2,17 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from reconciler.domain.proposals import Part
-from reconciler.forge.github import GitHub, GitHubClient
-from reconciler.forge.gitlab import GitLab, GitLabClient
 from reconciler.forge.marker import read_marker
-from reconciler.forge.pull_requests import Forge, PullRequest, PullRequestState, RepositoryAddress
+from reconciler.forge.pull_requests import Forge, PullRequest, PullRequestState
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Ask
@@ -20,9 +17,8 @@ from tests.servers.desk import BUSY, BUSY_TWICE, GRANITE, PEAK, QUIET, QWEN, Des
 from tests.servers.fleet import SETTINGS
 from tests.servers.forge_server import ForgeServer, StoredPullRequest
 from tests.servers.git_workshop import run_git
-from tests.servers.github import serve_github
-from tests.servers.gitlab import GitLabServer, serve_gitlab
-from tests.servers.scripted import SteppedClock
+from tests.servers.gitlab import GitLabServer
+from tests.servers.hosted import open_hosted
 from tests.unit.pipeline.test_after_merge import serving
 
 MINUTE_S = 60.0
@@ -357,27 +353,12 @@ BLOCKED = {
 }
 
 
-@contextmanager
-def served_by(kind: str, now_s: float) -> Iterator[tuple[ForgeServer, Forge]]:
-    """A forge of this kind, and how we reach it."""
-    address, clock = RepositoryAddress(host="forge.example", owner="acme", name="fleet"), SteppedClock(now_s)
-    if kind == "github":
-        with serve_github() as server:
-            client = GitHubClient(server.url, server.token, token_name="a token", write_pause_s=0.0, clock=clock)
-            yield server, GitHub(address, client)
-    else:
-        with serve_gitlab() as lab:
-            to_lab = GitLabClient(lab.url, lab.token, token_name="a token", write_pause_s=0.0, clock=clock)
-            yield lab, GitLab(address, to_lab)
-
-
 @pytest.fixture(params=["github", "gitlab"])
 def served(request: pytest.FixtureRequest, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """On each forge that merges."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     rule(desk, UP)
-    with served_by(request.param, desk.now_s) as (server, forge):
-        server.add_repository("acme/fleet", desk.workshop.remote)
+    with open_hosted(request.param, desk.workshop.remote, desk.now_s) as (forge, server):
         state, words = BLOCKED[request.param]
         made = Served(desk=desk, server=server, forge=forge, words=words)
         assert made.run(BUSY)[0] is Operation.CREATED

@@ -12,11 +12,12 @@ from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import BEHIND, PullRequestState
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.session import Ask
-from tests.attack.merging.field import BLOCKED, NAME, Change, Field, open_field
+from tests.attack.merging.field import BLOCKED, Change, Field, open_field
 from tests.servers.answers import answering
 from tests.servers.desk import BUSY, BUSY_TWICE, GRANITE, QWEN, Desk, llama
 from tests.servers.fleet import CHAT_DEPLOYMENT, SETTINGS
 from tests.servers.gitlab import GitLabServer
+from tests.servers.hosted import NAME
 from tests.unit.pipeline.test_limits import LESS, SIX
 
 CHAT = "clusters/prod/chat/deployment.yaml"

@@ -1,0 +1,148 @@
+"""Whatever goes wrong at whatever call of a run: the next run leaves what an undisturbed one does, on every forge.
+
+The gate tries each call of an operation with one fault, and each fault at one call; ATTACK_FAULTS=all tries all pairs.
+"""
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+from tempfile import mkstemp
+from typing import Any
+
+import pytest
+
+from tests.attack.faults.place import COUNTED, KILLS, OPERATIONS, PASSING, STEPS, Fault, open_place
+from tests.conftest import FAULTS
+from tests.servers.answers import failing
+from tests.servers.desk import open_desk
+from tests.servers.fleet import make_template
+from tests.servers.git_http import Fault as GitFault
+from tests.servers.git_http import serve_git
+from tests.servers.git_workshop import Workshop
+
+ALL = os.environ.get("ATTACK_FAULTS") == "all"
+HOSTED: list[tuple[str, str]] = [
+    (name, kind) for name in COUNTED for kind in ("github", "gitlab", "gitea") if kind in OPERATIONS[name].forges
+]
+Cell = tuple[int, Fault]
+GIT = [
+    (service, fault)
+    for service in ("git-upload-pack", "git-receive-pack")
+    for fault in GitFault
+    if fault is not GitFault.HANG  # git waits for it as long as a run may take
+]
+
+
+def chosen(calls: int, faults: Sequence[Fault], shift: int) -> list[Cell]:
+    """Calls with faults: all pairs, or so many that each call and each fault is among them."""
+    if ALL:
+        return [(call, fault) for call in range(calls) for fault in faults]
+    if faults == KILLS:
+        return [(shift % calls, KILLS[shift % 2])]
+    return [(index % calls, faults[(index + shift) % len(faults)]) for index in range(max(calls, len(faults)))]
+
+
+def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """The lines that are otherwise than they should be."""
+    before, after = (
+        "\n".join(f"{name}: {each[name]}" for name in sorted(each)).splitlines() for each in (expected, found)
+    )
+    return [each for each in unified_diff(before, after, n=0, lineterm="") if each[:1] in "+-"]
+
+
+@dataclass(kw_only=True)
+class FullDisk:
+    """A disk that has room for so many files of pull requests, and then for none."""
+
+    before: int
+    failed: bool = False
+
+    def mkstemp(self, *arguments: Any, **named: Any) -> tuple[int, str]:
+        """As of `tempfile`."""
+        if Path(named.get("dir") or "").name == "pulls":
+            self.before -= 1
+            if self.before < 0:
+                self.failed = True
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return mkstemp(*arguments, **named)
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    """The repository that every place starts from."""
+    return make_template(tmp_path_factory.mktemp("faulty"))
+
+
+@pytest.mark.parametrize(("name", "kind"), HOSTED)
+def test_a_forge_that_fails_is_healed_by_the_next_run(
+    template: Workshop, tmp_path: Path, record_property: Callable[[str, object], None], name: str, kind: str
+) -> None:
+    with open_place(kind, open_desk(template, tmp_path), tmp_path) as place:
+        place.prepare(name)
+        expected, calls = place.undisturbed()
+        shift = HOSTED.index((name, kind))
+        passing, kills = chosen(len(calls), PASSING, 5 * shift), chosen(len(calls), KILLS, shift)
+        for call, fault in (*passing, *kills):
+            place.go_back()
+            if fault in KILLS:
+                place.kill(fault, call)
+            else:
+                place.run(fault, call)
+            found = differences(expected, place.heal())
+            assert not found, (fault, str(calls[call]), found)
+        asked = f"{len(calls)} calls, {sum(each.changes for each in calls)} writes"
+        record_property(FAULTS, f"{name} | {kind} | {asked} | {len(passing)} faults, {len(kills)} of SIGKILL")
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_what_is_killed_or_fails_on_this_machine_is_healed_by_the_next_run(
+    template: Workshop,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+    name: str,
+) -> None:
+    with open_place("local", open_desk(template, tmp_path), tmp_path) as place:
+        place.prepare(name)
+        expected, _ = place.undisturbed()
+        for step in STEPS[name]:
+            place.go_back()
+            place.kill(Fault.KILLED, step=step)
+            assert not differences(expected, place.heal()), step
+        writes, disk = 0, FullDisk(before=0, failed=True)
+        while disk.failed:
+            place.go_back()
+            disk = FullDisk(before=writes)
+            with monkeypatch.context() as patch:
+                patch.setattr(tempfile, "mkstemp", disk.mkstemp)
+                place.run()
+            assert not differences(expected, place.heal()), f"file {writes}"
+            writes += 1
+        place.go_back()
+        place.attempt(failing("no complete answer in time"))
+        assert not differences(expected, place.heal()), "Prometheus"
+        tried = f"full disk, Prometheus, {len(STEPS[name])} of SIGKILL"
+        record_property(FAULTS, f"{name} | local | {writes - 1} files | {tried}")
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_git_server_that_fails_is_healed_by_the_next_run(
+    template: Workshop, tmp_path: Path, record_property: Callable[[str, object], None], name: str
+) -> None:
+    desk = open_desk(template, tmp_path)
+    with open_place("local", desk, tmp_path) as place, serve_git(desk.workshop.remote) as server:
+        place.prepare(name)
+        desk.url = server.url
+        expected, _ = place.undisturbed()
+        faults = GIT if ALL else GIT[list(STEPS).index(name) :: len(STEPS)]
+        for server.fault_on, fault in faults:
+            place.go_back()
+            server.fault = fault
+            place.run()
+            server.fault = None
+            assert not differences(expected, place.heal()), (fault, server.fault_on)
+        record_property(FAULTS, f"{name} | git over HTTP | fetch, push | {len(faults)} faults")
