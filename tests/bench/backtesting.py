@@ -28,8 +28,9 @@ CARRIED, MADE_FOR, STEP_S = 9.99, 2.0, 600.0
 MODELS = 10
 LOADS = {
     "smooth": lambda seed: smooth(MODELS, seed),
-    "servegen m-large": lambda seed: bursty(MODELS, "servegen_language_m_large", seed=seed),
-    "servegen m-mid": lambda seed: bursty(MODELS, "servegen_language_m_mid", seed=seed),
+    "servegen m-small": lambda seed: bursty(MODELS, "m_small", seed=seed),
+    "servegen m-large": lambda seed: bursty(MODELS, "m_large", seed=seed),
+    "servegen m-mid": lambda seed: bursty(MODELS, "m_mid", seed=seed),
 }
 MERGE_S, SYNC_S, START_S = 600.0, 180.0, 360.0
 

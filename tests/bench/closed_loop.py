@@ -1,8 +1,9 @@
 """The product in a loop: a fleet under a load of weeks, the real `decide` every ten minutes, merges that come late.
 
 `python -m tests.bench.closed_loop [--load smooth] [--days 7] [--seed 1] [--models 100] [--groups 1]` prints, for the
-rule of now and for forecasts, cost against somebody who knows the future and has the same delay, attainment, pull
-requests a day, and reversals (up, then down within three hours) as a share of changes.
+rule of now and for forecasts, cost against somebody who knows the future and has the same delay, attainment, what the
+best peer whose numbers come by pull request costs at this attainment, pull requests a day, and reversals (up, then down
+within three hours) as a share of changes.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from reconciler.backtest.comparison import cost_at
 from reconciler.backtest.pull_requests import PullRequests
 from reconciler.decision.decide import solve
 from reconciler.decision.limits import collected, within_limits
@@ -24,7 +26,11 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.observed import Observation, Performance
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.settings import PullRequestSettings
+from reconciler.simulation.draws import TENTH, Spread
+from reconciler.simulation.fleet import Fleet as SimulatedFleet
+from reconciler.simulation.fleet import simulate
 from reconciler.simulation.fluid import Delay, follow, serve
+from reconciler.simulation.policies import POLICIES, Way
 from tests.bench.loads import DAY_S, Offered, bursty, smooth
 from tests.bench.table import table
 from tests.unit.decision.conftest import CLUSTER, Fleet, key, new_fleet
@@ -33,11 +39,15 @@ PER_REPLICA, MADE_FOR = 9.99, 2.0
 """Requests a second that a replica of the fleet carries, and that the loads are made for."""
 MINUTE_S, RUN_S, HISTORY_STEP_S = 60.0, 600.0, 600.0
 SYNC_MIN, START_MIN = 3, 6
+SWEPT = POLICIES["HPA's rule by pull request"]
 REVERSED_WITHIN_S = 3 * 3600.0
 MERGED_BEFORE = 40
 """Merges of the days before."""
 TIMES = {5: (1.0, 0.4), 20: (10.0, 0.6), 60: (50.0, 0.5)}
 """By delay in minutes: the median of the time until a merge, and the standard deviation of its logarithm."""
+
+
+TRACES = {"bursty": "m_small", "bursty-large": "m_large", "bursty-mid": "m_mid", "bursty-both": "m_large+m_mid"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +57,7 @@ class Outcomes:
     attainment: float
     cost: float
     cost_over_clairvoyant: float
+    peer_over_clairvoyant: float
     pull_requests_a_day: float
     reversals: float
     by_day: tuple[float, ...]
@@ -157,6 +168,7 @@ class Loop:
             attainment=float(served.attainment[0]),
             cost=float(served.cost[0]),
             cost_over_clairvoyant=float(served.cost[0]) / best,
+            peer_over_clairvoyant=self._best_peer(offered, float(served.attainment[0])) / best,
             pull_requests_a_day=self.pull_requests.opened / self.days,
             reversals=self._reversed(),
             by_day=tuple(by_day),
@@ -219,6 +231,35 @@ class Loop:
                 reversals += 1
         return reversals / max(len(self.changes), 1)
 
+    def _best_peer(self, offered: Any, aimed: float) -> float:
+        """The mean replicas of an HPA's rule by pull request, as set best for these days; NaN where none attains it."""
+        median_s, deviation = TIMES[self.delay_min][0] * MINUTE_S, TIMES[self.delay_min][1] * TENTH
+        fleet = SimulatedFleet(
+            start_s=self.load.start_s + self.first_day * DAY_S,
+            step_s=MINUTE_S,
+            offered_per_s=offered,
+            model_of=np.arange(len(offered)),
+            capacity_per_s=np.full(len(offered), PER_REPLICA),
+            weight=np.ones(len(offered)),
+            start_steps=np.full(offered.shape, START_MIN),
+        )
+        way = Way(
+            run_s=RUN_S,
+            merge=Spread(
+                low_s=median_s * math.exp(-deviation), median_s=median_s, high_s=median_s * math.exp(deviation)
+            ),
+            sync_s=SYNC_MIN * MINUTE_S,
+            start=Spread.always(START_MIN * MINUTE_S),
+            group_of=np.arange(len(offered)) % self.groups,
+            seed=self.seed,
+        )
+        scaler = SWEPT.build(fleet, offered, way)
+        first = np.tile(self.cluster[:, 0].astype(float), (len(SWEPT.settings), 1))
+        ledger = simulate(fleet, scaler, first, np.zeros(offered.shape[1], dtype=np.int64))
+        hours = offered.shape[1] * MINUTE_S / 3600.0
+        found = cost_at(ledger.cost.sum(axis=(1, 2)) / hours, ledger.attainment()[:, 0], aimed)
+        return math.nan if found is None else found
+
     def _clairvoyant(self, rates: Any, capacity: Any) -> float:
         """The mean replicas of one who knows what comes until what the next run decides serves."""
         first, merge = self.minute(0.0), round(TIMES[self.delay_min][0])
@@ -236,8 +277,7 @@ def load_of(name: str, models: int, seed: int) -> Offered:
     """A load by its name."""
     if name == "smooth":
         return smooth(models, seed)
-    traces = {"bursty": "servegen_language_m_large", "bursty-mid": "servegen_language_m_mid"}
-    return bursty(name=traces[name], seed=seed)
+    return bursty(name=TRACES[name], seed=seed)
 
 
 def compare(load: Offered, **settings: Any) -> Iterator[tuple[str, Outcomes]]:
@@ -253,6 +293,7 @@ def rows(found: Sequence[tuple[str, Outcomes]]) -> Iterator[Sequence[Any]]:
             name,
             f"{each.attainment:.2%}",
             each.cost_over_clairvoyant,
+            each.peer_over_clairvoyant,
             each.cost,
             each.pull_requests_a_day,
             f"{each.reversals:.1%}",
@@ -262,13 +303,13 @@ def rows(found: Sequence[tuple[str, Outcomes]]) -> Iterator[Sequence[Any]]:
         )
 
 
-HEADINGS = ("", "kept", "cost", "replicas", "PRs/day", "reversed", "worst day", "forecast", "seconds")
+HEADINGS = ("", "kept", "cost", "peer", "replicas", "PRs/day", "reversed", "worst day", "forecast", "seconds")
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.closed_loop", description=__doc__)
-    parser.add_argument("--load", default="smooth", choices=("smooth", "bursty", "bursty-mid"))
+    parser.add_argument("--load", default="smooth", choices=("smooth", *TRACES))
     parser.add_argument("--days", type=int, default=7)
     parser.add_argument("--first-day", type=int, default=7)
     parser.add_argument("--models", type=int, default=100)

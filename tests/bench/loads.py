@@ -11,7 +11,9 @@ import numpy as np
 
 TRACES = Path(__file__).parents[1] / "testdata" / "traces"
 DAY_S, TRACE_STEP_S, DAYS = 86_400.0, 600.0, 14
-START_S = 1_800_057_600.0  # a Monday at midnight, UTC
+START_S = 1_800_230_400.0  # a Monday at midnight, UTC
+PER_REPLICA, REPLICAS = 2.0, 10.0
+"""What bursty loads are scaled to: requests a second of a replica, and the mean replicas of a group."""
 Floats = Any
 
 
@@ -66,15 +68,22 @@ def _autoregressive(draw: Any, models: int, count: int, step_s: float, *, hours:
     return lfilter([1.0], [1.0, -kept], shocks, axis=1)
 
 
-def bursty(groups: int = 10, name: str = "servegen_language_m_large", step_s: float = 60.0, seed: int = 1) -> Offered:
-    """Clients of a public trace in groups, scaled to about ten replicas of 2 req/s each, replayed as steps."""
-    with gzip.open(TRACES / f"{name}_rate.csv.gz", "rt", newline="") as lines:
-        rows = [[float(cell or 0.0) for cell in row[1:]] for row in list(csv.reader(lines))[1:]]
-    clients = np.array(rows).T
+def bursty(groups: int = 10, name: str = "m_small", step_s: float = 60.0, seed: int = 1) -> Offered:
+    """Clients of public traces (`m_small`, or several with + between) in groups, replayed as steps.
+
+    Each group has clients of all sizes: every tenth of a trace. All groups together are scaled to ten replicas each.
+    """
+    clients = np.concatenate([_clients(each) for each in name.split("+")])
     draw = np.random.default_rng(seed)  # noqa: TID251 - another phase in each seed
     grouped = np.array([clients[first::groups].sum(axis=0) for first in range(groups)])
+    grouped *= PER_REPLICA * REPLICAS / grouped.mean()
     fine = np.repeat(grouped, round(TRACE_STEP_S / step_s), axis=1)
     shifts = draw.integers(0, round(TRACE_STEP_S / step_s), groups)
     return Offered(
         step_s=step_s, per_s=np.array([np.roll(row, shift) for row, shift in zip(fine, shifts, strict=True)])
     )
+
+
+def _clients(name: str) -> Floats:
+    with gzip.open(TRACES / f"servegen_language_{name}_rate.csv.gz", "rt", newline="") as lines:
+        return np.array([[float(cell or 0.0) for cell in row[1:]] for row in list(csv.reader(lines))[1:]]).T

@@ -52,7 +52,7 @@ def test_no_margin_costs_more_than_the_load_of_now_did(smooth40: Any) -> None:
     assert found.margin < MARGINS[-1]
 
 
-@pytest.mark.parametrize("name", ["servegen_language_m_large", "servegen_language_m_mid"])
+@pytest.mark.parametrize("name", ["m_large", "m_mid", "m_small"])
 def test_the_load_of_now_stays_where_no_forecast_gains(name: str) -> None:
     found = rehearsed(bursty(name=name).coarse(STEP_S).per_s, goal=0.95)
     assert found.margin is None
