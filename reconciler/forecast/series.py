@@ -17,6 +17,8 @@ LEAST_KNOWN = 0.5
 """Of a window: with less its mean is not known."""
 SERIES_AT_ONCE = 256
 """So many are in memory a second time."""
+FEW_MOMENTS = 16
+"""Of so few the largest rate before each is looked up where it is asked for, not at every moment."""
 FLOOR_OF_MEAN, FLOOR_PER_S = 0.03, 0.001
 """What is added to rates before they are compared, of the mean and in requests a second: zero has no logarithm."""
 WIDEST = 5.0
@@ -138,17 +140,16 @@ def largest_within(rates: Rates, series: Integers, moments: Integers, window: Wi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Past:
-    """Sums and largest rates of some series, from which a mean over any time before a moment is one difference."""
+    """Rates of some series with their sums, from which a mean over any time before a moment is one difference."""
 
     rates: Rates
+    filled: Floats
+    unknown: Floats
     sums: Floats
     counts: Floats
-    of_hour: Floats
-    of_day: Floats
-    of_week: Floats
-    of_window: Floats
+    first: int
     last: int
-    """How many steps after a moment its window ends."""
+    """How many steps after a moment its window begins and ends."""
 
     @classmethod
     def of(cls, rates: Rates, rows: slice, window: Window) -> "_Past":
@@ -156,39 +157,50 @@ class _Past:
         is_known = np.isfinite(per_s)
         filled = np.where(is_known, per_s, 0.0)
         first, last = window.offsets(rates.step_s)
-        within = _largest(filled, last - first + 1)
-        touched = _largest(1.0 - is_known, last - first + 1) > 0
         return cls(
             rates=rates,
+            filled=filled,
+            unknown=1.0 - is_known,
             sums=np.pad(np.cumsum(filled, axis=1), ((0, 0), (1, 0))),
             counts=np.pad(np.cumsum(is_known, axis=1, dtype=np.float64), ((0, 0), (1, 0))),
-            of_hour=_largest(filled, rates.steps(HOUR_S)),
-            of_day=_largest(filled, rates.steps(DAY_S)),
-            of_week=_largest(filled, rates.steps(WEEK_S)),
-            of_window=np.where(touched, np.nan, within),
+            first=first,
             last=last,
         )
 
     def mean(self, series: Integers, ends: Integers, steps: int) -> Floats:
         """The mean over so many steps until each moment; NaN where half of them is not known."""
-        until, since = np.maximum(ends + 1, 0), np.maximum(ends + 1 - steps, 0)
-        count = self.counts[series, until] - self.counts[series, since]
-        total = self.sums[series, until] - self.sums[series, since]
+        rows = series * self.sums.shape[1]
+        until, since = rows + np.maximum(ends + 1, 0), rows + np.maximum(ends + 1 - steps, 0)
+        count = self.counts.take(until) - self.counts.take(since)
+        total = self.sums.take(until) - self.sums.take(since)
         return np.asarray(np.where(count >= max(LEAST_KNOWN * steps, 1), total / np.maximum(count, 1), np.nan))
 
-    def window_ago(self, series: Integers, moments: Integers, steps: int) -> Floats:
-        """The largest rate of the window, so many steps ago; no later than each moment."""
-        ends = np.minimum(moments - steps + self.last, moments)
-        return np.asarray(np.where(ends >= 0, self.of_window[series, np.maximum(ends, 0)], np.nan))
+    def windows_ago(self, series: Integers, moments: Integers, days: Integers) -> Floats:
+        """The largest rate of the window so many steps ago (rows x days), no later than each moment.
+
+        NaN where a part of it is not known, or before all that is.
+        """
+        ends = np.minimum(moments[:, np.newaxis] - days + self.last, moments[:, np.newaxis])
+        rows, size = series[:, np.newaxis], self.last - self.first + 1
+        is_past = ends >= 0
+        ends = np.maximum(ends, 0)
+        is_touched = _largest_before(self.unknown, rows, ends, size) > 0
+        return np.asarray(np.where(is_past & ~is_touched, _largest_before(self.filled, rows, ends, size), np.nan))
 
 
-def _largest(per_s: Floats, steps: int) -> Floats:
-    """The largest of the last so many moments, at each moment."""
-    from scipy.ndimage import maximum_filter1d  # loaded where there is a history alone: it takes longer than a plan
+def _largest_before(values: Floats, series: Integers, ends: Integers, steps: int) -> Floats:
+    """The largest of the last so many of some series' values (none below 0) until each moment."""
+    is_asked = np.zeros(values.shape[1], dtype=np.bool_)
+    is_asked[ends] = True
+    distinct, places = np.flatnonzero(is_asked), np.cumsum(is_asked) - 1
+    if len(distinct) > FEW_MOMENTS * math.prod(ends.shape[1:]):
+        from scipy.ndimage import maximum_filter1d  # loaded where there is a history alone: it takes longer than a plan
 
-    return np.asarray(
-        maximum_filter1d(per_s, steps, axis=1, mode="constant", cval=0.0, origin=(steps - 1) // 2), dtype=np.float64
-    )
+        origin = (steps - 1) // 2
+        every = maximum_filter1d(values, steps, axis=1, mode="constant", cval=0.0, origin=origin)
+        return np.asarray(every[series, ends], dtype=np.float64)
+    found = [values[:, max(end + 1 - steps, 0) : end + 1].max(axis=1, initial=0.0) for end in distinct.tolist()]
+    return np.asarray(np.stack(found, axis=1)[series, places[ends]])
 
 
 def _states(
@@ -202,13 +214,11 @@ def _states(
     floor = FLOOR_OF_MEAN * np.maximum(np.nan_to_num(of_day), np.nan_to_num(of_week)) + FLOOR_PER_S
     known = np.isfinite(now) & np.isfinite(of_day) & (moments >= day)
 
-    def then(days: int) -> tuple[Floats, Floats]:
-        """The largest rate of the same window so many days ago, over now and over the rate of then."""
-        largest = past.window_ago(series, moments, days * day)
-        before = past.mean(series, moments - days * day, recent)
-        return _ratio(largest, now, floor), _ratio(largest, before, floor)
-
-    rises = [then(days) for days in range(1, 8)]
+    ago = np.arange(1, 8) * day
+    largest = past.windows_ago(series, moments, ago).T
+    before = past.mean(series[:, np.newaxis], moments[:, np.newaxis] - ago, recent).T
+    # the largest rate of the same window so many days ago, over now and over the rate of then
+    rises = [(_ratio(each, now, floor), _ratio(each, then, floor)) for each, then in zip(largest, before, strict=True)]
     yesterday, rise = (np.nan_to_num(each) for each in rises[0])
     last_week, last_rise = (
         np.where(np.isfinite(each) & knows_weeks, each, other)
@@ -220,17 +230,20 @@ def _states(
     ends = moments[:, np.newaxis] + np.arange(-36, 1) * recent
     levels = np.log(past.mean(series[:, np.newaxis], ends, recent) + floor[:, np.newaxis])
     changes = np.nan_to_num(np.diff(levels, axis=1))
-    of_hour, varied = np.abs(changes[:, -6:]).mean(axis=1), np.abs(changes).mean(axis=1)
+    hourly, varied = np.abs(changes[:, -6:]).mean(axis=1), np.abs(changes).mean(axis=1)
     five, sixty = (past.mean(series, moments, steps(span_s)) for span_s in (RECENT_S / 2, HOUR_S))
-    peak, high = (_ratio(each[series, moments], now, floor) for each in (past.of_hour, past.of_day))
+    of_hours, of_days, of_weeks = (
+        _largest_before(past.filled, series, moments, steps(span_s)) for span_s in (HOUR_S, DAY_S, WEEK_S)
+    )
+    peak, high = _ratio(of_hours, now, floor), _ratio(of_days, now, floor)
     daily = _ratio(of_day, now, floor)
     columns = (
         *(_ratio(five, now, floor), _ratio(sixty, now, floor), peak, daily, _ratio(of_week, now, floor), high),
-        *(yesterday, rise, last_week, last_rise, usual, of_hour, varied, changes[:, -1], changes[:, -2]),
+        *(yesterday, rise, last_week, last_rise, usual, hourly, varied, changes[:, -1], changes[:, -2]),
         *([np.zeros(len(now))] * 5),
     )
     values = with_products(np.clip(np.nan_to_num(np.stack(columns, axis=1)), -WIDEST, WIDEST))
-    return values, np.nan_to_num(now), floor, past.of_week[series, moments], rise - yesterday, known
+    return values, np.nan_to_num(now), floor, of_weeks, rise - yesterday, known
 
 
 def with_products(values: Floats) -> Floats:

@@ -49,7 +49,7 @@ from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Bounds, Candidate, Requirement, Segment
 from reconciler.domain.settings import SaturationRules
 from reconciler.domain.snapshot import Option, Snapshot, Variant
-from reconciler.domain.units import ms_from_seconds
+from reconciler.domain.units import ms_from_seconds, significant
 from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, HEADROOM, START_DELAY_S, SYNC_DELAY_S, Engine
 from reconciler.metrics.quantities import LIVE_WINDOW_S, Name
 from reconciler.simulation.rehearsal import TRIAL_DAYS
@@ -613,7 +613,7 @@ def _forecasts(snapshot: Snapshot, models: Models, capacities: Capacities) -> Fo
     """What is forecast of the models whose replicas' capacity is known; a model of several has that of their mean."""
     members = {model: [state.variant for state in states] for model, states in models.items()}
     carried = {
-        model: _carried(states, capacities) / replicas
+        model: significant(_carried(states, capacities) / replicas)  # the same whatever the number of equal replicas
         for model, states in models.items()
         if (replicas := sum(state.variant.current.replicas for state in states)) > 0
     }

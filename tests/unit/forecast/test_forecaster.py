@@ -47,6 +47,18 @@ def test_the_monday_after_the_first_weekend_is_not_expected_to_fall_back_to_sund
     assert coverage(smooth100, 7) >= 0.87
 
 
+def test_states_of_few_moments_are_those_of_many(smooth100: Rates) -> None:
+    per_s = smooth100.per_s[:3].copy()
+    per_s[0, 700:760] = per_s[1, ::7] = np.nan
+    every = np.arange(0, 14 * DAY)
+    many = states_at(rates_of(per_s), np.repeat(np.arange(3), len(every)), np.tile(every, 3), WINDOW)
+    few = np.array([0, 3, DAY, 8 * DAY + 1, 14 * DAY - 1])
+    found = states_at(rates_of(per_s), np.repeat(np.arange(3), len(few)), np.tile(few, 3), WINDOW)
+    rows = (np.arange(3)[:, None] * len(every) + few).ravel()
+    for name in ("values", "most_per_s", "raised", "known"):
+        assert np.array_equal(getattr(found, name), getattr(many, name)[rows], equal_nan=True), name
+
+
 @pytest.mark.parametrize("changed", [np.nan, 0.0, 1e6])
 def test_no_later_rate_is_looked_at(smooth100: Rates, changed: float) -> None:
     now_s = START_S + 10 * DAY_S + 9 * 3600.0
