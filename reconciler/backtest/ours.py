@@ -17,7 +17,7 @@ from reconciler.domain.observed import LiveReplicas, Observation, Performance
 from reconciler.domain.plan import Decision, GroupPlan, VerdictKind
 from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.forecast.series import DAY_S, Floats, Integers
 from reconciler.simulation.draws import random_generator
 
@@ -88,6 +88,7 @@ class DayReplay:
 
         first = first_replicas(replayed, self._offered[:, : self._lead])
         self._git = {variant.key: int(first[number]) for number, variant in enumerate(replayed.variants)}
+        self._variants = replayed.snapshot.variants
         self._counts: dict[ResourceKey, list[tuple[float, int]]] = {key: [] for key in self._numbers}
         self._committed_s = self._from_s - DAY_S
         self._replicas = np.repeat(first[:, None], self._steps, axis=1)
@@ -141,16 +142,7 @@ class DayReplay:
         times_s = at_s - STEP_S * np.arange(PAST_POINTS - 1, -1, -1.0)
         base = replayed.snapshot
         ready = self._replicas[:, max(step - self._start, 0) : step + 1].min(axis=1)
-        variants = tuple(
-            replace(
-                each,
-                current=replace(each.current, replicas=self._git[each.key]),
-                workload=None if each.workload is None else replace(each.workload, replicas=self._git[each.key]),
-            )
-            if each.key in self._git
-            else each
-            for each in base.variants
-        )
+        self._variants = tuple(self._as_written(each) for each in self._variants)
         past = {
             model: LoadHistory(times_s=times_s, step_s=STEP_S, window_s=WINDOW_S, rates_per_s=rates[row])
             for model, row in self._rows.items()
@@ -162,7 +154,7 @@ class DayReplay:
         return replace(
             base,
             now_s=at_s,
-            variants=variants,
+            variants=self._variants,
             observed=replace(
                 base.observed,
                 loads={**base.observed.loads, **loads_at(replayed, rates[:, -1])},
@@ -188,6 +180,18 @@ class DayReplay:
             },
         )
 
+    def _as_written(self, variant: Variant) -> Variant:
+        """A variant with the replicas that Git asks for now."""
+        replicas = self._git.get(variant.key)
+        known = (variant.current.replicas, None if variant.workload is None else variant.workload.replicas)
+        if replicas is None or all(each in (None, replicas) for each in known):
+            return variant
+        return replace(
+            variant,
+            current=replace(variant.current, replicas=replicas),
+            workload=None if variant.workload is None else replace(variant.workload, replicas=replicas),
+        )
+
     def _live(self, at_s: float, step: int) -> Mapping[ResourceKey, LiveReplicas]:
         """What scale targets ask for in the last hour, of those whose counts were known when it was recorded."""
         since = max(step - LIVE_POINTS + 1, 0)
@@ -199,7 +203,7 @@ class DayReplay:
 
     def _publish(self, solved: Solved, at_s: float, stopped: Counter[str]) -> None:
         """Open, update and close, and count what was stopped."""
-        plan = collected(solved.situation, solved.staged, solved.plan_of(solved.staged))
+        plan = collected(solved.situation, solved.staged, solved.brief_plan_of(solved.staged))
         for decision in plan.decisions:
             if decision.variant in self._numbers:
                 stopped.update(_stops(decision))

@@ -13,6 +13,7 @@ from reconciler.decision.explanation import (
     HistoriesOnDemand,
     Projection,
     asked_prometheus,
+    brief_decision,
     broken_decision,
     decision_for,
 )
@@ -105,6 +106,13 @@ class Solved:
         context = self._context(staged)
         solver = self.solution.solver or SOLVER
         return assemble(context, list(self._decisions(context)), solver=solver, bonds=bonds)
+
+    def brief_plan_of(self, staged: StagedPlan) -> Plan:
+        """The same without explanations and totals, for replays: only what changes has all its numbers."""
+        context = self._context(staged)
+        decisions = [brief_decision(context, state) for state in self.situation.states]
+        broken = [broken_decision(context, broken) for broken in self.situation.snapshot.broken]
+        return assemble(context, [*decisions, *broken], solver=self.solution.solver or SOLVER)
 
     def decisions_of(self, staged: StagedPlan) -> Mapping[ResourceKey, Decision]:
         """The decisions of that plan alone, by variant."""

@@ -311,7 +311,27 @@ def _words(allocation: Allocation) -> str:
     return f"{allocation.replicas} x {allocation.accelerator or 'unknown'}"
 
 
-def decision_for(context: DecisionContext, state: VariantState) -> Decision:
+def brief_decision(context: DecisionContext, state: VariantState) -> Decision:
+    """The decision of one variant without its steps; one that changes nothing has no numbers but replicas."""
+    variant, staged = state.variant, context.staged
+    outcome = staged.outcome(context.situation, variant.key)
+    if outcome is Outcome.CHANGE:
+        return decision_for(context, state, is_explained=False)
+    return Decision(
+        variant=variant.key,
+        model=variant.model,
+        group=context.situation.group_of[variant.key],
+        outcome=outcome,
+        current=variant.current,
+        desired=staged.allocations[variant.key],
+        verdict=staged.verdicts[variant.key],
+        steps=(),
+        hold=staged.holds.get(variant.key),
+        place="",
+    )
+
+
+def decision_for(context: DecisionContext, state: VariantState, *, is_explained: bool = True) -> Decision:
     """The decision of one variant, numbers rounded before they enter the plan."""
     variant = state.variant
     staged = context.staged
@@ -328,7 +348,7 @@ def decision_for(context: DecisionContext, state: VariantState) -> Decision:
         current=variant.current,
         desired=desired,
         verdict=staged.verdicts[variant.key],
-        steps=steps_of(context, state, outcome),
+        steps=steps_of(context, state, outcome) if is_explained else (),
         hold=hold,
         place=str(variant.place),
         written_at=_written_at(variant, desired),
