@@ -19,6 +19,7 @@ from reconciler.cli.fit import fit
 from reconciler.cli.init import init
 from reconciler.cli.plan import plan
 from reconciler.cli.policy import policy
+from reconciler.cli.prior import prior
 from reconciler.cli.review import review
 from reconciler.cli.run import run
 from reconciler.cli.schema import schema
@@ -55,6 +56,7 @@ EXAMPLES: Mapping[Callable[..., int], Sequence[str]] = {
     policy: ("policy test", "policy explain chat/llama-8b", "policy simulate monday.zip tuesday.zip"),
     doctor: ("doctor --repo https://github.com/OWNER/FLEET.git", "doctor -o json"),
     fit: ('fit "meta-llama/*" --write .reconciler/profiles.yaml',),
+    prior: ("prior meta-llama/Llama-3.1-8B-Instruct H200 2xA100", "prior meta-llama/Llama-3.1-8B-Instruct -o json"),
     backtest: ("backtest --prometheus http://127.0.0.1:9090", "backtest --replay run.zip --keep days -o json"),
     init: ("init --prometheus http://127.0.0.1:9090 --github-action", "init --cronjob --argocd --check"),
     schema: ("schema configuration",),

@@ -39,6 +39,7 @@ from reconciler.config.schema import ConfigurationFile, SecretSection, find_unkn
 from reconciler.config.values import ConfigSection, VariantSection, stated_in
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.inventory import PRODUCTS, Accelerator
+from reconciler.domain.priors import Datasheet, Weights
 from reconciler.domain.profiles import Learning, PerformanceProfile, ServiceClass, SloTarget
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import (
@@ -205,8 +206,27 @@ def _accelerator(accelerator: schema.AcceleratorEntry, entry: PlacedValue) -> Ac
         accelerator,
         device=accelerator.device or accelerator.name,
         label_value=accelerator.label_value or accelerator.name,
+        datasheet=_datasheet(accelerator),
         place=entry.place,
         cost_place=cost if accelerator.cost_per_hour is not None and cost.path != entry.place.path else None,
+    )
+
+
+def _datasheet(accelerator: schema.AcceleratorEntry) -> Datasheet | None:
+    sheet = accelerator.datasheet
+    if sheet is None:
+        return None
+    return Datasheet(
+        device=accelerator.device or accelerator.name,
+        vendor="nvidia",
+        generation=sheet.generation,
+        memory_bytes=sheet.memory,
+        bandwidth_bytes_per_s=sheet.bandwidth,
+        bf16_flops=sheet.bf16,
+        fp8_flops=sheet.fp8,
+        fp4_flops=sheet.fp4,
+        link_bytes_per_s=sheet.link,
+        source="accelerators[].datasheet",
     )
 
 
@@ -231,6 +251,8 @@ def _model(model: schema.ModelEntry, entry: PlacedValue) -> ModelSettings:
         model_id=model.id,
         served_names=tuple(model.served_names),
         profiles=tuple(map(_profile, model.profiles, entry.at("profiles").items)),
+        shape_config=model.shape.config or "",
+        weights=None if model.shape.weights is None else Weights(model.shape.weights),
         settings=_settings(model, entry),
         place=entry.place,
     )

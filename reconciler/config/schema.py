@@ -12,6 +12,7 @@ from pydantic_core import core_schema
 
 from reconciler.config.layers import PlacedValue
 from reconciler.config.values import (
+    Bandwidth,
     Branch,
     BranchPrefix,
     ClusterName,
@@ -23,6 +24,7 @@ from reconciler.config.values import (
     DeviceCount,
     Email,
     Factor,
+    Flops,
     Grouping,
     HeaderName,
     HiddenText,
@@ -31,6 +33,7 @@ from reconciler.config.values import (
     LabelName,
     Latency,
     LatencyOrNone,
+    MemorySize,
     Money,
     Name,
     NotYet,
@@ -54,6 +57,7 @@ from reconciler.config.values import (
     word,
 )
 from reconciler.domain.identity import Finding, Severity
+from reconciler.domain.priors import GENERATIONS, Weights
 from reconciler.domain.profiles import ATTAINMENT
 from reconciler.domain.settings import (
     DELIVER,
@@ -320,6 +324,25 @@ class ClusterEntry(ConfigSection):
     """a list of pools of devices (= one per device type, as measured; else unlimited)"""
 
 
+class DatasheetSection(ConfigSection):
+    """What a vendor promises of one device, where the shipped table does not have it."""
+
+    generation: Annotated[str, word(*GENERATIONS)]
+    """the generation whose measured points it is like: ampere, hopper or blackwell"""
+    memory: MemorySize
+    """memory like 80GB, in powers of ten"""
+    bandwidth: Bandwidth
+    """bandwidth of that memory like 3350GB/s"""
+    bf16: Flops
+    """dense rate in 16 bits like 989TFLOPS, without sparsity"""
+    fp8: Flops | None = None
+    """dense rate in 8 bits like 1979TFLOPS (= none: computed in 16)"""
+    fp4: Flops | None = None
+    """dense rate in 4 bits like 9000TFLOPS (= none: computed in 8)"""
+    link: Bandwidth
+    """what it sends to the other devices of a replica, in one direction, like 450GB/s"""
+
+
 class AcceleratorEntry(ConfigSection):
     """A device type with its count, and its price."""
 
@@ -339,6 +362,8 @@ class AcceleratorEntry(ConfigSection):
     """a list of other names: ConfigMap keys, flavors, instance types (= none beside the built-in)"""
     cost_per_hour: Money | None = None
     """a plain number, the price of an hour of all its devices (= unknown)"""
+    datasheet: DatasheetSection | None = None
+    """{generation, memory, bandwidth, bf16, link} of one device, for `reconciler prior` (= shipped table)"""
 
 
 class ServiceClassEntry(ConfigSection):
@@ -493,6 +518,15 @@ class DefaultsSection(VariantSection):
     """Variant settings for everything."""
 
 
+class ShapeSection(ConfigSection):
+    """The sizes of a model: a `config.json` in the repository, and the format of its weights."""
+
+    config: RelativePath | None = None
+    """the path of the model's config.json in the repository (= shipped table, by the model's id)"""
+    weights: Annotated[str | None, word(*Weights)] = None
+    """the format of its weights: bf16, fp8, int8, fp4, int4 or mxfp4 (= as config.json or the model's id says)"""
+
+
 class ModelEntry(VariantSection):
     """What is known of one model, and variant settings for it."""
 
@@ -502,6 +536,8 @@ class ModelEntry(VariantSection):
     """a list of the names that metrics use (= --served-model-name of the scale target, else id)"""
     profiles: list[ProfileEntry] = []
     """a list of performance profiles, one for each accelerator (= those of the resource)"""
+    shape: ShapeSection = ShapeSection()
+    """{config: PATH, weights: FORMAT}: its sizes, for `reconciler prior` (= shipped table, by its id)"""
 
 
 class MatchSection(ConfigSection):

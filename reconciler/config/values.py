@@ -31,7 +31,15 @@ from reconciler.domain.variant_settings import (
 from reconciler.http.redaction import origin_of
 from reconciler.manifests.wording import describe, join_words, quote, suggest
 from reconciler.metrics.quantities import CONFIGURABLE_QUANTITIES
-from reconciler.resources.validation import FRACTIONS, SECONDS, pattern_of, read_delay, read_duration, read_percentage
+from reconciler.resources.validation import (
+    FRACTIONS,
+    SECONDS,
+    pattern_of,
+    read_delay,
+    read_duration,
+    read_percentage,
+    read_rating,
+)
 
 MAX_COUNT = 2**31 - 1
 """Replicas, devices and batch sizes end up in a resource's int32 fields."""
@@ -88,6 +96,12 @@ def _amount(parse: Callable[[object], float], units: Mapping[str, object], examp
 
 def _duration(example: str, *, may_be_zero: bool = False) -> Parsed:
     return _amount(lambda value: read_duration(value, example, may_be_zero=may_be_zero), SECONDS, example)
+
+
+def _rating(unit: str, example: str) -> Parsed:
+    """Of a data sheet, in powers of ten: a unit with G or T before it."""
+    units = {f"G{unit}": lambda number: number * 1e9, f"T{unit}": lambda number: number * 1e12}
+    return _amount(lambda value: read_rating(value, example, units), units, example)
 
 
 CONVENTIONAL = "conventional"
@@ -226,6 +240,9 @@ Range = Annotated[
         ),
     ),
 ]
+MemorySize = Annotated[float, _rating("B", "80GB")]
+Bandwidth = Annotated[float, _rating("B/s", "3350GB/s")]
+Flops = Annotated[float, _rating("FLOPS", "989TFLOPS")]
 Day = Annotated[str, Spelled(_check_day, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 
 Text = Annotated[str, _matching("text on one line", r"[^\x00-\x1f\x7f]{1,4096}")]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from reconciler.domain.identity import Place
+from reconciler.domain.priors import Datasheet
 from reconciler.domain.records import dataclass
 
 # Common product labels of accelerators, as node discovery and clouds write them, and the short names they mean. They
@@ -111,6 +112,8 @@ class Accelerator:
     label_value: str = ""
     aliases: tuple[str, ...] = ()
     cost_per_hour: float | None = None
+    datasheet: Datasheet | None = None
+    """What somebody wrote of one device, in place of the shipped table."""
     place: Place | None = None
     cost_place: Place | None = None
     """The place of the price, if it is not in the accelerator's own entry (a ConfigMap)."""

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from reconciler.domain.identity import Place, Source, path_matches
 from reconciler.domain.inventory import Accelerator
+from reconciler.domain.priors import Weights
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass
 from reconciler.domain.records import dataclass
 from reconciler.domain.rules import Rule
@@ -223,6 +224,10 @@ class ModelSettings:
     model_id: str
     served_names: tuple[str, ...] = ()
     profiles: tuple[PerformanceProfile, ...] = ()
+    shape_config: str = ""
+    """The path of its config.json in the repository; empty for the shipped table."""
+    weights: Weights | None = None
+    """Their format, where somebody wrote it."""
     settings: Mapping[str, Setting] = field(default_factory=dict)
     place: Place | None = None
 

@@ -55,6 +55,11 @@ def read_delay(value: object) -> float:
     return delay_s
 
 
+def read_rating(value: object, example: str, units: Mapping[str, Callable[[float], float]]) -> float:
+    """What a data sheet rates, in the base unit of `units`, above zero."""
+    return _read(value, f"an amount like {example}", units, zero="an amount above zero")
+
+
 def read_percentage(value: object) -> float:
     """The fraction that a percentage means."""
     return _read(value, "a percentage like 20%", FRACTIONS)

@@ -1,0 +1,40 @@
+"""`reconciler prior MODEL [ACCELERATOR...]`: what an untried accelerator would probably do."""
+
+from typing import Annotated
+
+import typer
+
+from reconciler.cli.options import Common, with_common
+
+OUTPUTS = ("text", "json")
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="The id of a model.")]
+Accelerators = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ACCELERATOR", help="Names such as H200 or 2xH100. Default: all that have a price."),
+]
+
+
+@with_common(outputs=OUTPUTS)
+def prior(common: Common, model: Model, accelerators: Accelerators = None) -> int:
+    """Say what a model would probably do on accelerators it never ran on, and how sure that is.
+
+    A roofline from the model's shape and data sheets, corrected by the model's profile on another accelerator, with
+    the band that measured points leave. What those do not cover is refused, with the reason. No network is used.
+    """
+    from reconciler.cli.console import exit_of_findings, painted, progress, width, write, write_json
+    from reconciler.config.environment import read_environment
+    from reconciler.pipeline.prior import find_model_priors
+    from reconciler.pipeline.session import open_session
+    from reconciler.report.prior import prior_json, prior_text
+
+    with (
+        progress(quiet=common.quiet) as step,
+        open_session(common.flags, read_environment(), writes=False, with_forge=False, progress=step) as session,
+    ):
+        found = find_model_priors(session.doors, session.settings, session.repository, model, tuple(accelerators or ()))
+    if common.output == "json":
+        write_json(prior_json(found))
+    else:
+        write(painted(common.color, prior_text(found, width=width())))
+    return exit_of_findings(found.findings)

@@ -1,0 +1,133 @@
+"""Priors as a table and as a document: numbers with their bands, what they rest on, and what is refused."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+
+from reconciler.domain.priors import BAND_COVERAGE, Band, Prior, Priors
+from reconciler.domain.profiles import PerformanceProfile
+from reconciler.report.findings import finding_json
+from reconciler.report.formatting import (
+    UNKNOWN,
+    Column,
+    duration,
+    hung,
+    lines_of,
+    one_line,
+    percentage,
+    quantity,
+    rate,
+    wrapped,
+)
+
+VERSION = 1
+Json = Mapping[str, object]
+NEVER = "Nothing moves on a prior: try one replica, and let `reconciler fit` learn from it."
+
+
+def prior_text(found: Priors, width: int = 0) -> str:
+    """The priors as people read them; `width` 0 is unlimited, as for a pipe."""
+    sections: Iterable[Iterable[str]] = (
+        _head(found, width),
+        _table(found),
+        _listed("Rests on", ((each.accelerator, each.evidence) for each in found.priors), width),
+        _listed("Narrower with", ((each.accelerator, each.narrower) for each in found.priors), width),
+        _listed("Nothing said", ((each.accelerator, each.reason) for each in found.refusals), width),
+        _listed("To fix", (("", str(each)) for each in found.findings), width),
+        wrapped(NEVER, indent=0, width=width) if found.priors else (),
+    )
+    return "\n\n".join("\n".join(lines) for lines in map(tuple, sections) if lines) + "\n"
+
+
+def prior_json(found: Priors) -> Json:
+    """The same as a document in base units; a band has its median and the edges that 5 % lie beyond."""
+    return {
+        "version": VERSION,
+        "model": found.model_id,
+        "shape": None if found.shape is None else {**asdict(found.shape), "place": None},
+        "input_tokens": found.lengths.input_tokens,
+        "output_tokens": found.lengths.output_tokens,
+        "itl_target_s": found.itl_target_s,
+        "currency": found.currency,
+        "band_coverage": BAND_COVERAGE,
+        "priors": [_prior_json(each) for each in found.priors],
+        "refusals": [{"accelerator": each.accelerator, "reason": each.reason} for each in found.refusals],
+        "findings": [finding_json(each) for each in found.findings],
+    }
+
+
+def _head(found: Priors, width: int) -> tuple[str, ...]:
+    prompt, output = (quantity(each, "tokens") for each in (found.lengths.input_tokens, found.lengths.output_tokens))
+    lengths = f"{prompt} input and {output} output tokens"
+    target = "" if found.itl_target_s is None else f", at most {duration(found.itl_target_s)} between tokens"
+    shape = found.shape
+    source = "no shape" if shape is None else f"{shape.weights} weights, shape from {one_line(shape.source)}"
+    line = f"{one_line(found.model_id)}: {lengths}{target}; {source}"
+    return wrapped(line, indent=0, width=width)
+
+
+def _table(found: Priors) -> tuple[str, ...]:
+    if not found.priors:
+        return ()
+    share = percentage(BAND_COVERAGE)
+    money = f"{found.currency} A MILLION" if found.currency else "COST A MILLION"
+    columns = (
+        ("ACCELERATOR", False, [one_line(each.accelerator) for each in found.priors]),
+        ("BATCH", True, [f"{each.batch} of {each.profile.max_batch_size}" for each in found.priors]),
+        (f"ITL ({share})", True, [_span(each.itl_s, duration) for each in found.priors]),
+        ("TOKENS/S", True, [_span(each.throughput_tokens_per_s, rate) for each in found.priors]),
+        (money, True, [_money(each) for each in found.priors]),
+    )
+    return lines_of([Column(heading=heading, cells=tuple(cells), right=right) for heading, right, cells in columns])
+
+
+def _span(band: Band, spell: Callable[[float], str]) -> str:
+    return f"{spell(band.median)} ({spell(band.low)} to {spell(band.high)})"
+
+
+def _money(prior: Prior) -> str:
+    band = prior.cost_per_million_tokens
+    return UNKNOWN if band is None else f"{band.median:.2f} ({band.low:.2f} to {band.high:.2f})"
+
+
+def _listed(heading: str, entries: Iterable[tuple[str, str]], width: int) -> tuple[str, ...]:
+    """Each text once, with the names that it is said of."""
+    names: dict[str, list[str]] = {}
+    for name, text in entries:
+        names.setdefault(one_line(text), []).append(one_line(name))
+    if not names:
+        return ()
+    lines = [heading]
+    for text, about in names.items():
+        head = ", ".join(filter(None, about))
+        lines += hung("   ", f"{head}: {text}" if head else text, width=width)
+    return tuple(lines)
+
+
+def _prior_json(prior: Prior) -> Json:
+    return {
+        "accelerator": prior.accelerator,
+        "batch": prior.batch,
+        "itl_s": _band_json(prior.itl_s),
+        "throughput_tokens_per_s": _band_json(prior.throughput_tokens_per_s),
+        "cost_per_hour": prior.cost_per_hour,
+        "cost_per_million_tokens": _band_json(prior.cost_per_million_tokens),
+        "profile": _profile_json(prior.profile),
+        "pessimistic_profile": _profile_json(prior.pessimistic),
+        "carried_from": prior.carried_from,
+        "evidence": prior.evidence,
+        "narrower_with": prior.narrower,
+    }
+
+
+def _band_json(band: Band | None) -> Json | None:
+    return None if band is None else {"median": band.median, "low": band.low, "high": band.high}
+
+
+def _profile_json(profile: PerformanceProfile) -> Json:
+    return {
+        "alpha_s": profile.alpha_s,
+        "beta_s": profile.beta_s,
+        "prompt_s": profile.prompt_s,
+        "max_batch_size": profile.max_batch_size,
+        "at_tokens": profile.at_tokens,
+    }
