@@ -111,8 +111,8 @@ def _tallies(replayed: Replayed, ledger: Ledger) -> tuple[Tally, ...]:
             kept=kept,
             unserved=unserved,
             cost=cost,
-            starts=_rounded(float(ledger.starts[row, 0])),
-            changes=_rounded(float(ledger.changes[row, 0])),
+            starts=_rounded(float(ledger.starts[row, :, 0].sum())),
+            changes=_rounded(float(ledger.changes[row, :, 0].sum())),
         )
         for row, (offered, kept, unserved, cost) in enumerate(zip(*columns, strict=True))
     )

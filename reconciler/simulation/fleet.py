@@ -4,6 +4,8 @@ Requests are a fluid, as in `fluid`. A column is a variant, those of a model sid
 as it carries. Everything is summed by blocks of time (days), so that intervals can be given of what differs by day.
 """
 
+import math
+
 import numpy as np
 
 from reconciler.domain.records import dataclass
@@ -34,15 +36,17 @@ class Fleet:
     true_share: Floats | float = 1.0
     silent: Bools | None = None
     lost_share: Floats | None = None
+    in_batches: Floats | float = math.inf
+    """Requests that a replica has in its batches when it carries its capacity: what waiting ones are counted by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """What became of a fleet, by setting and block of time: sums over models unless the shape says otherwise.
+    """What became of a fleet, by setting, model and block of time.
 
-    `offered` and `kept` are requests (settings x models x blocks), kept those inside their targets; `unserved` left
-    without an answer. `cost` (settings x models x blocks) is what replicas cost, starting ones included; `starts` and
-    `changes` count replicas that started and decisions that changed a number (settings x blocks).
+    `offered` and `kept` are requests, kept those inside their targets; `unserved` left
+    without an answer. `cost` is what replicas cost, starting ones included; `starts` and `changes` count replicas that
+    started and decisions that changed a number. All have the shape (settings x models x blocks).
     """
 
     offered: Floats
@@ -109,6 +113,7 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
                 load=arriving * np.where(whole > 0, share, 1.0) / believed,
                 running=in_batches,
                 waiting=queued,
+                in_flight=in_batches + queued / fleet.in_batches,
                 answers=fleet.silent is None or not fleet.silent[step],
             )
         )
@@ -137,23 +142,15 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
             ledger.kept[:, :, block] += kept * load * fleet.step_s
             ledger.unserved[:, :, block] += np.maximum(after - waiting, 0.0)
             ledger.cost[:, :, block] += by_model(asked * fleet.weight) * (fleet.step_s / 3600.0)
-            ledger.starts[:, block] += more.sum(axis=1)
-            ledger.changes[:, block] += ((more > 0) | (fewer > 0)).sum(axis=1)
+            ledger.starts[:, :, block] += by_model(more)
+            ledger.changes[:, :, block] += by_model(((more > 0) | (fewer > 0)).astype(np.float64))
     return ledger
 
 
 def _empty(settings: int, models: int, blocks: int) -> Ledger:
     """Nothing counted yet."""
-    of_models = [np.zeros((settings, models, blocks)) for _ in range(4)]
-    offered, kept, unserved, cost = of_models
-    return Ledger(
-        offered=offered,
-        kept=kept,
-        unserved=unserved,
-        cost=cost,
-        starts=np.zeros((settings, blocks)),
-        changes=np.zeros((settings, blocks)),
-    )
+    offered, kept, unserved, cost, starts, changes = (np.zeros((settings, models, blocks)) for _ in range(6))
+    return Ledger(offered=offered, kept=kept, unserved=unserved, cost=cost, starts=starts, changes=changes)
 
 
 def _remove(starting: Floats, ready: Floats, fewer: Floats, step: int) -> Floats:

@@ -6,17 +6,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from reconciler.domain.autoscaler_settings import Behavior, MetricKind, RatePolicy, ScalingRules
 from reconciler.domain.metric_targets import LONGEST_WINDOW_S
 from reconciler.domain.records import dataclass
 from reconciler.forecast.series import HOUR_S, Floats, Integers
-from reconciler.simulation.autoscalers.hpa import (
-    Behavior,
-    HorizontalPodAutoscaler,
-    Kind,
-    Metric,
-    RatePolicy,
-    ScalingRules,
-)
+from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric
 from reconciler.simulation.autoscalers.keda import CronTrigger, PrometheusTrigger, ScaledObject
 from reconciler.simulation.autoscalers.kthena import AutoscalingPolicy
 from reconciler.simulation.autoscalers.port import Autoscaler
@@ -80,7 +74,7 @@ def _hpa(signal: str, *, sync_s: float, shrinks_slowly: bool) -> Autoscaler:
     _, targets, windows_s = _swept()
     value, period_s = (DOWN_PERCENT, DOWN_PERIOD_S) if shrinks_slowly else (100.0, 15.0)
     down = ScalingRules(window_s=windows_s, policies=(RatePolicy(value=value, period_s=period_s, is_percent=True),))
-    kind = Kind.PODS if signal == "running" else Kind.EXTERNAL_AVERAGE
+    kind = MetricKind.PODS if signal == "running" else MetricKind.EXTERNAL_AVERAGE
     return HorizontalPodAutoscaler(
         metrics=[Metric(signal=signal, kind=kind, target=targets)], behavior=Behavior(down=down), sync_s=sync_s
     )

@@ -8,40 +8,28 @@ without a sample counts as max(100 %, target) of its request when shrinking, and
 
 import math
 from collections.abc import Callable, Sequence
-from enum import StrEnum
-from typing import TypeAlias
 
 import numpy as np
 
+from reconciler.domain.autoscaler_settings import (
+    STABILIZATION_S,
+    SYNC_S,
+    TOLERANCE,
+    Behavior,
+    MetricKind,
+    ScalingRules,
+    Select,
+    Value,
+)
 from reconciler.domain.records import dataclass
 from reconciler.forecast.series import Bools, Floats
 from reconciler.simulation.autoscalers.port import Seen
 
-Setting: TypeAlias = float | Floats
-"""One value, or an array that broadcasts to (settings x variants)."""
-
-SYNC_S, TOLERANCE = 15.0, 0.1
-STABILIZATION_S = 300.0
-"""The controller's flag: the scale-down window of an autoscaler that sets none."""
 CPU_INITIALIZATION_S, INITIAL_READINESS_S = 300.0, 30.0
 FASTEST, FASTEST_FROM = 2.0, 4.0
 """Without a behavior replicas at most double, or grow to four."""
-
-
-class Kind(StrEnum):
-    """What a metric measures and how its target is written."""
-
-    UTILIZATION = "resource_util_pct"
-    RESOURCE = "resource_avg"
-    PODS = "pods"
-    OBJECT_VALUE = "object_value"
-    OBJECT_AVERAGE = "object_avg"
-    EXTERNAL_VALUE = "external_value"
-    EXTERNAL_AVERAGE = "external_avg"
-
-
-OF_PODS = (Kind.UTILIZATION, Kind.RESOURCE, Kind.PODS)
-PER_REPLICA = (Kind.OBJECT_AVERAGE, Kind.EXTERNAL_AVERAGE)
+OF_PODS = (MetricKind.UTILIZATION, MetricKind.RESOURCE, MetricKind.PODS)
+PER_REPLICA = (MetricKind.OBJECT_AVERAGE, MetricKind.EXTERNAL_AVERAGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,20 +67,20 @@ class PodGroups:
     with a sample or without.
     """
 
-    ready: Setting
-    reporting: Setting
-    missing: Setting
-    unready: Setting
-    total_milli: Setting = 0.0
-    reporting_request_milli: Setting = 0.0
-    missing_request_milli: Setting = 0.0
-    unready_request_milli: Setting = 0.0
+    ready: Value
+    reporting: Value
+    missing: Value
+    unready: Value
+    total_milli: Value = 0.0
+    reporting_request_milli: Value = 0.0
+    missing_request_milli: Value = 0.0
+    unready_request_milli: Value = 0.0
 
 
-def group_pods(pods: Sequence[Pod], kind: Kind) -> PodGroups:
+def group_pods(pods: Sequence[Pod], kind: MetricKind) -> PodGroups:
     """Sort pods as the controller does; resource metrics are of the CPU."""
     live = [pod for pod in pods if not pod.is_dropped]
-    is_cpu = kind in (Kind.UTILIZATION, Kind.RESOURCE)
+    is_cpu = kind in (MetricKind.UTILIZATION, MetricKind.RESOURCE)
     running = [pod for pod in live if not pod.is_pending]
     missing = [pod for pod in running if pod.sample_milli is None]
     unready = [pod for pod in running if pod.sample_milli is not None and is_cpu and pod.is_unready_for_cpu]
@@ -118,8 +106,8 @@ def group_pods(pods: Sequence[Pod], kind: Kind) -> PodGroups:
 class Tolerance:
     """How far a ratio may be above and below 1 before anything changes."""
 
-    up: Setting = TOLERANCE
-    down: Setting = TOLERANCE
+    up: Value = TOLERANCE
+    down: Value = TOLERANCE
 
     def holds(self, ratio: Floats) -> Bools:
         """Whether nothing changes, the bound included."""
@@ -127,7 +115,7 @@ class Tolerance:
 
 
 def proposal_of_value(
-    kind: Kind, value_milli: Floats, target_milli: Setting, current: Floats, ready: Setting, tolerance: Tolerance
+    kind: MetricKind, value_milli: Floats, target_milli: Value, current: Floats, ready: Value, tolerance: Tolerance
 ) -> Floats:
     """The replicas that the value of an object, or the sum of an external metric, asks for; NaN is not known."""
     current = np.asarray(current, dtype=np.float64)
@@ -141,14 +129,14 @@ def proposal_of_value(
     return np.where((current > 0) & tolerance.holds(ratio), current, grown)
 
 
-def proposal_of_pods(kind: Kind, pods: PodGroups, target: Setting, current: Floats, tolerance: Tolerance) -> Floats:
+def proposal_of_pods(kind: MetricKind, pods: PodGroups, target: Value, current: Floats, tolerance: Tolerance) -> Floats:
     """The replicas that a metric of pods asks for; NaN where no pod reports it.
 
     `target` is in milli-units of a pod, or in percent of the request.
     """
-    of_request = kind is Kind.UTILIZATION
+    of_request = kind is MetricKind.UTILIZATION
 
-    def ratio_of(total: Setting, request: Setting, count: Setting) -> Floats:
+    def ratio_of(total: Value, request: Value, count: Value) -> Floats:
         """Whole percent, or whole milli-units of a pod, over the target."""
         with np.errstate(divide="ignore", invalid="ignore"):
             measured = np.floor_divide(100.0 * total, request) if of_request else np.floor_divide(total, count)
@@ -175,51 +163,6 @@ def proposal_of_pods(kind: Kind, pods: PodGroups, target: Setting, current: Floa
     cautious = np.where(tolerance.holds(refilled) | turned | overtaken, current, wanted)
     is_plain = ~counts_unready & (np.asarray(pods.missing) == 0)
     return np.where(is_known, np.where(is_plain, plain, cautious), np.nan)
-
-
-class Select(StrEnum):
-    """Which of several rate policies counts: the one of the most change, of the least, or none may change anything."""
-
-    MAX = "Max"
-    MIN = "Min"
-    DISABLED = "Disabled"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatePolicy:
-    """So many pods, or percent of those at the beginning of `period_s`, may come or go within it."""
-
-    value: Setting
-    period_s: float
-    is_percent: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingRules:
-    """One direction of `behavior`."""
-
-    window_s: Setting
-    policies: tuple[RatePolicy, ...]
-    select: Select = Select.MAX
-
-
-UP = ScalingRules(
-    window_s=0.0,
-    policies=(
-        RatePolicy(value=4.0, period_s=15.0, is_percent=False),
-        RatePolicy(value=100.0, period_s=15.0, is_percent=True),
-    ),
-)
-DOWN = ScalingRules(window_s=STABILIZATION_S, policies=(RatePolicy(value=100.0, period_s=15.0, is_percent=True),))
-"""What the API server fills in where a `behavior` leaves a direction out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Behavior:
-    """How fast and how long after its reason a change comes."""
-
-    up: ScalingRules = UP
-    down: ScalingRules = DOWN
 
 
 class RecentExtreme:
@@ -249,7 +192,7 @@ class RecentExtreme:
 class RecentExtremes:
     """The same for windows that differ by setting: the first axis is cut by their lengths."""
 
-    def __init__(self, windows_s: Setting, sync_s: float, extreme: np.ufunc, *, with_oldest: bool = False) -> None:
+    def __init__(self, windows_s: Value, sync_s: float, extreme: np.ufunc, *, with_oldest: bool = False) -> None:
         lengths = np.atleast_1d(np.asarray(windows_s, dtype=np.float64))
         if lengths.size != len(lengths):
             raise ValueError("windows differ by setting, along the first axis alone")
@@ -300,9 +243,7 @@ class RecentChanges:
 class Controller:
     """From a raw count to what the scale target asks for: stabilisation, rates, bounds; memory of many lanes."""
 
-    def __init__(
-        self, *, least: Setting, most: Setting, behavior: Behavior | None = None, sync_s: float = SYNC_S
-    ) -> None:
+    def __init__(self, *, least: Value, most: Value, behavior: Behavior | None = None, sync_s: float = SYNC_S) -> None:
         self._least, self._most, self._behavior = np.asarray(least, float), np.asarray(most, float), behavior
         down_s = STABILIZATION_S if behavior is None else behavior.down.window_s
         self._highest = RecentExtremes(down_s, sync_s, np.maximum, with_oldest=behavior is None)
@@ -366,8 +307,8 @@ class Metric:
     """One metric of an autoscaler: which signal of `Seen` it reads, of which kind, and its target in that unit."""
 
     signal: str
-    kind: Kind
-    target: Setting
+    kind: MetricKind
+    target: Value
 
 
 class HorizontalPodAutoscaler:
@@ -379,8 +320,8 @@ class HorizontalPodAutoscaler:
         self,
         *,
         metrics: Sequence[Metric],
-        least: Setting = 1.0,
-        most: Setting = math.inf,
+        least: Value = 1.0,
+        most: Value = math.inf,
         behavior: Behavior | None = None,
         tolerance: Tolerance | None = None,
         sync_s: float = SYNC_S,
@@ -399,7 +340,7 @@ class HorizontalPodAutoscaler:
         target = 1000.0 * np.asarray(metric.target)
         if metric.kind not in OF_PODS:
             return proposal_of_value(metric.kind, total, target, seen.replicas, seen.ready, self._tolerance)
-        if metric.kind is Kind.UTILIZATION:
+        if metric.kind is MetricKind.UTILIZATION:
             raise ValueError("a simulated replica requests nothing: give the target as a value")
         is_known = ~np.isnan(total)
         pods = PodGroups(

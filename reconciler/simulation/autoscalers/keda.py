@@ -9,18 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from reconciler.domain.autoscaler_settings import SYNC_S, Behavior, MetricKind, Value
 from reconciler.domain.records import dataclass
 from reconciler.forecast.series import DAY_S, Floats
-from reconciler.simulation.autoscalers.hpa import (
-    SYNC_S,
-    Behavior,
-    Controller,
-    Kind,
-    Setting,
-    Tolerance,
-    combined,
-    proposal_of_value,
-)
+from reconciler.simulation.autoscalers.hpa import Controller, Tolerance, combined, proposal_of_value
 from reconciler.simulation.autoscalers.port import Seen
 
 POLLING_S, COOLDOWN_S, MOST_REPLICAS = 30.0, 300.0, 100.0
@@ -31,8 +23,8 @@ class PrometheusTrigger:
     """A query whose answer is a signal of `Seen`; `is_average`: the threshold is of one replica."""
 
     signal: str
-    threshold: Setting
-    activation: Setting = 0.0
+    threshold: Value
+    activation: Value = 0.0
     is_average: bool = True
     ignores_nulls: bool = True
 
@@ -41,9 +33,9 @@ class PrometheusTrigger:
 class CronTrigger:
     """So many replicas from `start_s` to `end_s` of each UTC day, around midnight where the end comes first."""
 
-    start_s: Setting
-    end_s: Setting
-    desired: Setting
+    start_s: Value
+    end_s: Value
+    desired: Value
 
     def replicas(self, at_s: float) -> Floats:
         """What it asks for: outside its hours one."""
@@ -58,7 +50,7 @@ class Fallback:
     """So many replicas once more than `failure_threshold` polls in a row have failed."""
 
     failure_threshold: int
-    replicas: Setting
+    replicas: Value
 
 
 class ScaledObject:
@@ -70,10 +62,10 @@ class ScaledObject:
         self,
         *,
         triggers: Sequence[PrometheusTrigger | CronTrigger],
-        least: Setting = 0.0,
-        most: Setting = MOST_REPLICAS,
-        idle: Setting | None = None,
-        cooldown_s: Setting = COOLDOWN_S,
+        least: Value = 0.0,
+        most: Value = MOST_REPLICAS,
+        idle: Value | None = None,
+        cooldown_s: Value = COOLDOWN_S,
         polling_s: float = POLLING_S,
         fallback: Fallback | None = None,
         behavior: Behavior | None = None,
@@ -122,14 +114,14 @@ class ScaledObject:
         if isinstance(trigger, CronTrigger):
             asked = trigger.replicas(seen.at_s)
             return proposal_of_value(
-                Kind.EXTERNAL_AVERAGE, 1000.0 * asked, 1000.0, seen.replicas, seen.ready, self._tolerance
+                MetricKind.EXTERNAL_AVERAGE, 1000.0 * asked, 1000.0, seen.replicas, seen.ready, self._tolerance
             )
         if not seen.answers:
             if self._fallback is not None and self._failures > self._fallback.failure_threshold:
                 return np.broadcast_to(np.asarray(self._fallback.replicas, float), seen.replicas.shape)
             return np.full(seen.replicas.shape, np.nan)
         value = np.asarray(getattr(seen, trigger.signal), float)
-        kind = Kind.EXTERNAL_AVERAGE if trigger.is_average else Kind.EXTERNAL_VALUE
+        kind = MetricKind.EXTERNAL_AVERAGE if trigger.is_average else MetricKind.EXTERNAL_VALUE
         return proposal_of_value(
             kind,
             1000.0 * (np.nan_to_num(value) if trigger.ignores_nulls else value),

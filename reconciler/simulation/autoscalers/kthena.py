@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 
+from reconciler.domain.autoscaler_settings import TOLERANCE, Value
 from reconciler.domain.metric_targets import DEFAULT_BEHAVIOR, SYNC_PERIOD_S, Behavior, Rate, Select
 from reconciler.forecast.series import Floats
-from reconciler.simulation.autoscalers.hpa import RecentExtremes, Setting
+from reconciler.simulation.autoscalers.hpa import RecentExtremes
 from reconciler.simulation.autoscalers.port import Seen
 from reconciler.sizing.arrays import Bools, Integers
 from reconciler.sizing.tracking_loads import (
@@ -24,13 +25,11 @@ from reconciler.sizing.tracking_loads import (
 )
 from reconciler.sizing.tracking_replay import Behaviors, Past, Rates, UncorrectedReplicas, correct
 
-TOLERANCE = 0.1
-
 
 class _Window:
     """What a window answers before anything of this sync is recorded: the extreme of so many syncs before."""
 
-    def __init__(self, length_s: Setting, sync_s: float, extreme: Extreme, *, is_line: bool) -> None:
+    def __init__(self, length_s: Value, sync_s: float, extreme: Extreme, *, is_line: bool) -> None:
         lengths_s = np.asarray(length_s, dtype=np.float64)
         # A line reigns until the next sync: the count before the window's first still stood within it.
         reach_s = np.where(lengths_s > 0, lengths_s + sync_s * is_line, 0.0)
@@ -65,12 +64,12 @@ class AutoscalingPolicy:
         self,
         *,
         signal: str,
-        target: Setting,
-        stabilization_s: Setting | None = None,
-        least: int = 1,
-        most: int = MOST_REPLICAS,
+        target: Value,
+        stabilization_s: Value | None = None,
+        least: Value = 1,
+        most: Value = MOST_REPLICAS,
         behavior: Behavior = DEFAULT_BEHAVIOR,
-        tolerance: float = TOLERANCE,
+        tolerance: Value = TOLERANCE,
         sync_s: float = SYNC_PERIOD_S,
     ) -> None:
         self._signal, self._target, self._tolerance = signal, np.asarray(target, dtype=np.float64), tolerance
@@ -99,8 +98,8 @@ class AutoscalingPolicy:
             recommended=recommended,
             current=current,
             panic=self._panics(seen.at_s, recommended, current, skipped),
-            minimum=np.full(shape, self._least),
-            maximum=np.full(shape, self._most),
+            minimum=self._minimum(shape),
+            maximum=self._maximum(shape),
         )
         past = Past(
             max_recommendation=self._largest.best(shape),
@@ -120,10 +119,16 @@ class AutoscalingPolicy:
         count = math.prod(shape)
         return Aims(
             per_replica=np.broadcast_to(self._target, shape).reshape(1, count),
-            tolerance=np.full(count, self._tolerance),
-            minimum=np.full(count, self._least),
-            maximum=np.full(count, self._most),
+            tolerance=np.broadcast_to(np.asarray(self._tolerance, dtype=np.float64), shape).reshape(count),
+            minimum=self._minimum(shape).reshape(count),
+            maximum=self._maximum(shape).reshape(count),
         )
+
+    def _minimum(self, shape: tuple[int, ...]) -> Integers:
+        return np.broadcast_to(np.asarray(self._least).astype(np.int64), shape)
+
+    def _maximum(self, shape: tuple[int, ...]) -> Integers:
+        return np.broadcast_to(np.minimum(self._most, MOST_REPLICAS).astype(np.int64), shape)
 
     def _panics(self, at_s: float, recommended: Integers, current: Integers, skipped: Bools) -> Bools:
         panic = self._behavior.panic

@@ -1,6 +1,9 @@
 """What every autoscaler of a simulated fleet is asked, at one moment for many settings and variants at once."""
 
+from dataclasses import field
 from typing import Protocol
+
+import numpy as np
 
 from reconciler.domain.records import dataclass
 from reconciler.forecast.series import Floats
@@ -12,7 +15,8 @@ class Seen:
 
     `replicas` are those that its scale target asks for, of which `ready` serve. `load` arrived in the mean of the last
     step and `running` is in batches, both in units of what a replica carries inside its targets; `waiting` are requests
-    in queues. NaN is a signal without series; without `answers` Prometheus does not answer at all.
+    in queues. `in_flight` are those running and waiting, in units of what runs when a replica carries that. NaN is a
+    signal without series; without `answers` Prometheus does not answer at all.
     """
 
     at_s: float
@@ -21,6 +25,7 @@ class Seen:
     load: Floats
     running: Floats
     waiting: Floats
+    in_flight: Floats = field(default_factory=lambda: np.asarray(np.nan))
     answers: bool = True
 
 

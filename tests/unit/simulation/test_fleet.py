@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Kind, Metric
+from reconciler.domain.autoscaler_settings import MetricKind
+from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric
 from reconciler.simulation.draws import OfficeHours, Spread, random_generator
 from reconciler.simulation.fleet import Fleet, Ledger, Planned, simulate
 from reconciler.simulation.fluid import Delay, serve
@@ -110,7 +111,8 @@ def test_without_metrics_an_autoscaler_keeps_what_it_has() -> None:
 def test_an_hpa_follows_a_load_and_pays_for_what_starts() -> None:
     offered = [4.0] * 30 + [12.0] * 90
     scaler = HorizontalPodAutoscaler(
-        metrics=[Metric(signal="load", kind=Kind.EXTERNAL_AVERAGE, target=np.array([[1.0], [0.5]]))], sync_s=STEP_S
+        metrics=[Metric(signal="load", kind=MetricKind.EXTERNAL_AVERAGE, target=np.array([[1.0], [0.5]]))],
+        sync_s=STEP_S,
     )
     found = simulate(fleet(offered, start=5), scaler, np.full((2, 1), 4.0), np.repeat([0, 1, 2, 3], 30))
     assert found.cost[0, 0, 3] == pytest.approx(6 * 0.5)

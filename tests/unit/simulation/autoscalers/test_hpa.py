@@ -8,18 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.domain.autoscaler_settings import Behavior, MetricKind, RatePolicy, ScalingRules, Select
 from reconciler.simulation.autoscalers.hpa import (
     OF_PODS,
-    Behavior,
     Controller,
     HorizontalPodAutoscaler,
-    Kind,
     Metric,
     Pod,
-    RatePolicy,
     RecentExtreme,
-    ScalingRules,
-    Select,
     Tolerance,
     combined,
     group_pods,
@@ -46,7 +42,7 @@ def requests(text: str, pods: int) -> list[int]:
 def pods_of(row: dict[str, str]) -> list[Pod]:
     """Those of a row: a level for each of the first, some of them started a moment ago."""
     count, levels = int(row["pods"]), numbers(row["levels_milli"])
-    of_pods = Kind(row["kind"]) in OF_PODS
+    of_pods = MetricKind(row["kind"]) in OF_PODS
     asked = requests(row["request_milli"], count)
     marked = {name: set(numbers(row[f"{name}_idx"])) for name in ("not_ready", "recent_start", "dropped", "pending")}
     return [
@@ -66,7 +62,7 @@ def pods_of(row: dict[str, str]) -> list[Pod]:
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["test"] for row in ROWS])
 def test_replicas_are_those_of_the_controllers_own_tests(row: dict[str, str]) -> None:
-    kind, current, target = Kind(row["kind"]), np.array([[float(row["current"])]]), float(row["target_milli"])
+    kind, current, target = MetricKind(row["kind"]), np.array([[float(row["current"])]]), float(row["target_milli"])
     groups = group_pods(pods_of(row), kind)
     if kind in OF_PODS:
         found = proposal_of_pods(kind, groups, target, current, Tolerance())
@@ -77,8 +73,8 @@ def test_replicas_are_those_of_the_controllers_own_tests(row: dict[str, str]) ->
 
 
 def test_without_a_sample_of_any_pod_nothing_is_proposed() -> None:
-    groups = group_pods([Pod(sample_milli=None)] * 3, Kind.PODS)
-    assert np.isnan(proposal_of_pods(Kind.PODS, groups, 1000.0, np.array([3.0]), Tolerance())).all()
+    groups = group_pods([Pod(sample_milli=None)] * 3, MetricKind.PODS)
+    assert np.isnan(proposal_of_pods(MetricKind.PODS, groups, 1000.0, np.array([3.0]), Tolerance())).all()
 
 
 @pytest.mark.parametrize(
@@ -110,7 +106,7 @@ def test_tolerance_has_its_own_value_in_each_direction(ratio: float, up: float, 
 
 
 def test_from_zero_the_value_itself_is_the_count() -> None:
-    found = proposal_of_value(Kind.EXTERNAL_VALUE, np.array([1500.0]), 1000.0, np.array([0.0]), 0.0, Tolerance())
+    found = proposal_of_value(MetricKind.EXTERNAL_VALUE, np.array([1500.0]), 1000.0, np.array([0.0]), 0.0, Tolerance())
     assert found.tolist() == [2.0]
 
 
@@ -217,7 +213,7 @@ def test_settings_and_models_side_by_side_are_as_each_alone(seed: int) -> None:
 
     def build(row: slice) -> HorizontalPodAutoscaler:
         down = ScalingRules(window_s=windows[row], policies=(percent(50, 60.0), pods(2, 30.0)))
-        metric = Metric(signal="running", kind=Kind.PODS, target=targets[row])
+        metric = Metric(signal="running", kind=MetricKind.PODS, target=targets[row])
         return HorizontalPodAutoscaler(metrics=[metric], most=30.0, behavior=Behavior(down=down))
 
     every, replicas = build(slice(None)), np.full((3, 2), 4.0)
