@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from reconciler.domain.metric_targets import Behavior as PolicyBehavior
 from reconciler.domain.records import dataclass
+from reconciler.domain.scalers import Signal
 
 if TYPE_CHECKING:
     from reconciler.domain.history import Floats
@@ -29,22 +30,6 @@ class Controller(StrEnum):
     HPA = "HorizontalPodAutoscaler"
     SCALED_OBJECT = "ScaledObject"
     POLICY = "AutoscalingPolicy"
-
-
-class Signal(StrEnum):
-    """What a metric counts, as far as its query tells."""
-
-    ARRIVALS = "arrival rate"
-    RUNNING = "running requests"
-    WAITING = "waiting requests"
-    IN_FLIGHT = "running and waiting requests"
-    KV_CACHE = "KV cache usage"
-    OTHER = "other"
-
-    @property
-    def saturates(self) -> bool:
-        """Whether it stops growing with the load once replicas are full."""
-        return self in (Signal.RUNNING, Signal.KV_CACHE)
 
 
 class MetricKind(StrEnum):
@@ -68,8 +53,8 @@ class MetricSetting:
 
     kind: MetricKind
     signal: Signal
-    target: float
-    activation: float = 0.0
+    target: Value
+    activation: Value = 0.0
 
 
 class Select(StrEnum):
@@ -127,17 +112,17 @@ class AutoscalerSetting:
 
     controller: Controller
     metrics: tuple[MetricSetting, ...]
-    least: int = 1
-    most: float = math.inf
+    least: Value = 1.0
+    most: Value = math.inf
     behavior: Behavior | PolicyBehavior | None = None
-    tolerance_up: float = TOLERANCE
-    tolerance_down: float = TOLERANCE
+    tolerance_up: Value = TOLERANCE
+    tolerance_down: Value = TOLERANCE
     sync_s: float = SYNC_S
     cooldown_s: float = 300.0
     idle: int | None = None
 
     @property
-    def window_s(self) -> float:
+    def window_s(self) -> Value:
         """For how long a higher recommendation holds back a lower one."""
         match self.behavior:
             case None:
@@ -145,4 +130,4 @@ class AutoscalerSetting:
             case PolicyBehavior(down=down):
                 return down.stabilization_s
             case Behavior(down=rules):
-                return float(rules.window_s)
+                return rules.window_s

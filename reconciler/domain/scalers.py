@@ -36,6 +36,11 @@ class Signal(StrEnum):
     KV_CACHE = "KV cache usage"
     OTHER = "other"
 
+    @property
+    def saturates(self) -> bool:
+        """Whether it stops growing with the load once replicas are full."""
+        return self in (Signal.RUNNING, Signal.KV_CACHE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalerMetric:

@@ -38,6 +38,12 @@ class Fleet:
     lost_share: Floats | None = None
     in_batches: Floats | float = math.inf
     """Requests that a replica has in its batches when it carries its capacity: what waiting ones are counted by."""
+    batch_share: Floats | float = 0.0
+    """Of the time between tokens at capacity, what grows with the batch: β·n / (α + β·n) of the profile.
+
+    Requests stay as long as their tokens take, so batches grow faster than the load: n = ρ·(1 - b) / (1 - ρ·b) of what
+    they hold at capacity, at a load of ρ of it (Little's law).
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +110,8 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
         share = np.divide(carried, whole, out=np.zeros_like(whole), where=whole > 0)
         arriving = offered[fleet.model_of, before]
         queued = waiting[:, fleet.model_of] * share
-        in_batches = np.minimum(arriving * share + queued / fleet.step_s, FULL_BATCH * carried) / believed
+        pressed = np.minimum(arriving * share + queued / fleet.step_s, FULL_BATCH * carried) / believed
+        in_batches = _in_batches(pressed, ready, fleet.batch_share)
         wanted = scaler.decide(
             Seen(
                 at_s=fleet.start_s + step * fleet.step_s,
@@ -145,6 +152,12 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
             ledger.starts[:, :, block] += by_model(more)
             ledger.changes[:, :, block] += by_model(((more > 0) | (fewer > 0)).astype(np.float64))
     return ledger
+
+
+def _in_batches(load: Floats, ready: Floats, batch_share: Floats | float) -> Floats:
+    """Requests in all batches of each variant, in units of what a replica holds at capacity, as `load` is."""
+    each = np.divide(load, ready, out=np.zeros(np.broadcast_shapes(load.shape, ready.shape)), where=ready > 0)
+    return np.asarray(load * (1.0 - batch_share) / np.maximum(1.0 - each * batch_share, 0.05))
 
 
 def _empty(settings: int, models: int, blocks: int) -> Ledger:

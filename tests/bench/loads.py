@@ -68,13 +68,18 @@ def _autoregressive(draw: Any, models: int, count: int, step_s: float, *, hours:
     return lfilter([1.0], [1.0, -kept], shocks, axis=1)
 
 
-def bursty(groups: int = 10, name: str = "m_small", step_s: float = 60.0, seed: int = 1) -> Offered:
+def bursty(
+    groups: int = 10, name: str = "m_small", step_s: float = 60.0, seed: int = 1, *, shuffles: bool = False
+) -> Offered:
     """Clients of public traces (`m_small`, or several with + between) in groups, replayed as steps.
 
     Each group has clients of all sizes: every tenth of a trace. All groups together are scaled to ten replicas each.
+    With `shuffles` other clients are together in each seed.
     """
     clients = np.concatenate([_clients(each) for each in name.split("+")])
     draw = np.random.default_rng(seed)  # noqa: TID251 - another phase in each seed
+    if shuffles:
+        clients = clients[draw.permutation(len(clients))]
     grouped = np.array([clients[first::groups].sum(axis=0) for first in range(groups)])
     grouped *= PER_REPLICA * REPLICAS / grouped.mean()
     fine = np.repeat(grouped, round(TRACE_STEP_S / step_s), axis=1)

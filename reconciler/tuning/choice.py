@@ -1,0 +1,506 @@
+"""The setting of a group: found on the first part of its days, proven on the rest. Formulas: rules/tuning.md."""
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from enum import StrEnum
+
+import numpy as np
+
+from reconciler.domain.autoscaler_settings import (
+    AutoscalerSetting,
+    Behavior,
+    Controller,
+    MetricKind,
+    MetricSetting,
+    RatePolicy,
+)
+from reconciler.domain.backtests import Interval
+from reconciler.domain.metric_targets import LONGEST_WINDOW_S
+from reconciler.domain.metric_targets import Behavior as PolicyBehavior
+from reconciler.domain.records import dataclass, replace
+from reconciler.domain.scalers import Signal
+from reconciler.forecast.series import Floats
+from reconciler.simulation.draws import random_generator
+from reconciler.tuning.groups import Group, TunedTarget, two_digits
+from reconciler.tuning.trial import CHANNEL, Days, Trial, recorded_days, run
+
+SHARES = tuple(round(0.4 + 0.05 * each, 2) for each in range(13))
+"""Of what a replica carries inside its targets: what each is to get."""
+WINDOWS_S = (300.0, 900.0, 1800.0, 3600.0)
+SLOW = RatePolicy(value=10.0, period_s=60.0, is_percent=True)
+"""How a metric that saturates shrinks: faster, and it cycles."""
+TOLERANCES = (0.05,)
+AIMED_MISSES = 0.5
+"""Of those that the goal allows: a setting that just met a goal misses it the next week."""
+FEWEST_DAYS, LEFT_OUT = 6, 0.3
+"""Fewer days prove nothing; of all, the last part is not chosen on."""
+LEAST_SAVING = 0.05
+LEAST_GAIN_OF_KNOB = 0.01
+"""Of the cost: a knob that saves less is left as it is."""
+FURTHEST = 0.25
+"""So far the simulated replicas of the present setting may be from the recorded ones, in the mean."""
+DRAWS, TENTHS = 1000, (0.05, 0.95)
+COURSE_STEPS = 10
+
+
+class Unmoved(StrEnum):
+    """Why a group keeps its setting."""
+
+    FEW_DAYS = "too few days"
+    UNKNOWN = "not simulated"
+    CONTRADICTED = "not what ran"
+    NO_SETTING = "no setting reaches the goal"
+    LITTLE_GAIN = "too little gain"
+    NOT_KEPT = "not kept on the days left out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What is asked of a group: the share of requests inside their targets, and what may be changed.
+
+    `seed` draws starts and blocks of days. `has_tolerance`: the cluster's HPAs have a tolerance of their own.
+    """
+
+    attainment: float
+    seed: int = 1
+    has_tolerance: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a setting comes to: money an hour in the unit of prices, share of requests inside targets, starts a day."""
+
+    words: str
+    cost_per_hour: float
+    attainment: float
+    starts_per_day: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """One day of the group, every ten minutes from `start_s` (Unix seconds).
+
+    `needed` are replicas that the load fills, `before` and `after` those asked for under both settings.
+    """
+
+    start_s: float
+    needed: tuple[float, ...]
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A setting for each target, and what it came to before and after over all days and over those left out.
+
+    `saving` is the share of cost saved on the days left out, and between which values in nine of ten draws of these
+    days. `steps` apply one knob after the other, the present setting first; `frontier` are settings that none beats in
+    both cost and attainment on the days it was chosen on. `reaches_goal` is false where no setting does: then this one
+    keeps more requests inside their targets for no more money.
+    """
+
+    settings: Mapping[Hashable, AutoscalerSetting]
+    before: Outcome
+    after: Outcome
+    left_out_before: Outcome
+    left_out_after: Outcome
+    days: int
+    left_out: int
+    saving: Interval
+    repairs: bool
+    reaches_goal: bool
+    steps: tuple[Outcome, ...]
+    frontier: tuple[Outcome, ...]
+    course: Course
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unchanged:
+    """Why a group keeps its setting; `frontier` as far as settings were tried."""
+
+    reason: Unmoved
+    words: str
+    frontier: tuple[Outcome, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Variant:
+    """A setting of the whole group; None is what each target has now. `shares` has the shape (metrics x targets)."""
+
+    words: str
+    shares: Floats
+    window_s: float | None = None
+    is_slow: bool = False
+    is_linear: bool = False
+    tolerance: float | None = None
+
+
+def choose(group: Group, goal: Goal) -> Choice | Unchanged:
+    """The setting that a group is to have from now on, or why it keeps the one it has."""
+    unknown = _unknown(group)
+    if unknown:
+        return Unchanged(reason=Unmoved.UNKNOWN, words=unknown)
+    days = recorded_days(group)
+    if len(days.begin_s) < FEWEST_DAYS:
+        words = f"{len(days.begin_s)} whole days are known, of which {FEWEST_DAYS} are needed"
+        return Unchanged(reason=Unmoved.FEW_DAYS, words=words)
+    first = len(days.begin_s) - max(round(LEFT_OUT * len(days.begin_s)), 2)
+    search = _Search(group, days, first, goal)
+    return search.chosen()
+
+
+def _unknown(group: Group) -> str:
+    """Why a group cannot be simulated; empty where it can."""
+    for target in group.targets:
+        setting = target.setting
+        for metric, whole in zip(setting.metrics, target.at_capacity, strict=True):
+            if metric.signal not in CHANNEL:
+                return f"{target.name} goes by a metric that is not known to follow its load"
+            if metric.kind in (MetricKind.UTILIZATION, MetricKind.OBJECT_VALUE, MetricKind.EXTERNAL_VALUE):
+                return f"{target.name} has a target that is not of one replica"
+            if not (whole > 0 or metric.signal is Signal.WAITING):
+                return f"what a replica of {target.name} shows of its metric when it is full is not known"
+        if not setting.metrics:
+            return f"{target.name} has no metric"
+        if not (target.capacity_per_s > 0 and math.isfinite(target.capacity_per_s)):
+            return f"what a replica of {target.name} carries inside its targets is not known"
+    return ""
+
+
+class _Search:
+    """The days of a group, and settings simulated on them."""
+
+    def __init__(self, group: Group, days: Days, first: int, goal: Goal) -> None:
+        self._group, self._days, self._first, self._goal = group, days, first, goal
+        signals = [each.signal for each in group.targets[0].setting.metrics]
+        self._waits_only = signals == [Signal.WAITING]
+        self._saturates = any(each.saturates for each in signals) and not any(
+            each in (Signal.ARRIVALS, Signal.IN_FLIGHT) for each in signals
+        )
+        self._present = _Variant(words="as it is", shares=np.array([_present(each) for each in group.targets]).T)
+
+    def chosen(self) -> Choice | Unchanged:
+        """As `choose` says."""
+        present = self._run(self._days, [self._present])
+        contradiction = self._contradiction(present)
+        if contradiction:
+            return Unchanged(reason=Unmoved.CONTRADICTED, words=contradiction)
+        fit = slice(0, self._first)
+        tried = list(self._swept())
+        swept = self._run(self._days.part(fit), tried)
+        attained, cost, starts = swept.attainment(), swept.cost_per_hour(), swept.starts_per_day()
+        frontier = _frontier(tried, attained, cost, starts)
+        aim = 1 - AIMED_MISSES * (1 - self._goal.attainment)
+        reaches = bool((attained >= aim).any())
+        if reaches:
+            row = int(np.where(attained >= aim, cost, math.inf).argmin())
+        else:
+            affordable = cost <= float(present.cost_per_hour(fit)[0])
+            if not affordable.any():
+                return self._no_setting(frontier, float(attained.max()))
+            row = int(np.where(affordable, attained, -1.0).argmax())
+        steps = self._steps(tried[row])
+        trial = self._run(self._days, steps)
+        if reaches and float(trial.attainment(fit)[-1]) < aim:  # two digits took too much: more replicas
+            steps = self._steps(tried[row], rounds_down=True)
+            trial = self._run(self._days, steps)
+        tolerant = self._tolerances(steps[-1])
+        if tolerant and reaches:
+            more = self._run(self._days, tolerant)
+            enough = (more.attainment(fit) >= aim) & (
+                more.cost_per_hour(fit) <= (1 - LEAST_GAIN_OF_KNOB) * trial.cost_per_hour(fit)[-1]
+            )
+            if enough.any():
+                best = int(np.where(enough, more.cost_per_hour(fit), math.inf).argmin())
+                steps, trial = [*steps, tolerant[best]], _joined([trial, more.taken(np.array([best]), axis=0)], axis=0)
+        return self._judged(steps, present, trial, frontier, reaches=reaches)
+
+    def _judged(
+        self,
+        steps: Sequence[_Variant],
+        present: Trial,
+        trial: Trial,
+        frontier: tuple[Outcome, ...],
+        *,
+        reaches: bool,
+    ) -> Choice | Unchanged:
+        """The last of some steps against the present setting, on the days left out."""
+        goal, rest = self._goal.attainment, slice(self._first, None)
+        left_before, left_after = _outcome(present, 0, "before", rest), _outcome(trial, -1, "after", rest)
+        saving, gained = self._drawn(present, trial)
+        repairs = left_before.attainment < goal <= left_after.attainment
+        keeps = left_after.attainment >= min(goal, left_before.attainment)
+        saves = saving.value >= LEAST_SAVING and saving.low > 0 and keeps
+        improves = not reaches and gained.low > 0 and saving.low > -LEAST_GAIN_OF_KNOB
+        if not (repairs or saves or improves):
+            if not reaches:
+                return self._no_setting(frontier, max(each.attainment for each in frontier))
+            if not keeps:
+                words = f"on {self._left_out} days left out {left_after.attainment:.2%} of requests kept their targets"
+                return Unchanged(reason=Unmoved.NOT_KEPT, words=words, frontier=frontier)
+            words = f"the best setting would have saved {saving.value:.1%} on {self._left_out} days left out"
+            return Unchanged(reason=Unmoved.LITTLE_GAIN, words=words, frontier=frontier)
+        settings = {each.name: self._setting(each, steps[-1], row) for row, each in enumerate(self._group.targets)}
+        return Choice(
+            settings=settings,
+            before=_outcome(present, 0, "before"),
+            after=_outcome(trial, -1, "after"),
+            left_out_before=left_before,
+            left_out_after=left_after,
+            days=len(self._days.begin_s),
+            left_out=self._left_out,
+            saving=saving,
+            repairs=repairs,
+            reaches_goal=reaches,
+            steps=(
+                _outcome(present, 0, self._present.words),
+                *(_outcome(trial, row, each.words) for row, each in enumerate(steps)),
+            ),
+            frontier=frontier,
+            course=self._course(steps[-1]),
+        )
+
+    @property
+    def _left_out(self) -> int:
+        return len(self._days.begin_s) - self._first
+
+    def _no_setting(self, frontier: tuple[Outcome, ...], best: float) -> Unchanged:
+        words = (
+            f"the goal is {self._goal.attainment:.2%} of requests inside their targets; "
+            f"the best setting that was tried kept {best:.2%} on the days it was tried on"
+        )
+        return Unchanged(reason=Unmoved.NO_SETTING, words=words, frontier=frontier)
+
+    def _contradiction(self, present: Trial) -> str:
+        """Why the simulated fleet is not the one that ran; empty where it is alike."""
+        desired = [each.history.desired for each in self._group.targets]
+        recorded = np.array([np.nanmean(each) if np.isfinite(each).any() else math.nan for each in desired])
+        if not np.isfinite(recorded).all():
+            return "how many replicas ran is not known"
+        prices = np.array([each.price_per_hour for each in self._group.targets])
+        ratio = float(present.cost_per_hour()[0]) / max(float(recorded @ prices), 1e-9)
+        if abs(ratio - 1) <= FURTHEST:
+            return ""
+        return f"simulated with its present setting the group has {ratio:.2f} times the replicas that ran"
+
+    def _swept(self) -> Iterator[_Variant]:
+        """Every target with every window, and both ways down where the metric saturates."""
+        present = self._present.shares
+        is_policy = self._group.targets[0].setting.controller is Controller.POLICY
+        windows_s = [each for each in WINDOWS_S if not is_policy or each <= LONGEST_WINDOW_S]
+        is_single = len(present) == 1
+        for is_slow in (False, True) if self._saturates else (False,):
+            for share in SHARES:
+                shares = np.full(present.shape, share) if is_single else present * (share / 0.8)
+                for window_s in windows_s:
+                    words = f"target {share:.2f} of capacity, window {window_s / 60:.0f} min"
+                    yield _Variant(
+                        words=words + (", down 10 % a minute" if is_slow else ""),
+                        shares=shares,
+                        window_s=window_s,
+                        is_slow=is_slow,
+                        is_linear=self._waits_only,
+                    )
+
+    def _steps(self, chosen: _Variant, *, rounds_down: bool = False) -> list[_Variant]:
+        """From the present setting to the chosen one, knob by knob in the order of what each is worth."""
+        exact = np.array([self._rounded(each, chosen, row, rounds_down=rounds_down)
+                          for row, each in enumerate(self._group.targets)]).T  # fmt: skip
+        step = self._present
+        steps = []
+        if chosen.is_linear:
+            step = replace(step, words="scaled by arrival rate", is_linear=True, shares=exact)
+            steps.append(step)
+        if chosen.is_slow:
+            step = replace(step, words="scaled down by at most 10 % a minute", is_slow=True)
+            steps.append(step)
+        step = replace(step, words=f"scale-down window {(chosen.window_s or 0) / 60:.0f} min", window_s=chosen.window_s)
+        steps.append(step)
+        if not chosen.is_linear:
+            step = replace(step, words="target", shares=exact)
+            steps.append(step)
+        return steps
+
+    def _tolerances(self, step: _Variant) -> list[_Variant]:
+        """The same setting with other tolerances, where the cluster has them."""
+        if not self._goal.has_tolerance or self._group.targets[0].setting.controller is Controller.POLICY:
+            return []
+        return [replace(step, words=f"tolerance {each:g}", tolerance=each) for each in TOLERANCES]
+
+    def _rounded(self, target: TunedTarget, chosen: _Variant, row: int, *, rounds_down: bool) -> list[float]:
+        """The shares of a target whose own numbers have two significant digits."""
+        wholes = [target.capacity_per_s] if chosen.is_linear else target.at_capacity
+        found = []
+        for share, whole in zip(chosen.shares[:, row], wholes, strict=True):
+            unit = whole if whole > 0 else 1.0
+            found.append(two_digits(float(share) * unit, rounds_down=rounds_down) / unit)
+        return found
+
+    def _setting(self, target: TunedTarget, variant: _Variant, row: int) -> AutoscalerSetting:
+        """The setting of one target that a variant means."""
+        setting = target.setting
+        wholes = [target.capacity_per_s] if variant.is_linear else target.at_capacity
+        metrics = [ARRIVALS] if variant.is_linear else setting.metrics
+        return replace(
+            setting,
+            metrics=tuple(
+                replace(each, target=two_digits(float(share) * (whole if whole > 0 else 1.0)))
+                for each, share, whole in zip(metrics, variant.shares[:, row], wholes, strict=True)
+            ),
+            behavior=_behavior(setting.behavior, variant),
+            tolerance_up=setting.tolerance_up if variant.tolerance is None else variant.tolerance,
+            tolerance_down=setting.tolerance_down if variant.tolerance is None else variant.tolerance,
+        )
+
+    def _run(self, days: Days, variants: Sequence[_Variant], *, keep_asked: bool = False) -> Trial:
+        """Simulate variants, those of one structure in one call, targets with one behavior at the same time."""
+        parts: dict[object, list[int]] = {}
+        for row, target in enumerate(self._group.targets):
+            parts.setdefault(target.setting.behavior, []).append(row)
+        kinds: dict[object, list[int]] = {}
+        for number, variant in enumerate(variants):
+            kinds.setdefault((variant.is_slow, variant.is_linear, variant.window_s is None), []).append(number)
+        trials = []
+        for members in parts.values():
+            some = Days(
+                group=Group(targets=tuple(self._group.targets[row] for row in members)),
+                begin_s=days.begin_s,
+                offered_per_s=days.offered_per_s[members],
+            )
+            of_kinds = [
+                self._together(some, members, [variants[each] for each in numbers], keep_asked)
+                for numbers in kinds.values()
+            ]
+            order = np.argsort([number for numbers in kinds.values() for number in numbers])
+            trials.append(_joined(of_kinds, axis=0).taken(order, axis=0))
+        order = np.argsort([row for members in parts.values() for row in members])
+        return _joined(trials, axis=1).taken(order, axis=1)
+
+    def _together(self, days: Days, members: Sequence[int], variants: Sequence[_Variant], keep_asked: bool) -> Trial:
+        base, head = days.group.targets[0].setting, variants[0]
+        shares = np.stack([each.shares[:, members] for each in variants])  # settings x metrics x targets
+        metrics = (ARRIVALS,) if head.is_linear else base.metrics
+
+        def tolerances(present: str) -> Floats:
+            own = [float(getattr(each.setting, present)) for each in days.group.targets]
+            return np.array([own if each.tolerance is None else [each.tolerance] * len(own) for each in variants])
+
+        setting = replace(
+            base,
+            metrics=tuple(
+                replace(each, target=shares[:, number], activation=0.0) for number, each in enumerate(metrics)
+            ),
+            behavior=_behavior(base.behavior, replace(head, window_s=None)),
+            least=np.array([[float(each.setting.least) for each in days.group.targets]]),
+            most=np.array([[float(each.setting.most) for each in days.group.targets]]),
+            tolerance_up=tolerances("tolerance_up"),
+            tolerance_down=tolerances("tolerance_down"),
+        )
+        windows_s = None if head.window_s is None else np.array([[each.window_s or 0.0] for each in variants])
+        return run(days, setting, self._goal.seed, window_s=windows_s, keep_asked=keep_asked)
+
+    def _drawn(self, present: Trial, trial: Trial) -> tuple[Interval, Interval]:
+        """The share of cost that is saved on the days left out and the attainment that is gained, by blocks of days."""
+        count = self._left_out
+        blocks = random_generator(self._goal.seed, "tuning").integers(0, count, (DRAWS, count))
+
+        def days_of(values: Floats, row: int) -> Floats:
+            return np.asarray(values[row].sum(axis=0)[self._first :])
+
+        before, after = days_of(present.cost, 0), days_of(trial.cost, -1)
+        saved = 1 - after[blocks].sum(axis=1) / np.maximum(before[blocks].sum(axis=1), 1e-12)
+        offered = days_of(present.offered, 0)
+        more = days_of(trial.kept, -1) - days_of(present.kept, 0)
+        gained = more[blocks].sum(axis=1) / np.maximum(offered[blocks].sum(axis=1), 1e-12)
+        value = 1 - float(after.sum()) / max(float(before.sum()), 1e-12)
+        return _interval(value, saved), _interval(float(more.sum()) / max(float(offered.sum()), 1e-12), gained)
+
+    def _course(self, variant: _Variant) -> Course:
+        """The last day under the present setting and under a variant."""
+        day = self._days.part(slice(-1, None))
+        asked = [self._run(day, [each], keep_asked=True).asked for each in (self._present, variant)]
+        capacity = np.array([each.capacity_per_s for each in self._group.targets])
+        steps = 0 if asked[0] is None else asked[0].shape[-1]
+        needed = (day.offered_per_s[:, 0, -steps:] / capacity[:, None]).sum(axis=0)
+
+        def thinned(values: Floats) -> tuple[float, ...]:
+            return tuple(np.round(values.reshape(-1, COURSE_STEPS).mean(axis=1), 2).tolist())
+
+        before, after = (thinned(each[0, :, 0].sum(axis=0)) if each is not None else () for each in asked)
+        return Course(start_s=day.begin_s[0], needed=thinned(needed), before=before, after=after)
+
+
+ARRIVALS = MetricSetting(kind=MetricKind.EXTERNAL_AVERAGE, signal=Signal.ARRIVALS, target=math.nan)
+"""The linear metric that stands for one that says too little."""
+
+
+def _present(target: TunedTarget) -> list[float]:
+    """The present targets as the simulation takes them: shares of capacity, waiting requests as they are."""
+    return [
+        float(metric.target) if metric.signal is Signal.WAITING else share
+        for metric, share in zip(target.setting.metrics, target.shares, strict=True)
+    ]
+
+
+def _behavior(behavior: Behavior | PolicyBehavior | None, variant: _Variant) -> Behavior | PolicyBehavior | None:
+    """A behavior with what a variant changes of it."""
+    if not variant.is_slow and variant.window_s is None:
+        return behavior
+    if isinstance(behavior, PolicyBehavior):
+        down = behavior.down
+        if variant.is_slow:
+            down = replace(down, instances=0, percent=round(float(SLOW.value)), period_s=SLOW.period_s)
+        if variant.window_s is not None:
+            down = replace(down, stabilization_s=variant.window_s)
+        return replace(behavior, down=down)
+    behavior = behavior or Behavior()
+    rules = replace(behavior.down, policies=(SLOW,)) if variant.is_slow else behavior.down
+    return replace(behavior, down=rules if variant.window_s is None else replace(rules, window_s=variant.window_s))
+
+
+def _outcome(trial: Trial, row: int, words: str, days: slice = slice(None)) -> Outcome:
+    return Outcome(
+        words=words,
+        cost_per_hour=float(trial.cost_per_hour(days)[row]),
+        attainment=float(trial.attainment(days)[row]),
+        starts_per_day=float(trial.starts_per_day(days)[row]),
+    )
+
+
+def _frontier(tried: Sequence[_Variant], attained: Floats, cost: Floats, starts: Floats) -> tuple[Outcome, ...]:
+    """The settings that none beats in both, by cost."""
+    order = np.lexsort((-attained, cost))
+    best = np.maximum.accumulate(attained[order])
+    is_better = np.concatenate(([True], best[1:] > best[:-1]))
+    return tuple(
+        Outcome(
+            words=tried[row].words,
+            cost_per_hour=float(cost[row]),
+            attainment=float(attained[row]),
+            starts_per_day=float(starts[row]),
+        )
+        for row in order[is_better].tolist()
+    )
+
+
+def _interval(value: float, drawn: Floats) -> Interval:
+    low, high = np.quantile(drawn, TENTHS)
+    return Interval(value=value, low=float(low), high=float(high))
+
+
+def _joined(trials: Sequence[Trial], axis: int) -> Trial:
+    """Trials of other settings (axis 0) or other targets (axis 1) as one."""
+    if len(trials) == 1:
+        return trials[0]
+
+    def together(name: str) -> Floats:
+        return np.concatenate([getattr(each, name) for each in trials], axis=axis)
+
+    has_asked = all(each.asked is not None for each in trials)
+    return Trial(
+        offered=together("offered"),
+        kept=together("kept"),
+        cost=together("cost"),
+        starts=together("starts"),
+        asked=together("asked") if has_asked else None,
+    )
