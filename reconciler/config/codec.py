@@ -24,6 +24,7 @@ _LATER = (
     "pushes_per_hour",
     "worth",
     "title",
+    "dashboard",
 )
 """Settings of pull requests that older recordings do not have."""
 _LEFT_OUT_EMPTY = ("rules", "workloads", "events")

@@ -688,6 +688,8 @@ class PullRequestsSection(ConfigSection):
     """{short: 2%, over: 4%}: how much of a group must differ (= this where forecasts decide, else any change)"""
     limits: LimitsSection = LimitsSection()
     """how much of it there is at once"""
+    dashboard: bool = _PULL_REQUESTS.dashboard
+    """true: one issue lists what is open, waits and is held; false: none (= false)"""
 
 
 class DeliverSection(ConfigSection):

@@ -332,6 +332,8 @@ class PullRequestSettings:
     worth: Worth | None = None
     title: str = AS_IS
     """With `TITLE_VARIABLES` in it."""
+    dashboard: bool = False
+    """Whether one issue lists what is open, waits and is held."""
 
 
 class Assumption(StrEnum):

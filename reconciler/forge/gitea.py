@@ -8,7 +8,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 from reconciler.domain.records import replace
@@ -125,6 +125,7 @@ class Gitea(HostedForge[GiteaClient]):
     name = "gitea"
     body_limit = 58_000  # its database holds more; the rest is for people
     head_ref_folder = "pull"
+    issue_query: Mapping[str, str] = {"state": "all", "type": "issues"}
     create_refusals = (UnprocessableError, NotFoundError, RivalRunError, NothingToProposeError)
 
     def rights(self, *, base: str, head: str) -> Rights:
@@ -243,26 +244,34 @@ class Gitea(HostedForge[GiteaClient]):
             return shown
         return replace(shown, labels=(*(label for label in present if label not in gone), *missing))
 
-    def _relabel(self, number: int, gone: Iterable[str], missing: Iterable[str]) -> None:
-        """Change the labels of a pull request; one that neither repository nor organization has is created."""
+    def _relabel(self, number: int, gone: Iterable[str], missing: Sequence[str]) -> None:
+        """Change the labels of a pull request."""
         path, action = self._path(f"issues/{number}/labels"), f"label pull request {number}"
+        ids = self._label_ids(missing, action)
+        for label in gone:
+            if label in ids:
+                with contextlib.suppress(NotFoundError, UnprocessableError):  # a person was faster
+                    self._client.write("DELETE", f"{path}/{ids[label]}", None, action=action)
+        wanted = [ids[label] for label in missing]
+        if wanted:
+            self._client.write("POST", path, {"labels": wanted}, action=action)
+
+    def _label_ids(self, wanted: Iterable[str], action: str) -> dict[str, int]:
+        """The labels by name; one of `wanted` that neither repository nor organization has is created."""
         ids: dict[str, int] = {}
         with contextlib.suppress(NotFoundError):  # a user's repository
             organization = f"/orgs/{quote(self._address.owner, safe='')}/labels"
             ids |= _by_name(self._client.entries(organization, action=action))
         ids |= _by_name(self._client.entries(self._path("labels"), action=action))
-        for label in gone:
-            if label in ids:
-                with contextlib.suppress(NotFoundError, UnprocessableError):  # a person was faster
-                    self._client.write("DELETE", f"{path}/{ids[label]}", None, action=action)
-        for label in missing:
+        for label in wanted:
             if label not in ids:
                 form = {"name": label, "color": LABEL_COLOR}
                 created = self._client.write("POST", self._path("labels"), form, action=f"create label {label}")
                 ids[label] = number_of(created, "id")
-        wanted = [ids[label] for label in missing]
-        if wanted:
-            self._client.write("POST", path, {"labels": wanted}, action=action)
+        return ids
+
+    def _labels_to_send(self, label: str) -> object:
+        return [self._label_ids([label], "label the dashboard issue")[label]]
 
     def _look(self, number: int) -> object:
         for wait_s in (*SETTLING_WAITS_S, None):

@@ -219,6 +219,8 @@ class GitLab(HostedForge[GitLabClient]):
     closing: Mapping[str, object] = {"state_event": "close"}
     create_refusals = (NothingToProposeError, UnseenBranchError, ConflictError)
     author_role = "author"
+    issue_number = "iid"
+    issue_query: Mapping[str, str] = {"scope": "created_by_me"}
     comment_query: Mapping[str, str] = {"sort": "asc", "order_by": "created_at"}
     status_author = "author"
     status_limit = 255
@@ -571,6 +573,9 @@ class GitLab(HostedForge[GitLabClient]):
 
     def _text_to_send(self, text: str) -> str:
         return COMMAND.sub(" ", text)
+
+    def _labels_to_send(self, label: str) -> object:
+        return label
 
     def _is_kept_as(self, text: str, kept: str) -> bool:
         """See `HostedForge`: GitLab drops carriage returns and trailing spaces."""

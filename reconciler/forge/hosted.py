@@ -5,7 +5,7 @@ import json
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
@@ -350,6 +350,8 @@ class HostedForge(ABC, Generic[Client]):
     author_role = "user"
     """Where the author of a pull request or comment stands."""
     comment_query: Mapping[str, str] = {}
+    issue_number = "number"
+    issue_query: Mapping[str, str] = {"state": "all"}
     status_author = "creator"
     status_limit = 140
     """Characters of a commit status."""
@@ -643,6 +645,37 @@ class HostedForge(ABC, Generic[Client]):
         """See `Forge`."""
         with contextlib.suppress(NotFoundError):
             self._client.write("DELETE", self._comment(number, key), None, action="delete a comment")
+
+    def keep_issue(self, *, label: str, title: str, body: str, is_current: Callable[[str], bool]) -> None:
+        """See `Forge`; it is found by its label, and ours by its author: anybody may write such a text."""
+        form: dict[str, object] = {"title": title, self.body_field: self._text_to_send(body)}
+        listed = self._client.entries(
+            self._path("issues"), action="look for the dashboard issue", query={**self.issue_query, "labels": label}
+        )
+        found = {number_of(each, self.issue_number): each for each in listed if self._is_issue(each)}
+        ours = [number for number in sorted(found) if self._is_by_us(found[number], self.author_role)]
+        opened = [number for number in ours if text_of(found[number], "state") in ("open", "opened")]
+        if not ours:
+            labelled = {**form, "labels": self._labels_to_send(label)}
+            made = self._client.write("POST", self._path("issues"), labelled, action="open the dashboard issue")
+            if label not in str(find(made, "labels")):  # it would not be found again, and opened by each run
+                self._edit_issue(number_of(made, self.issue_number), self.closing)
+                raise ConfigurationError(f"open the dashboard issue: {self.name} did not set its label {label}")
+        for number in opened[:1]:
+            if not is_current(text_of(found[number], self.body_field)):
+                self._edit_issue(number, form)
+        for number in opened[1:]:  # an answer was lost, or two runs were started
+            self._edit_issue(number, self.closing)
+
+    def _is_issue(self, answer: object) -> bool:
+        return find(answer, "pull_request") is None
+
+    def _labels_to_send(self, label: str) -> object:
+        return [label]
+
+    def _edit_issue(self, number: int, form: Mapping[str, object]) -> None:
+        path = self._path(f"issues/{number}")
+        self._client.write(self.update_method, path, form, action=f"write the dashboard issue {number}")
 
     def set_status(self, commit: str, status: CommitStatus) -> None:
         """See `Forge`; a hosted forge has no neutral status."""

@@ -386,6 +386,10 @@ class Local:
         """See `Forge`."""
         (self._comments(number) / f"{int(key)}.md").unlink(missing_ok=True)
 
+    def keep_issue(self, *, label: str, title: str, body: str, is_current: Callable[[str], bool]) -> None:
+        """See `Forge`; a directory has no issues."""
+        del label, title, body, is_current
+
     def set_status(self, commit: str, status: CommitStatus) -> None:
         """Write it, unless the file has it already."""
         check_commit(commit)

@@ -372,6 +372,28 @@ def read_review_marker(body: str) -> ReviewMarker | None:
     return ReviewMarker(head=head, base=base, told=told, needed=needed)
 
 
+# The marker of the dashboard issue, at the end of its text.
+
+DASHBOARD_OPENING = "<!-- reconciler-dashboard: "
+
+
+def write_dashboard_marker(exact: object, measured: object) -> str:
+    """The comment for what the issue shows, with the numbers in `measured` left out: they differ in each run."""
+    text = repr(exact) + NUMBER.sub("0", repr(measured))
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{DASHBOARD_OPENING}{_escaped({'version': VERSION, 'digest': digest})}{CLOSING}"
+
+
+def is_current_dashboard(body: str, marker: str) -> bool:
+    """Whether a text ends with this marker, or with one of a newer version, which is left to that one."""
+    last = body.rstrip().rpartition("\n")[2]
+    if not last.startswith(DASHBOARD_OPENING) or last == marker:
+        return last == marker
+    content = _load(last[len(DASHBOARD_OPENING) :].removesuffix(CLOSING))
+    version = None if content is None else content.get("version")
+    return type(version) is int and version > VERSION
+
+
 # The proposal from a pull request and the tip of its head branch.
 
 TRAILER = "Reconciler-Decision"

@@ -1,7 +1,7 @@
 """Pull requests, reviews and rights, and the protocol of a forge."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from enum import StrEnum
 from typing import Protocol
@@ -395,6 +395,13 @@ class Forge(Protocol):
 
     def delete_comment(self, number: int, key: str) -> None:
         """Delete a comment, if it still exists."""
+
+    def keep_issue(self, *, label: str, title: str, body: str, is_current: Callable[[str], bool]) -> None:
+        """Keep one issue of ours with `label` up to date; a forge without issues does nothing.
+
+        It is opened where there is none, and written unless `is_current` says so of its text. Of several the first one
+        is kept and the others are closed. One that a person closed stays closed and as it is.
+        """
 
     def set_status(self, commit: str, status: CommitStatus) -> None:
         """Show a status on a commit, also of a fork, unless it is shown already."""

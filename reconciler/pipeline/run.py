@@ -17,6 +17,7 @@ from reconciler.errors import ConfigurationError
 from reconciler.git.clone import Clone
 from reconciler.http.messages import Clock
 from reconciler.pipeline.confidential import without_secrets
+from reconciler.pipeline.dashboard import keep_dashboard
 from reconciler.pipeline.draft import Style, write_texts
 from reconciler.pipeline.observe import ForgeView, ObservedRun, observe, read_written
 from reconciler.pipeline.prepare import Prepared, prepare
@@ -137,7 +138,10 @@ def run(
     with acts.timed("publish"):
         published = publish(doors, doors.repository, observed, prepared.plan, drafts)
         told = tuple(tell_outcomes(doors, observed.forge, judged))
-    return replace(result, published=published, told=told)
+    result = replace(result, published=published, told=told)
+    if settings.pull_requests.dashboard and not settings.other_clusters:  # a part would hide the rest
+        keep_dashboard(doors.forge, doors.renderer, result, style.pages)
+    return result
 
 
 @paused_collector()

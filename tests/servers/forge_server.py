@@ -121,6 +121,20 @@ class StoredComment:
     updated_s: float
 
 
+@dataclass(kw_only=True)
+class StoredIssue:
+    """An issue; `login` empty is our account."""
+
+    number: int
+    title: str
+    body: str
+    labels: list[str]
+    created_s: float
+    login: str = ""
+    state: str = "open"
+    closed_s: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
     """A push as the forge saw it; `by` is empty for our account."""
@@ -153,6 +167,8 @@ class StoredRepository:
     """What a ruleset says of our account."""
     pull_requests: dict[int, StoredPullRequest] = field(default_factory=dict)
     comments: dict[int, StoredComment] = field(default_factory=dict)
+    issues: dict[int, StoredIssue] = field(default_factory=dict)
+    """By number, from 1001 on."""
     statuses: dict[str, list[Any]] = field(default_factory=dict)
     """By commit, the newest first, as the forge shows them."""
     pushes: list[Push] = field(default_factory=list)
@@ -386,6 +402,21 @@ class ForgeServer(ABC):
         )
         repository.pull_requests[stored.number] = stored
         return stored
+
+    def store_issue(self, full_name: str, title: str, body: str, labels: Sequence[str], login: str = "") -> StoredIssue:
+        """Remember a new issue of ours, or of somebody else."""
+        issues, now_s = self.repositories[full_name.lower()].issues, self.tick()
+        number = 1001 + len(issues)
+        issues[number] = StoredIssue(
+            number=number, title=title, body=body, labels=list(labels), created_s=now_s, login=login
+        )
+        return issues[number]
+
+    def edit_issue(self, stored: StoredIssue, title: str, body: str, *, closes: bool) -> None:
+        """Change an issue, and close it."""
+        stored.title, stored.body = title, body
+        if closes:
+            stored.state, stored.closed_s = "closed", self.tick()
 
     def store_comment(self, repository: StoredRepository, number: int, body: str, login: str, user_id: int) -> int:
         """Remember a new comment, and return its number."""

@@ -23,6 +23,7 @@ from tests.servers.forge_server import (
     Answer,
     ForgeServer,
     Push,
+    StoredIssue,
     StoredPullRequest,
     StoredRepository,
     serve_forge,
@@ -100,6 +101,9 @@ class GiteaServer(ForgeServer):
             ("POST", r"/pulls/(\d+)/merge", lambda number: self._merge(repository, number, body)),
             ("GET", r"/pulls/(\d+)/reviews", lambda number: self._reviews(repository, number, query)),
             ("POST", r"/pulls/(\d+)/requested_reviewers", lambda number: self._ask(repository, number, body)),
+            ("GET", "/issues", lambda: self._issues(repository, query)),
+            ("POST", "/issues", lambda: self._open_issue(repository, body)),
+            ("PATCH", r"/issues/(\d+)", lambda number: self._edit_issue(repository, number, body)),
             ("GET", "/labels", lambda: self._page(_labels(self.labels), query)),
             ("POST", "/labels", lambda: self._create_label(body)),
             ("POST", r"/issues/(\d+)/labels", lambda number: self._add_labels(repository, number, body)),
@@ -284,6 +288,28 @@ class GiteaServer(ForgeServer):
         stored.labels = [each for each in stored.labels if each != names[int(identity)]]
         stored.updated_s = self.tick()
         return Answer(status=204)
+
+    def _issues(self, repository: StoredRepository, query: Mapping[str, str]) -> Answer:
+        found = [each for each in repository.issues.values() if query["labels"] in each.labels]
+        wanted = [each for each in reversed(found) if query.get("state", "open") in ("all", each.state)]
+        return self._page([self._issue_object(each) for each in wanted], query)
+
+    def _open_issue(self, repository: StoredRepository, body: Any) -> Answer:
+        names = {identity: name for name, identity in {**self.organization_labels, **self.labels}.items()}
+        labels = [names[each] for each in body["labels"]]
+        stored = self.store_issue(repository.full_name, body["title"], body["body"], labels)
+        return Answer(status=201, body=self._issue_object(stored))
+
+    def _edit_issue(self, repository: StoredRepository, number: str, body: Any) -> Answer:
+        stored = repository.issues[int(number)]
+        texts = body.get("title", stored.title), body.get("body", stored.body)
+        self.edit_issue(stored, *texts, closes=body.get("state") == "closed")
+        return Answer(status=201, body=self._issue_object(stored))
+
+    def _issue_object(self, stored: StoredIssue) -> Json:
+        labels = _labels({name: self.labels.get(name, 1) for name in stored.labels})
+        shown = {"number": stored.number, "title": stored.title, "body": stored.body, "state": stored.state}
+        return {**shown, "user": self._user(stored.login), "labels": labels, "pull_request": None}
 
     def _list_comments(self, repository: StoredRepository, number: str) -> Answer:
         found = [key for key, each in sorted(repository.comments.items()) if each.number == int(number)]

@@ -80,6 +80,17 @@ REVIEW = objects(
         "dismissed": FLAG,
     }
 )
+ISSUE = objects(
+    {
+        "number": NUMBER,
+        "title": TEXT,
+        "body": TEXT,
+        "state": one_of("open", "closed"),
+        "user": USER,
+        "labels": many(LABEL),
+        "pull_request": or_null({"type": "object"}),
+    }
+)
 COMMENT = objects({"id": NUMBER, "body": TEXT, "user": USER, "created_at": TIME, "updated_at": TIME})
 STATUS = objects({"id": NUMBER, "status": STATE, "context": TEXT, "description": TEXT, "creator": USER})
 BRANCH = objects({"name": TEXT, "protected": FLAG, "user_can_push": FLAG, "user_can_merge": FLAG})
@@ -97,6 +108,7 @@ TEXTS: Json = {"title": {"type": "string", "maxLength": 255}, "body": TEXT}
 
 FIELDS = {
     "PullRequest": PULL_REQUEST,
+    "Issue": ISSUE,
     "PRBranchInfo": SIDE,
     "Repository": REPOSITORY,
     "User": USER,
@@ -165,6 +177,27 @@ PATHS: Json = {
             "reviews/request",
             many(REVIEW),
             body={"type": "object", "properties": {"reviewers": many(TEXT), "team_reviewers": many(TEXT)}},
+            status=201,
+        )
+    },
+    "/repos/{owner}/{repo}/issues": {
+        "get": operation(
+            "issues/list",
+            many(ISSUE),
+            query={**PAGE, "labels": TEXT, "type": one_of("issues", "pulls"), "state": one_of("open", "closed", "all")},
+        ),
+        "post": operation(
+            "issues/create",
+            ISSUE,
+            body={"type": "object", "required": ["title"], "properties": {**TEXTS, "labels": NUMBERS}},
+            status=201,
+        ),
+    },
+    "/repos/{owner}/{repo}/issues/{index}": {
+        "patch": operation(
+            "issues/edit",
+            ISSUE,
+            body={"type": "object", "properties": {**TEXTS, "state": one_of("open", "closed")}},
             status=201,
         )
     },

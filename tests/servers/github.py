@@ -24,6 +24,7 @@ from tests.servers.forge_server import (
     START_S,
     Answer,
     ForgeServer,
+    StoredIssue,
     StoredPullRequest,
     StoredRepository,
     page_of,
@@ -40,6 +41,7 @@ from tests.servers.github_objects import (
     error_object,
     full_repository_object,
     installation_object,
+    issue_object,
     label_object,
     public_user_object,
     pull_request_object,
@@ -135,6 +137,9 @@ class GitHubServer(ForgeServer):
             ("POST", r"/issues/(\d+)/labels", lambda number: self._add_labels(repository, number, body)),
             ("DELETE", r"/issues/(\d+)/labels/([^/]+)", lambda *named: self._remove_label(repository, *named)),
             ("POST", r"/pulls/(\d+)/requested_reviewers", lambda number: self._review(repository, number, body)),
+            ("GET", "/issues", lambda: self._issues(repository, query)),
+            ("POST", "/issues", lambda: self._open_issue(repository, body)),
+            ("PATCH", r"/issues/(\d+)", lambda number: self._edit_issue(repository, number, body)),
             ("GET", r"/issues/(\d+)/comments", lambda number: self._list_comments(repository, number, query)),
             ("POST", r"/issues/(\d+)/comments", lambda number: self._comment(repository, number, body)),
             ("PATCH", r"/issues/comments/(\d+)", lambda key: self._edit_comment(repository, key, body)),
@@ -343,6 +348,28 @@ class GitHubServer(ForgeServer):
         stored.reviewers = list(dict.fromkeys(named))
         view = replace(self._view(repository, stored))
         return Answer(status=201, body=simple_pull_request_object(self.url, view))
+
+    def _issues(self, repository: StoredRepository, query: Mapping[str, str]) -> Answer:
+        found = [each for each in repository.issues.values() if query["labels"] in each.labels]
+        wanted = [each for each in reversed(found) if query.get("state", "open") in ("all", each.state)]
+        return Answer(status=200, body=page_of([self._issue_object(repository, each) for each in wanted], query))
+
+    def _open_issue(self, repository: StoredRepository, body: Any) -> Answer:
+        labels = body["labels"] if repository.role in ("admin", "maintain", "push") else []
+        stored = self.store_issue(repository.full_name, body["title"], body["body"], labels)
+        return Answer(status=201, body=self._issue_object(repository, stored))
+
+    def _edit_issue(self, repository: StoredRepository, number: str, body: Any) -> Answer:
+        stored = repository.issues[int(number)]
+        texts = body.get("title", stored.title), body.get("body", stored.body)
+        self.edit_issue(stored, *texts, closes=body.get("state") == "closed")
+        return Answer(status=200, body=self._issue_object(repository, stored))
+
+    def _issue_object(self, repository: StoredRepository, stored: StoredIssue) -> Json:
+        labels = [
+            label_object(self.url, repository.full_name, name, number) for number, name in enumerate(stored.labels, 1)
+        ]
+        return issue_object(self.url, repository.full_name, stored, labels, self._user_of(stored.login))
 
     def _list_comments(self, repository: StoredRepository, number: str, query: Mapping[str, str]) -> Answer:
         found = [key for key, each in sorted(repository.comments.items()) if each.number == int(number)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.servers.forge_server import Push
+from tests.servers.forge_server import Push, StoredIssue
 
 Json = dict[str, Any]
 
@@ -314,6 +314,36 @@ def pull_request_object(api: str, view: PullRequestView) -> Json:
         "additions": 1,
         "deletions": 1,
         "changed_files": 1,
+    }
+
+
+def issue_object(api: str, full_name: str, issue: StoredIssue, labels: Sequence[Json], user: Json) -> Json:
+    """An `issue`."""
+    url = f"{api}/repos/{full_name}/issues/{issue.number}"
+    return {
+        "id": issue.number,
+        "node_id": f"I_{issue.number}",
+        "url": url,
+        "repository_url": f"{api}/repos/{full_name}",
+        "labels_url": f"{url}/labels{{/name}}",
+        "comments_url": f"{url}/comments",
+        "events_url": f"{url}/events",
+        "html_url": f"https://github.com/{full_name}/issues/{issue.number}",
+        "number": issue.number,
+        "state": issue.state,
+        "title": issue.title,
+        "body": issue.body,
+        "user": user,
+        "labels": list(labels),
+        "assignee": None,
+        "assignees": [],
+        "milestone": None,
+        "locked": False,
+        "comments": 0,
+        "author_association": "NONE",
+        "created_at": timestamp(issue.created_s),
+        "updated_at": timestamp(issue.closed_s or issue.created_s),
+        "closed_at": None if issue.closed_s is None else timestamp(issue.closed_s),
     }
 
 

@@ -20,6 +20,7 @@ from tests.servers.forge_server import (
     MISSING_COMMIT,
     Answer,
     ForgeServer,
+    StoredIssue,
     StoredPullRequest,
     StoredRepository,
     page_of,
@@ -121,6 +122,9 @@ class GitLabServer(ForgeServer):
     ) -> list[tuple[str, str, Callable[..., Answer]]]:
         return [
             ("GET", "", lambda: self._project(repository)),
+            ("GET", "/issues", lambda: self._issues(repository, query)),
+            ("POST", "/issues", lambda: self._open_issue(repository, body)),
+            ("PUT", r"/issues/(\d+)", lambda number: self._edit_issue(repository, number, body)),
             ("GET", "/merge_requests", lambda: self._list(repository, query)),
             ("POST", "/merge_requests", lambda: self._create(repository, body)),
             ("GET", r"/merge_requests/(\d+)", lambda number: self._one(repository, number)),
@@ -333,6 +337,26 @@ class GitLabServer(ForgeServer):
         made = status_object(len(shown) + 1, sha, body["state"], body["name"], body.get("description"), author)
         shown.insert(0, made)
         return Answer(status=201, body=made)
+
+    def _issues(self, repository: StoredRepository, query: Mapping[str, str]) -> Answer:
+        found = [each for each in repository.issues.values() if query["labels"] in each.labels and not each.login]
+        return Answer(status=200, body=page_of([self._issue_object(each) for each in reversed(found)], query))
+
+    def _open_issue(self, repository: StoredRepository, body: Any) -> Answer:
+        text = self._without_commands(body["description"])
+        stored = self.store_issue(repository.full_name, body["title"], text, body["labels"].split(","))
+        return Answer(status=201, body=self._issue_object(stored))
+
+    def _edit_issue(self, repository: StoredRepository, number: str, body: Any) -> Answer:
+        stored = repository.issues[int(number)]
+        texts = body.get("title", stored.title), self._without_commands(body.get("description", stored.body))
+        self.edit_issue(stored, *texts, closes=body.get("state_event") == "close")
+        return Answer(status=200, body=self._issue_object(stored))
+
+    def _issue_object(self, stored: StoredIssue) -> Json:
+        shown = {"id": stored.number, "iid": stored.number, "title": stored.title, "description": stored.body}
+        state = "opened" if stored.state == "open" else "closed"
+        return {**shown, "state": state, "labels": list(stored.labels), "author": self._person(OWN_ID, self.login)}
 
     def _attach(self, stored: StoredPullRequest, body: Any) -> None:
         """What is not allowed is passed over, without a word."""

@@ -46,6 +46,18 @@ PROJECT = objects(
     },
     optional={"merge_trains_enabled": FLAG},
 )
+ISSUE = objects(
+    {
+        "id": NUMBER,
+        "iid": NUMBER,
+        "title": TEXT,
+        "description": or_null(TEXT),
+        "state": one_of("opened", "closed"),
+        "labels": many(TEXT),
+        "author": USER,
+    }
+)
+ISSUE_TEXTS: Json = {"description": TEXT, "labels": TEXT, "state_event": one_of("close", "reopen")}
 MERGE_REQUEST = objects(
     {
         "id": NUMBER,
@@ -200,6 +212,17 @@ PATHS: Json = {
     },
     "/users": {"get": operation("users/list", many(USER), query={**PAGE, "username": TEXT})},
     "/projects/{id}": {"get": operation("project/get", PROJECT)},
+    "/projects/{id}/issues": {
+        "get": operation(
+            "issues/list",
+            many(ISSUE),
+            query={**PAGE, "labels": TEXT, "scope": one_of("created_by_me", "assigned_to_me", "all")},
+        ),
+        "post": operation("issues/create", ISSUE, body=objects({"title": TEXT}, optional=ISSUE_TEXTS), status=201),
+    },
+    "/projects/{id}/issues/{iid}": {
+        "put": operation("issues/update", ISSUE, body={"type": "object", "properties": {"title": TEXT, **ISSUE_TEXTS}})
+    },
     "/projects/{id}/merge_requests": {
         "get": operation("merge-requests/list", many(MERGE_REQUEST), query=LIST_QUERY),
         "post": operation("merge-requests/create", MERGE_REQUEST, body=NEW_MERGE_REQUEST, status=201),
