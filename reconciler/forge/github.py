@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 from reconciler.domain.records import replace
@@ -68,7 +68,8 @@ ENABLE = (
 DISABLE = "mutation($id: ID!) { disablePullRequestAutoMerge(input: {pullRequestId: $id}) { clientMutationId } }"
 
 
-WHO = "query { viewer { databaseId } }"
+VIEWER = "viewer { databaseId }"
+WHO = f"query {{ {VIEWER} }}"
 """`GET /user` fails for an App or a workflow; this works for every token."""
 REFUSING: Mapping[str, str] = {
     "creation": "such branches may not be created",
@@ -281,20 +282,30 @@ class GitHub(HostedForge[GitHubClient]):
     def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
         """See `Forge`; which open ones are in the merge queue is shown only by GraphQL."""
         recent = super().list_pull_requests(head_prefix=head_prefix, base=base, closed_since_s=closed_since_s)
-        numbers = [each.number for each in recent if each.is_open]
-        queued: set[int] = set()
+        return tuple(
+            replace(each, in_merge_queue=each.in_merge_queue or each.number in self._queued) for each in recent
+        )
+
+    def _look_up(self, answers: Sequence[object], head_prefix: str) -> None:
+        """See `HostedForge`: merge queues, and in the same query whose token this is."""
+        ours = (each for each in answers if text_of(each, "head", "ref").startswith(head_prefix))
+        numbers = sorted({number_of(each, "number") for each in ours if text_of(each, "state") == "open"})
+        self._queued: set[int] = set()
         for start in range(0, len(numbers), QUEUE_BATCH):
             batch = numbers[start : start + QUEUE_BATCH]
             fields = " ".join(f"p{number}: pullRequest(number: {number}) {{ isInMergeQueue }}" for number in batch)
-            query = f"query($owner: String!, $name: String!) {{repository(owner: $owner, name: $name) {{ {fields} }}}}"
+            asked = f"{VIEWER} repository(owner: $owner, name: $name) {{ {fields} }}"
+            query = f"query($owner: String!, $name: String!) {{ {asked} }}"
             variables = {"owner": self._address.owner, "name": self._address.name}
             try:
                 answer = self._client.ask_graphql(query, variables, action="ask for merge queues")
             except ConfigurationError as error:
                 logger.debug("no merge queue is known: %s", error)
-                return recent
-            queued |= {number for number in batch if flag_of(answer, "repository", f"p{number}", "isInMergeQueue")}
-        return tuple(replace(each, in_merge_queue=each.in_merge_queue or each.number in queued) for each in recent)
+                return
+            self._own_id = self._own_id or number_or_none(answer, "viewer", "databaseId") or 0
+            self._queued |= {
+                number for number in batch if flag_of(answer, "repository", f"p{number}", "isInMergeQueue")
+            }
 
     def pushed_s(self, branch: str, commit: str, *, since_s: float) -> float | None:
         """See `Forge`."""

@@ -5,7 +5,7 @@ import json
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
@@ -509,13 +509,18 @@ class HostedForge(ABC, Generic[Client]):
     def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
         """See `Forge`."""
         # Open ones first: one that is closed in between appears twice, and the later answer counts.
-        answers = (*self._open(), *self._closed_since(base, closed_since_s))
-        found = ((answer, self._shown(answer)) for answer in answers if self._is_from_here(answer))
+        listed = (*self._open(), *self._closed_since(base, closed_since_s))
+        answers = [answer for answer in listed if self._is_from_here(answer)]
+        self._look_up(answers, head_prefix)
+        found = ((answer, self._shown(answer)) for answer in answers)
         ours = (
             replace(shown, opened_by=self._other_author(answer)) if shown.head_branch.startswith(head_prefix) else shown
             for answer, shown in found
         )
         return ours_among(ours, head_prefix=head_prefix, base=base, closed_since_s=closed_since_s)
+
+    def _look_up(self, answers: Sequence[object], head_prefix: str) -> None:
+        """Ask for what a list of pull requests does not show."""
 
     def list_open(self, *, base: str) -> tuple[PullRequest, ...]:
         """See `Forge`."""

@@ -186,7 +186,7 @@ class GitHubServer(ForgeServer):
         queued = {
             alias: {"isInMergeQueue": repository.pull_requests[int(number)].in_merge_queue} for alias, number in asked
         }
-        return Answer(status=200, body={"data": {"repository": queued}})
+        return Answer(status=200, body={"data": {"viewer": {"databaseId": OWN_ID}, "repository": queued}})
 
     def _mutate(self, query: str, variables: Mapping[str, str]) -> Answer:
         """Auto-merge on or off, refused as GitHub refuses it."""

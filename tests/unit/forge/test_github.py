@@ -70,6 +70,16 @@ def test_only_our_open_ones_are_looked_up_in_a_merge_queue(github: Any) -> None:
     assert [each.in_merge_queue for each in listed(forge)] == [False, True]
 
 
+@pytest.mark.parametrize(("count", "queries"), [(50, 1), (51, 2)])
+def test_fifty_pull_requests_cost_one_query(github: Any, count: int, queries: int) -> None:
+    """It says which are queued and whose token this is; the lists of open and closed ones are a request each."""
+    for number in range(count):
+        github.server.open_pull_request("acme/fleet", head=f"reconciler/{number}", fork="acme/fleet")
+    assert len(listed(github.open())) == count
+    asked = [each.path for each in github.server.requests]
+    assert (asked.count("/graphql"), len(asked)) == (queries, queries + 2)
+
+
 def test_without_graphql_nothing_is_queued(github: Any) -> None:
     forge = opened(github)
     github.server.has_graphql = False
