@@ -704,9 +704,10 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
         reason = f"{count(len(adopted.entries), 'serving workload')} to manage"
         files.append(GeneratedFile(path=REPOSITORY_FILE, text=text, before=present, reason=reason))
     settings = prepared.recording.settings
-    asked = [each.prometheus.url for each in settings.clusters if each.prometheus is not None]
     from_here = is_loopback(request.flags.prometheus) if request.flags.prometheus else False
-    urls = (address.url,) if address is not None else () if from_here else tuple(asked)
+    written = _written_settings(request, root) if from_here and draft is None else settings
+    asked = [each.prometheus.url for each in written.clusters if each.prometheus is not None]
+    urls = (address.url,) if address is not None else tuple(asked)
     branch = settings.git.base_branch or repository.branch
     whole = replace(settings, clusters=(ClusterSettings(name=DEFAULT_CLUSTER),))
     files += ignore_statuses(listed.commit, whole, renderer)
@@ -793,6 +794,17 @@ def _with_uncommitted(flags: Flags, root: Path) -> Flags:
     if repository.read_file_at(repository.commit, REPOSITORY_FILE) is not None:
         return flags
     return replace(flags, config_files=(root / REPOSITORY_FILE, *flags.config_files))
+
+
+def _written_settings(request: InitRequest, root: Path) -> Settings:
+    """The configuration that is there, for its addresses: what was asked from here is of no use to a job."""
+    files = (root / REPOSITORY_FILE, *request.flags.config_files)
+    flags = replace(request.flags, prometheus="", config_files=files)
+    try:
+        with open_session(flags, request.environment, writes=False, with_forge=False) as session:
+            return session.settings
+    except ConfigurationError:  # an address that is yet to be filled in
+        return Settings()
 
 
 def _plan_draft(

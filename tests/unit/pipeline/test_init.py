@@ -167,6 +167,22 @@ def test_no_loopback_address_is_written(desk: Desk, manifest: str, url: str) -> 
     assert workflow["concurrency"]["group"].endswith("&& github.ref || 'run' }}"), "a dispatch waits for the schedule"
 
 
+@pytest.mark.usefixtures("impatient")
+def test_a_job_gets_the_addresses_that_an_existing_configuration_has(desk: Desk) -> None:
+    root = unconfigured(desk)
+    desk.workshop.git("remote", "set-url", "origin", "https://git.example.com/acme/fleet.git")
+    told = 'prometheus: {url: "http://prometheus.monitoring:9091"}'
+    head = "apiVersion: reconciler.io/v1alpha1\nkind: Configuration\n"
+    (root / "reconciler.yaml").write_text(f"{head}clusters:\n  - name: prod\n    {told}\n")
+    asked(desk, prometheus="http://127.0.0.1:9", wishes=Wishes(cronjob=True))
+    (overlay,) = (root / "reconciler").glob("kustomization.yaml")
+    text = overlay.read_text()
+    assert "RECONCILER_TRUSTED_ORIGINS" in text
+    assert '"http://prometheus.monitoring:9091"' in text
+    assert "port: 9091" in text
+    assert "127.0.0.1" not in text
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "LOCALHOST.", "[::1]", "a.localhost"])
 def test_loopback_is_known_in_every_spelling(host: str) -> None:
     assert is_loopback(f"http://{host}:9090/x")
