@@ -14,19 +14,22 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, cast
 
 from rich.console import Console
 from rich.text import Text
 
 from reconciler.cli.main import invoke
 from reconciler.cli.sample import Demo, run_demo
-from tests.tools.make_pictures import CHROMIUM, MERMAID, bodies, in_terminal, pull_request_page, shoot
+from reconciler.pipeline.dashboard import keep_dashboard
+from reconciler.rendering.renderer import Renderer
+from tests.tools.make_pictures import CHROMIUM, GITHUB, MERMAID, bodies, in_terminal, pull_request_page, shoot
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".github" / "docs" / "pictures"
-PULL_REQUEST, REPORT = (900, 700), (1240, 860)
+PULL_REQUEST, DASHBOARD, REPORT = (900, 700), (900, 700), (1240, 860)
 KEY = b"Source"
 """Of the text within a picture that says of what it was made."""
 CLEAN = (
@@ -52,12 +55,28 @@ def sources(demo: Demo) -> Mapping[str, str]:
     with contextlib.redirect_stdout(printed):
         invoke(["plan", *replay])
     _, title, body = next(iter(bodies(demo)))
+    issue = _Issue()
+    keep_dashboard(cast(Any, issue), Renderer(), demo.result, GITHUB)
     return {
+        "dashboard.png": issue.text,
         "pull-request-light.png": f"{title}\n{body}",
         "pull-request-dark.png": f"{title}\n{body}",
         "report.png": page,
         "terminal.svg": printed.getvalue(),
     }
+
+
+class _Issue:
+    """A forge that keeps the dashboard issue, and nothing else: that of the demo has no issues."""
+
+    body_limit = 65_536
+    text = ""
+
+    def keep_issue(self, *, label: str, title: str, body: str, is_current: Callable[[str], bool]) -> None:
+        """Remember its title and text, without the comment at the end, which knows where the demo is."""
+        assert label
+        assert not is_current(self.text)
+        self.text = f"{title}\n{body.partition('<!--')[0]}"
 
 
 def digest(text: str) -> str:
@@ -117,6 +136,8 @@ def main() -> None:
             title, _, body = texts[f"pull-request-{theme}.png"].partition("\n")
             picture = FOLDER / f"pull-request-{theme}.png"
             shoot(picture, pull_request_page(title, body, theme, PULL_REQUEST[0]), PULL_REQUEST, scratch)
+        title, _, body = texts["dashboard.png"].partition("\n")
+        shoot(FOLDER / "dashboard.png", pull_request_page(title, body, "light", DASHBOARD[0]), DASHBOARD, scratch)
         shoot(FOLDER / "report.png", texts["report.png"], REPORT, scratch)
         for name, text in texts.items():
             if name.endswith(".png"):
