@@ -408,6 +408,8 @@ def _caution(context: DecisionContext, variant: Variant, desired: Allocation) ->
     takes_back = context.staged.reasons[variant.key] if variant.key in context.staged.reverts else ""
     outage = why_outage(context.snapshot, variant.model) if desired.replicas < variant.current.replicas else ""
     written = variant.workload.caution if variant.workload is not None else ""
+    if desired.scaling != variant.current.scaling:
+        written = "; ".join(filter(None, (written, "settings of autoscalers never merge by themselves")))
     told = (f"{variant.key.label}: {words}" for words in (takes_back, outage) if words)
     return "; ".join(filter(None, (*told, written)))
 

@@ -112,13 +112,12 @@ def keep_open_proposals(situation: Situation, staged: StagedPlan) -> StagedPlan:
     """
     formulated, optimum = situation.formulated, staged.allocations
     allocations = dict(optimum)
-    kept: dict[ResourceKey, int] = {}
-    reasons: dict[ResourceKey, str] = {}
+    kept, reasons = dict(staged.kept), dict(staged.reasons)
     weights = _weights(formulated.problem)
     for model, keys in formulated.needs.variants_of.items():
         groups = {situation.group_of[key] for key in keys}
         proposal = _proposal_of(situation, min(groups), keys) if len(groups) == 1 else None
-        if proposal is None:
+        if proposal is None or any(situation.current[key].scaling for key in keys):  # of these a pass of their own does
             continue
         free = {key: situation.current[key] for key in keys if key not in formulated.problem.pinned}
         proposed = proposal.merged(free)
@@ -413,13 +412,13 @@ def _hold(words: str) -> Hold:
 
 PASSES: tuple[Pass, ...] = (
     hold_implausible,
+    tune_autoscalers,
     keep_open_proposals,
     keep_promises,
     keep_to_limits,
     prove_growth,
     keep_serving,
     make_independent,
-    tune_autoscalers,
     obey_rules,
     tell_what_is_kept,
     give_verdicts,

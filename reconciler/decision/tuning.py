@@ -1,31 +1,371 @@
-"""Autoscalers whose settings are tuned: what is proposed of each, or why nothing is."""
+"""Autoscalers whose settings are tuned: which is proposed of each, or why none is."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
+import numpy as np
+
+from reconciler.aftermerge import Merge, compared, load_of, merges_of
+from reconciler.decision.actuation import ActuationDelays
+from reconciler.decision.scaler_settings import declared_setting, is_sound, written_setting
 from reconciler.decision.staged_plan import Situation, StagedPlan
 from reconciler.domain.answers import NoAnswer
-from reconciler.domain.holds import Hold, hold_of
-from reconciler.domain.identity import ResourceKey
-from reconciler.domain.records import replace
-from reconciler.domain.scalers import TunedScaler
+from reconciler.domain.autoscaler_settings import AutoscalerSetting
+from reconciler.domain.history import DemandHistory, Floats
+from reconciler.domain.holds import Hold, HoldKind, hold_of
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.plan import RATE
+from reconciler.domain.records import dataclass, replace
+from reconciler.domain.scalers import ScalerHistory, ScalerSetting, Signal, TunedScaler, TuningEvidence
+from reconciler.domain.snapshot import Variant
+from reconciler.domain.units import significant
+from reconciler.metrics.queries import duration
+from reconciler.simulation.draws import Spread
+from reconciler.tuning.choice import Choice, Goal, Outcome, Unchanged, choose
+from reconciler.tuning.groups import TargetHistory, TunedTarget, alike
+from reconciler.tuning.reproduction import Reproduction, reproduce
+
+DAY_S = 86_400.0
+REPRODUCED_S = 7 * DAY_S
+"""What is replayed: the newest days, for older ones may have had another setting."""
+PAUSE_S, PAUSE_OF_GROUP_S = 7 * DAY_S, DAY_S
+"""One change of an autoscaler a week where nothing is broken, and one of a group a day."""
+BUSY = 0.75
+"""Of the load that a replica ever had: from there on its metric shows what it is when it carries its capacity."""
+HOURS, SHOWN = 24, 3
+BARS = "▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """What is known of one autoscaler; histories compare by identity, so that rounds of one run compute once."""
+
+    key: ResourceKey
+    service_class: str
+    attainment: float
+    setting: AutoscalerSetting
+    history: ScalerHistory
+    demand: DemandHistory
+    row: int
+    capacity_per_s: float
+    price_per_hour: float
+    start: Spread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What is chosen for one autoscaler: a setting with its evidence, a hold, or in words why it stays."""
+
+    setting: AutoscalerSetting | None = None
+    evidence: TuningEvidence | None = None
+    hold: Hold | None = None
+    words: str = ""
 
 
 def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
-    """Hold the autoscalers of which is not known what they go by, or what they did."""
-    holds = dict(_holds(situation, staged))
-    as_now = {key: situation.current[key] for key in holds}
-    return replace(staged, allocations={**staged.allocations, **as_now}, holds={**staged.holds, **holds})
+    """Propose settings of autoscalers that are tuned, or hold them; their bounds stay as they are."""
+    snapshot = situation.snapshot
+    tuned = {key: each for key, each in snapshot.tuned.items() if each.metric is not None or each.hold is not None}
+    if not tuned:
+        return staged
+    variants = {state.variant.key: state.variant for state in situation.states}
+    merges = {
+        key: [each for each in merges_of(snapshot).get(str(key), ()) if each.change.is_tuning] for key in sorted(tuned)
+    }
+    open_now = [key for key in merges if key not in staged.holds]
+    waiting = {key: hold for key in open_now if (hold := _settling(situation, key, merges)) is not None}
+    found = {key: _target(situation, variants[key], tuned[key]) for key in open_now if key not in waiting}
+    holds = {key: each for key, each in found.items() if isinstance(each, Hold)}
+    targets = tuple(each for each in found.values() if isinstance(each, _Target))
+    results = dict(zip((each.key for each in targets), _chosen(targets), strict=True))
+    holds |= {key: each.hold for key, each in results.items() if each.hold is not None}
+    allocations, reasons, tunings = dict(staged.allocations), dict(staged.reasons), dict(staged.tunings)
+    reverts, kept = dict(staged.reverts), dict(staged.kept)
+    for key in open_now:
+        now = allocations[key] = situation.current[key]
+        broken = _broken(situation, variants[key], merges[key])
+        if broken is not None:
+            allocations[key] = replace(now, scaling=broken.change.scaling_before)
+            reverts[key] = broken.number
+            reasons[key] = f"goes back to what it had: since pull request #{broken.number} tuned it a target is missed"
+            waiting.pop(key, None)
+        if key in holds or key in waiting or broken is not None:
+            continue
+        result = results.get(key, _Found(words="its autoscaler is looked at in a later run"))
+        proposal = _proposed(situation, key)
+        if proposal is not None:
+            allocations[key], kept[key] = replace(now, scaling=proposal[1]), proposal[0]
+            reasons[key] = f"as in open pull request #{proposal[0]}"
+        elif result.setting is None:
+            reasons[key] = result.words
+        else:
+            wanted = written_setting(tuned[key].scaler, result.setting)
+            allocations[key] = replace(now, scaling=str(wanted))
+            reasons[key] = _why(now.scaling, wanted)
+        if result.evidence is not None and allocations[key] != now:
+            tunings[key] = result.evidence
+    return replace(
+        staged,
+        allocations=allocations,
+        holds={**staged.holds, **holds},
+        reasons=reasons,
+        waiting={**staged.waiting, **waiting},
+        kept=kept,
+        reverts=reverts,
+        tunings=tunings,
+    )
 
 
-def _holds(situation: Situation, staged: StagedPlan) -> Iterator[tuple[ResourceKey, Hold]]:
-    for key, tuned in sorted(situation.snapshot.tuned.items()):
-        hold = None if key in staged.holds else _why_not(situation, key, tuned)
-        if hold is not None:
-            yield key, hold
+def _proposed(situation: Situation, key: ResourceKey) -> tuple[int, str] | None:
+    """The open pull request that changes its setting from what Git has now, and to what: noise never pushes."""
+    now = situation.current[key]
+    for proposal in situation.open_proposals(situation.group_of[key]).values():
+        for change in proposal.changes:
+            is_its = change.resource == str(key) and change.is_tuning and change.begins_at(now)
+            if is_its and is_sound(ScalerSetting.parse(change.scaling_after)):
+                return proposal.number, change.scaling_after
+    return None
 
 
-def _why_not(situation: Situation, key: ResourceKey, tuned: TunedScaler) -> Hold | None:
-    history = situation.snapshot.scaled.get(key)
-    if tuned.hold is None and isinstance(history, NoAnswer):
+def _why(before: str, after: ScalerSetting) -> str:
+    was = ScalerSetting.parse(before)
+    changes = () if was is None else was.changes(after)
+    return "tuned on its own history: " + ", ".join(
+        f"{each.field} {each.displaced or 'unset'} -> {each.after}" for each in changes
+    )
+
+
+# ---- what is known of a target
+
+
+def _target(situation: Situation, variant: Variant, tuned: TunedScaler) -> _Target | Hold | None:
+    """What its autoscaler is tuned from; why not; or None where this run does not look at it."""
+    snapshot, key = situation.snapshot, variant.key
+    if tuned.hold is not None or tuned.metric is None:
+        return tuned.hold
+    setting = declared_setting(tuned.scaler, tuned.metric)
+    if setting is None:
+        words = "its behavior is not as Kubernetes has it: nothing is tuned"
+        return Hold(kind=HoldKind.AUTOSCALER_METRIC, words=words, place=tuned.scaler.place)
+    history = snapshot.scaled.get(key)
+    if history is None:
+        return None
+    if isinstance(history, NoAnswer):
         return hold_of(history)
-    return tuned.hold
+    needs = situation.formulated.needs
+    need, carried = needs.of_variant(key), needs.carried(key, replace(variant.current, replicas=1))
+    if variant.service_class is None or need is None or need.unit != RATE or not carried:
+        words = "what a replica carries inside its targets is not known: give it a service class and a profile"
+        return Hold(kind=HoldKind.CAPACITY_UNKNOWN, words=words)
+    if len(needs.variants_of[need.model]) > 1:
+        words = f"{len(needs.variants_of[need.model])} variants share its load: what each gets is not recorded"
+        return Hold(kind=HoldKind.AUTOSCALER_NOT_REPRODUCED, words=words)
+    found = _row(snapshot.observed.fine, variant.model)
+    if found is None:
+        words = "what arrived in the last two weeks is not known minute by minute"
+        return Hold(kind=HoldKind.HISTORY_MISSING, words=words)
+    start, price = ActuationDelays(snapshot).of(variant).start, variant.current_cost_per_hour
+    return _Target(
+        key=key,
+        service_class=variant.service_class.value.name,
+        attainment=variant.service_class.value.attainment,
+        setting=setting,
+        history=history,
+        demand=found[0],
+        row=found[1],
+        capacity_per_s=significant(carried),
+        price_per_hour=math.nan if price is None else price,
+        start=Spread(low_s=start.low_s, median_s=start.median_s, high_s=start.high_s),
+    )
+
+
+def _row(histories: Iterable[DemandHistory], model: ModelKey) -> tuple[DemandHistory, int] | None:
+    return next(((each, each.models.index(model)) for each in histories if model in each.models), None)
+
+
+# ---- which setting
+
+
+@lru_cache(maxsize=2)
+def _chosen(targets: tuple[_Target, ...]) -> tuple[_Found, ...]:
+    """What is found for each, in their order: reproduced alone, chosen together with those that behave alike."""
+    found: dict[ResourceKey, _Found] = {}
+    reproduced: dict[ResourceKey, TunedTarget] = {}
+    for each in targets:
+        history = _history(each)
+        replay = reproduce(each.setting, _newest(history))
+        if replay.holds:
+            reproduced[each.key] = _tuned_target(each, history)
+        else:
+            words = f"its autoscaler is not reproduced: {replay.reason}{_drawn(replay)}"
+            hold = Hold(kind=HoldKind.AUTOSCALER_NOT_REPRODUCED, words=words)
+            found[each.key] = _Found(hold=hold)
+    known = [each for each in targets if each.key in reproduced]
+    goals = {each.key: each.attainment for each in known}
+    priced = {each.key: each.price_per_hour for each in known}
+    for group in alike([reproduced[each.key] for each in known], [each.service_class for each in known]):
+        keys = [each.key for each in known if any(each.key == target.name for target in group.targets)]
+        answer = choose(group, Goal(attainment=max(goals[key] for key in keys)))
+        found |= dict(_answered(keys, answer, is_priced=all(math.isfinite(priced[key]) for key in keys)))
+    return tuple(found[each.key] for each in targets)
+
+
+def _answered(
+    keys: Sequence[ResourceKey], answer: Choice | Unchanged, *, is_priced: bool
+) -> Iterator[tuple[ResourceKey, _Found]]:
+    if isinstance(answer, Unchanged):
+        yield from ((key, _Found(words=f"its setting stays: {answer.words}")) for key in keys)
+        return
+    evidence = _evidence(answer, len(keys), is_priced=is_priced)
+    for key in keys:
+        setting = answer.settings[key]
+        yield key, _Found(setting=setting, evidence=evidence)
+
+
+def _history(target: _Target) -> TargetHistory:
+    """Both histories on the grid of the autoscaler's; what arrived is known where it was asked at the same moments."""
+    scaled, demand = target.history, target.demand
+    times_s = scaled.start_s + scaled.step_s * np.arange(scaled.total.size)
+    places = np.rint((times_s - demand.start_s) / demand.step_s).astype(np.int64)
+    rates = demand.per_s[target.row]
+    inside = (places >= 0) & (places < rates.size)
+    offered = np.where(inside, rates[np.where(inside, places, 0)], np.nan)
+    return TargetHistory(
+        start_s=scaled.start_s,
+        step_s=scaled.step_s,
+        offered_per_s=offered,
+        totals=scaled.total[np.newaxis],
+        desired=scaled.desired,
+        ready=scaled.current,
+    )
+
+
+def _newest(history: TargetHistory) -> TargetHistory:
+    first = max(history.desired.size - round(REPRODUCED_S / history.step_s), 0)
+    return replace(
+        history,
+        start_s=history.start_s + first * history.step_s,
+        offered_per_s=history.offered_per_s[first:],
+        totals=history.totals[:, first:],
+        desired=history.desired[first:],
+        ready=history.ready[first:],
+    )
+
+
+def _tuned_target(target: _Target, history: TargetHistory) -> TunedTarget:
+    signal, capacity = target.setting.metrics[0].signal, target.capacity_per_s
+    each = capacity if signal is Signal.ARRIVALS else capacity * _per_request(history)
+    return TunedTarget(
+        name=target.key,
+        setting=target.setting,
+        history=history,
+        capacity_per_s=capacity,
+        at_capacity=(math.nan if signal is Signal.WAITING else each,),
+        in_batches=each if signal in (Signal.RUNNING, Signal.IN_FLIGHT) and math.isfinite(each) else math.inf,
+        price_per_hour=target.price_per_hour if math.isfinite(target.price_per_hour) else 1.0,
+        start=target.start,
+    )
+
+
+def _per_request(history: TargetHistory) -> float:
+    """What the metric shows for each request a second, when replicas are busy; NaN where that was never seen."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        load: Floats = history.offered_per_s / history.ready
+        ratio: Floats = history.totals[0] / history.offered_per_s
+    known = np.isfinite(load) & np.isfinite(ratio) & (load > 0)
+    if not known.any():
+        return math.nan
+    busy = known & (load >= np.quantile(load[known], BUSY))
+    return float(np.median(ratio[busy]))
+
+
+def _evidence(choice: Choice, targets: int, *, is_priced: bool) -> TuningEvidence:
+    before, after, left_before, left_after = (
+        choice.before,
+        choice.after,
+        choice.left_out_before,
+        choice.left_out_after,
+    )
+    course = choice.course
+    return TuningEvidence(
+        days=choice.days,
+        cost_change=_change(before, after),
+        attainment=(significant(before.attainment), significant(after.attainment)),
+        starts_per_day=(significant(before.starts_per_day), significant(after.starts_per_day)),
+        left_out=choice.left_out,
+        left_out_cost_change=_change(left_before, left_after),
+        left_out_attainment=(significant(left_before.attainment), significant(left_after.attainment)),
+        saves_per_hour=significant((before.cost_per_hour - after.cost_per_hour) / targets) if is_priced else None,
+        tried=tuple(_told(each, before) for each in (*choice.steps[1:], *choice.frontier[:SHOWN])),
+        day=(_hourly(course.before), _hourly(course.after)),
+        is_repair=choice.repairs,
+    )
+
+
+def _change(before: Outcome, after: Outcome) -> float:
+    return significant(after.cost_per_hour / before.cost_per_hour - 1) if before.cost_per_hour > 0 else 0.0
+
+
+def _told(outcome: Outcome, before: Outcome) -> str:
+    return f"{outcome.words}: {100 * _change(before, outcome):+.0f} % cost, attainment {100 * outcome.attainment:.1f} %"
+
+
+def _hourly(values: Sequence[float]) -> tuple[float, ...]:
+    each = max(len(values) // HOURS, 1)
+    return tuple(significant(float(np.mean(values[at : at + each]))) for at in range(0, len(values), each))
+
+
+def _drawn(replay: Reproduction) -> str:
+    """The last day of both series, hour by hour, where they are compared."""
+    rows = [_last_day(each) for each in (replay.recorded, replay.simulated)]
+    most = max((max(row, default=0.0) for row in rows), default=0.0)
+    if most <= 0:
+        return ""
+    drawn = ["".join(BARS[min(int(each / most * len(BARS)), len(BARS) - 1)] for each in row) for row in rows]
+    return f" (last day: {drawn[0]} asked for, {drawn[1]} simulated)"
+
+
+def _last_day(values: Floats) -> list[float]:
+    count = values.size // HOURS
+    each = min(60, max(count, 1))
+    newest = values[-each * HOURS :]
+    hours = (part for part in np.array_split(newest, HOURS) if part.size)
+    return [float(np.nanmean(part)) if np.isfinite(part).any() else 0.0 for part in hours]
+
+
+# ---- after a merge
+
+
+def _settling(situation: Situation, key: ResourceKey, merges: Mapping[ResourceKey, Sequence[Merge]]) -> Hold | None:
+    """That its setting, or another of its group, was changed lately: what ran before says nothing of it."""
+    now_s, group = situation.snapshot.now_s, situation.group_of[key]
+    of_group = [each for other, its in merges.items() if situation.group_of[other] == group for each in its]
+    for merged, pause_s, words in (
+        (merges[key], PAUSE_S, "one change a week where nothing is broken"),
+        (of_group, PAUSE_OF_GROUP_S, "one change of a group a day"),
+    ):
+        last = max(merged, key=lambda each: each.at_s, default=None)
+        if last is not None and now_s - last.at_s < pause_s:
+            ago = duration(max(now_s - last.at_s, 60.0) // 60 * 60)
+            told = f"a setting was changed by #{last.number} {ago} ago: {words}"
+            return Hold(kind=HoldKind.AUTOSCALER_CHANGED, words=told)
+    return None
+
+
+def _broken(situation: Situation, variant: Variant, merged: Sequence[Merge]) -> Merge | None:
+    """The last merge of its setting, where that stands and a target that was kept before is missed now."""
+    snapshot = situation.snapshot
+    last = max(merged, key=lambda each: each.at_s, default=None)
+    observation = snapshot.observed.observations.get(variant.key)
+    if last is None or last.promise is None or observation is None or observation.absence is not None:
+        return None
+    is_standing = last.change.scaling_after == variant.current.scaling
+    is_setting = is_sound(ScalerSetting.parse(last.change.scaling_before))
+    if not is_standing or not is_setting or snapshot.now_s - last.at_s >= PAUSE_S:
+        return None
+    was_kept = {
+        each.name for each in last.promise.latencies if each.measured_s is not None and each.measured_s <= each.target_s
+    }
+    found = compared(last.promise, observation, load_of(snapshot, variant))
+    return last if any(each.is_missed and each.promised.name in was_kept for each in found) else None

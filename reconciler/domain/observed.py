@@ -275,6 +275,8 @@ class Observed:
     """What a whole day was like."""
     demand: "tuple[DemandHistory, ...]" = ()
     """What arrived over two weeks, by cluster."""
+    fine: "tuple[DemandHistory, ...]" = ()
+    """The same minute by minute, of models whose autoscaler is tuned."""
     demand_lost: Mapping[str, NoAnswer] = field(default_factory=dict)
     """By cluster, why that is not known, or not wholly."""
     incomplete: Mapping[str, str] = field(default_factory=dict)

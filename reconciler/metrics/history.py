@@ -184,8 +184,10 @@ def read_past(
     grids = [grid_of(answer.query.start_s, answer.query.end_s, step_s) for answer in asked]
     readings = PastReadings(step_s=step_s, times_s=moments_of(grids))
     model_of = {
-        **dict.fromkeys((Name.PAST_ENDPOINT_PICKER, Name.DEMAND_ENDPOINT_PICKER), picked_model),
-        **dict.fromkeys((Name.PAST_CONFIGURED, Name.DEMAND_CONFIGURED), configured_model),
+        **dict.fromkeys(
+            (Name.PAST_ENDPOINT_PICKER, Name.DEMAND_ENDPOINT_PICKER, Name.FINE_ENDPOINT_PICKER), picked_model
+        ),
+        **dict.fromkeys((Name.PAST_CONFIGURED, Name.DEMAND_CONFIGURED, Name.FINE_CONFIGURED), configured_model),
     }
 
     def counted_for(served: Served, pod: str) -> Served | None:
@@ -291,10 +293,19 @@ _DEMAND = {
     ArrivalSource.REPLICAS: Name.DEMAND_COMPLETIONS,
 }
 """What counts arrivals over weeks, by what counts them now: in ten minutes a queue hardly grows."""
+FINE_SOURCES = {
+    ArrivalSource.CONFIGURED: Name.FINE_CONFIGURED,
+    ArrivalSource.ENDPOINT_PICKER: Name.FINE_ENDPOINT_PICKER,
+    ArrivalSource.REPLICAS: Name.FINE_COMPLETIONS,
+}
+"""The same minute by minute."""
 
 
 def demand_of(
-    models: Iterable[Model], loads: Mapping[ModelKey, Load | NoAnswer], readings: PastReadings
+    models: Iterable[Model],
+    loads: Mapping[ModelKey, Load | NoAnswer],
+    readings: PastReadings,
+    sources: Mapping[ArrivalSource, Name] = _DEMAND,
 ) -> tuple[DemandHistory, ...]:
     """What arrived over weeks for the models whose load is known; none where it was not queried, or failed."""
     known = [(model, load.arrivals_from) for model in models if isinstance(load := loads[model.key], Load)]
@@ -302,7 +313,7 @@ def demand_of(
     owners: list[ModelKey] = []
     for source in dict.fromkeys(source for _, source in known):
         counted = [model for model, each in known if each is source]
-        rates, is_counted = readings.summed(_DEMAND[source], counted)
+        rates, is_counted = readings.summed(sources[source], counted)
         rows.append((rates * np.array([[model.share] for model in counted]))[is_counted])
         owners += [model.key for model, is_known in zip(counted, is_counted, strict=True) if is_known]
     if not owners:

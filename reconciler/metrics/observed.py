@@ -23,6 +23,7 @@ from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import Variant
 from reconciler.metrics.answers import is_usable, printable, says_partial
 from reconciler.metrics.history import (
+    FINE_SOURCES,
     PastReadings,
     demand_of,
     histories_by_grid,
@@ -35,7 +36,7 @@ from reconciler.metrics.history import (
     usual_of,
 )
 from reconciler.metrics.loads import Model, loads_of, models_of, queues_of, requests_of, with_arrivals, with_lengths
-from reconciler.metrics.quantities import DEMAND, PAST, USUAL, WINDOW_S, Name, Quantity
+from reconciler.metrics.quantities import DEMAND, FINE, PAST, USUAL, WINDOW_S, Name, Quantity
 from reconciler.metrics.queries import (
     LabelNames,
     exported_label,
@@ -269,14 +270,19 @@ def _read_cluster(
     first_names = {variant.key: served_by(variant)[0] for variant in variants}
     name_models(readings, attribution, first_names)
     histories, live = histories_by_grid(answers, names), read_live(answers, names)
-    past, usual, demand = (
+    past, usual, demand, fine = (
         read_past(answers, names, attribution, first_names, asked)
-        for asked in ({*PAST, Name.PAST_CONFIGURED}, frozenset(USUAL), {*DEMAND, Name.DEMAND_CONFIGURED})
+        for asked in (
+            {*PAST, Name.PAST_CONFIGURED},
+            frozenset(USUAL),
+            {*DEMAND, Name.DEMAND_CONFIGURED},
+            {*FINE, Name.FINE_CONFIGURED},
+        )
     )
     partial_demand = next(filter(says_partial, demand.warnings), "")  # a part of what arrived looks like less load
     lost_demand = [NoAnswer(Absence.FAILED, partial_demand)] if partial_demand else list(demand.failed.values())
     demand = PastReadings() if partial_demand else demand
-    seen = _look(variants, readings, attribution, past, usual, demand, now_s)
+    seen = _look(variants, readings, attribution, past, usual, demand, fine, now_s)
     failed = [
         *(readings.failed[quantity] for quantity in sorted(readings.failed)),
         *(each for history in histories for each in history.failed),
@@ -330,6 +336,7 @@ def _look(
     past: PastReadings,
     usual: PastReadings,
     demand: PastReadings,
+    fine: PastReadings,
     now_s: float,
 ) -> Observed:
     if readings.obstacle:
@@ -346,6 +353,7 @@ def _look(
         past=past_of(models, loads, past),
         usual=usually,
         demand=demand_of(models, loads, demand),
+        fine=demand_of(models, loads, fine, FINE_SOURCES),
         replicas=replicas_of(variants, readings, sightings),
         ready=ready_replicas(variants, readings, attribution),
         unschedulable=unschedulable_pods(readings, attribution),

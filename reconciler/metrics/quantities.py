@@ -90,6 +90,9 @@ class Name(StrEnum):
     DEMAND_COMPLETIONS = "demand_completions"  # req/s over two weeks, which forecasts learn from
     DEMAND_ENDPOINT_PICKER = "demand_endpoint_picker"
     DEMAND_CONFIGURED = "demand_configured"
+    FINE_COMPLETIONS = "fine_completions"  # the same minute by minute, which autoscalers are tuned on
+    FINE_ENDPOINT_PICKER = "fine_endpoint_picker"
+    FINE_CONFIGURED = "fine_configured"
     USUAL_COMPLETIONS = "usual_completions"
     USUAL_OUTPUT_TOKENS = "usual_output_tokens"
     USUAL_INPUT_TOKENS = "usual_input_tokens"
@@ -341,7 +344,7 @@ _SUM_OF = {
     for when in ("past", "usual")
     for present in (Name.COMPLETIONS, Name.QUEUE_GROWTH, Name.OUTPUT_TOKENS, Name.INPUT_TOKENS)
     if (when, present) != ("usual", Name.QUEUE_GROWTH)
-} | {Name.DEMAND_COMPLETIONS: Name.COMPLETIONS}
+} | dict.fromkeys((Name.DEMAND_COMPLETIONS, Name.FINE_COMPLETIONS), Name.COMPLETIONS)
 """Past sums over pods, with their present quantities."""
 
 
@@ -381,6 +384,11 @@ DEMAND: Mapping[Name, Quantity] = {
     Name.DEMAND_COMPLETIONS: _SUMS[Name.DEMAND_COMPLETIONS],
 }
 """Arrivals of models over two weeks."""
+FINE: Mapping[Name, Quantity] = {
+    Name.FINE_ENDPOINT_PICKER: replace(_ARRIVALS, name=Name.FINE_ENDPOINT_PICKER),
+    Name.FINE_COMPLETIONS: _SUMS[Name.FINE_COMPLETIONS],
+}
+"""The same minute by minute."""
 
 
 def with_configured(quantity: Quantity, own: Mapping[Name, str]) -> Quantity:

@@ -21,6 +21,7 @@ from reconciler.metrics.quantities import (
     CLUSTER_LABEL,
     CONFIGURABLE_QUANTITIES,
     DEMAND,
+    FINE,
     HISTORY,
     LEARNING_WINDOW_S,
     OBJECTS,
@@ -73,7 +74,7 @@ LAST_WEEK_S = 7 * 86_400.0
 DEMAND_STEP_S = 600.0
 DEMAND_SPAN_S = 14 * 86_400.0
 """Two weeks: enough to know a daily and a weekly cycle from chance."""
-_KNOWN = {**HISTORY, **PAST, **USUAL, **DEMAND, **OBJECTS, **OWNERS}
+_KNOWN = {**HISTORY, **PAST, **USUAL, **DEMAND, **FINE, **OBJECTS, **OWNERS}
 
 # ---- matchers in configured PromQL
 
@@ -416,7 +417,7 @@ def queries_for(
         for quantity in SATURATION_QUANTITIES
     )
     texts = [
-        *((Name.ARRIVALS_CONFIGURED, text) for text in _configured_arrivals(settings)),
+        *((Name.ARRIVALS_CONFIGURED, text) for text in configured_arrivals(settings)),
         *_built_in(present, settings, namespaces, series_budget),
         *_built_in(saturation, settings, needs.saturation, series_budget),
     ]
@@ -426,7 +427,8 @@ def queries_for(
     )
 
 
-def _configured_arrivals(settings: PrometheusSettings) -> list[str]:
+def configured_arrivals(settings: PrometheusSettings) -> list[str]:
+    """The queries of the configuration that count arrivals."""
     queries, where = sorted(settings.queries.items()), matchers(settings)
     found = (text for key, text in queries if CONFIGURABLE_QUANTITIES.get(key) is Name.ARRIVALS_CONFIGURED)
     return [add_matchers(text, where) for text in found]
@@ -458,11 +460,11 @@ def _over_time(
         yield from ask(needs.saturation, payback_ago_s, now_s, COARSE_STEP_S, SATURATION_HISTORY)
     if needs.past:
         step_s = FINE_STEP_S if needs.payback_s <= FINE_UP_TO_S else COARSE_STEP_S
-        for text in _configured_arrivals(settings):
+        for text in configured_arrivals(settings):
             for part in grid_of(payback_ago_s, now_s, step_s).parts(MAX_POINTS):
                 yield range_query(cluster.name, Name.PAST_CONFIGURED, text, part)
         yield from ask(needs.past, payback_ago_s, now_s, step_s, tuple(PAST))
-        for text in _configured_arrivals(settings):
+        for text in configured_arrivals(settings):
             for part in grid_of(now_s - DEMAND_SPAN_S, now_s, DEMAND_STEP_S).parts(MAX_POINTS):
                 yield range_query(cluster.name, Name.DEMAND_CONFIGURED, text, part)
         yield from ask(needs.past, now_s - DEMAND_SPAN_S, now_s, DEMAND_STEP_S, tuple(DEMAND))

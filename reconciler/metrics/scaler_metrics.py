@@ -8,6 +8,7 @@ server is asked than the cluster's: `serverAddress` is not read.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -30,10 +31,12 @@ from reconciler.domain.scalers import (
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.metrics.answers import decode_matrix, grid_over
 from reconciler.metrics.engines import offered
-from reconciler.metrics.quantities import HPA, Name
+from reconciler.metrics.quantities import FINE, HPA, Name
 from reconciler.metrics.queries import (
+    MAX_POINTS,
     LabelNames,
     add_matchers,
+    configured_arrivals,
     cut_at_or,
     history_queries,
     label_names,
@@ -240,9 +243,9 @@ def _escape(text: str) -> str:
     return _SPECIAL_IN_RE2.sub(lambda found: "\\" + found[0], text)
 
 
-# ---- what autoscalers did: three questions to each cluster
+# ---- what autoscalers did: a few questions to each cluster
 
-SPAN_S, STEP_S = 7 * 86_400.0, 60.0
+SPAN_S, STEP_S, RATE_WINDOW_S = 14 * 86_400.0, 60.0, 120.0
 MOST_ASKED = 50
 """Autoscalers of a cluster that a run looks at."""
 _NAMED = re.compile(rf'"{SCALER}", "(?P<key>[^"]+)", "", ""')
@@ -251,9 +254,9 @@ _NAMED = re.compile(rf'"{SCALER}", "(?P<key>[^"]+)", "", ""')
 def scaler_queries(
     cluster: ClusterSettings, scalers: Mapping[ResourceKey, TunedScaler], now_s: float
 ) -> tuple[Query, ...]:
-    """What the autoscalers of a cluster went by in the last week, in one question, and what they asked for."""
+    """What the autoscalers of a cluster went by in two weeks, all together, what they asked for, and what arrived."""
     metrics = {key: each.metric for key, each in sorted(scalers.items()) if each.metric is not None}
-    if not metrics:
+    if not metrics or cluster.prometheus is None:
         return ()
     grid = grid_of(now_s - SPAN_S, now_s, STEP_S)
     texts = (
@@ -261,11 +264,14 @@ def scaler_queries(
         for key, metric in metrics.items()
     )
     namespaces = Counter(scalers[key].scaler.key.namespace for key in metrics)
+    together, parts = " or ".join(texts), tuple(grid.parts(MAX_POINTS))
+    ask = partial(history_queries, cluster, namespaces, grid.start_s, grid.end_s, STEP_S)
+    arrivals = configured_arrivals(cluster.prometheus)
     return (
-        range_query(cluster.name, Name.SCALER_METRIC, " or ".join(texts), grid),
-        *history_queries(
-            cluster, namespaces, grid.start_s, grid.end_s, STEP_S, (Name.SCALER_DESIRED, Name.SCALER_CURRENT)
-        ),
+        *(range_query(cluster.name, Name.SCALER_METRIC, together, part) for part in parts),
+        *ask((Name.SCALER_DESIRED, Name.SCALER_CURRENT)),
+        *(range_query(cluster.name, Name.FINE_CONFIGURED, text, part) for text in arrivals for part in parts),
+        *ask(tuple(FINE), window_s=RATE_WINDOW_S),
     )
 
 
@@ -295,12 +301,14 @@ def read_scalers(
                 failed.setdefault(key, matrix)  # asked again alone, it may have answered
             continue
         block = matrix.on(grid, matrix.values)
+        several = {key for key, number in Counter(each.get(SCALER, "") for each in matrix.labels).items() if number > 1}
         for labels, row in zip(matrix.labels, block, strict=True):
             key = labels.get(SCALER, "")
-            if key in totals:
-                words = "its query has several series: KEDA refuses that, and so do we"
+            if key in several:
+                words = "its query has several series, which KEDA refuses: sum them"
                 failed[key] = NoAnswer(Absence.CONTRADICTORY, words)
-            totals[key] = row
+            before = totals.get(key)
+            totals[key] = row if before is None else np.where(np.isnan(before), row, before)
     counts = {name: _counts(listed, name, grid, names) for name in (Name.SCALER_DESIRED, Name.SCALER_CURRENT)}
     named = {key for answer in asked for key in _NAMED.findall(answer.query.text)}
     found: dict[ResourceKey, ScalerHistory | NoAnswer] = {}

@@ -155,7 +155,7 @@ def picture_of(plan: Plan, changes: Sequence[Decision]) -> Picture | None:
     """The picture of the first of `changes` whose load was measured long enough; None without one."""
     seen = set()
     for change in changes:
-        if change.model in seen or change.unit != RATE:
+        if change.model in seen or change.unit != RATE or change.is_tuning:
             continue
         seen.add(change.model)
         points = plan.histories.get(change.model, ())

@@ -249,6 +249,7 @@ def consequence(changes: Sequence[Decision], decisions: Sequence[Decision]) -> s
 
     Demand and capacity are the whole model's, over those of `decisions` that serve it.
     """
+    changes = [change for change in changes if not change.is_tuning]  # its lower bound carries what it ever did
     missed = misses_before(changes)
     if not missed:
         return _lacking(changes, decisions)
@@ -283,7 +284,7 @@ def _lacking(changes: Sequence[Decision], decisions: Sequence[Decision]) -> str:
 
 def shortcoming(changes: Sequence[Decision], decisions: Sequence[Decision]) -> str:
     """Which model misses its target even with the changes; empty when none does. Numbers as in `consequence`."""
-    missed = _missed(changes, after=True)
+    missed = _missed((change for change in changes if not change.is_tuning), after=True)
     if not missed:
         return ""
     first, more = missed[0], len(missed) - 1

@@ -6,7 +6,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision
 from reconciler.domain.records import dataclass
 from reconciler.domain.scalers import TuningEvidence
-from reconciler.report.formatting import cost, count, one_line, percentage
+from reconciler.report.formatting import cost, count, one_line
 
 WORTH_NAMING = 0.005
 """Below half a cent an hour a saving is not worth a sentence."""
@@ -84,7 +84,7 @@ def _left_out(evidence: TuningEvidence) -> str:
 
 
 def _signed(fraction: float) -> str:
-    return f"{'−' if fraction < 0 else '+'}{percentage(abs(fraction))}"
+    return f"{'−' if fraction < 0 else '+'}{100 * abs(fraction):.0f} %"
 
 
 def _attainment(both: tuple[float, float]) -> str:

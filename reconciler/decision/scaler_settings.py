@@ -1,0 +1,167 @@
+"""An autoscaler's setting from text to numbers, and a chosen one back to text in the form that its file has."""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+from reconciler.domain.autoscaler_settings import (
+    DOWN,
+    TOLERANCE,
+    UP,
+    AutoscalerSetting,
+    Behavior,
+    Controller,
+    MetricKind,
+    MetricSetting,
+    RatePolicy,
+    ScalingRules,
+    Select,
+)
+from reconciler.domain.records import replace
+from reconciler.domain.scalers import MetricSource, ResolvedMetric, Scaler, ScalerMetric, ScalerSetting
+
+_KINDS = {
+    MetricSource.PODS: MetricKind.PODS,
+    MetricSource.OBJECT: MetricKind.OBJECT_AVERAGE,
+    MetricSource.EXTERNAL: MetricKind.EXTERNAL_AVERAGE,
+    MetricSource.QUERY: MetricKind.EXTERNAL_AVERAGE,
+}
+_TARGET = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?m?")
+_LONGEST_WINDOW_S, _LONGEST_PERIOD_S, _MOST_POLICIES = 3600, 1800, 10
+"""What the API server takes of `stabilizationWindowSeconds` and `periodSeconds`."""
+
+
+def declared_setting(scaler: Scaler, metric: ResolvedMetric) -> AutoscalerSetting | None:
+    """The numbers of an autoscaler with one metric; None where its behavior is not as the API server has it."""
+    is_keda = scaler.hpa_name.startswith("keda-hpa-") or scaler.key.kind == "ScaledObject"
+    written = scaler.metrics[0]
+    behavior = None if scaler.behavior is None else _behavior(scaler.behavior)
+    if written.target is None or (scaler.behavior is not None and behavior is None):
+        return None
+    rules = scaler.behavior or {}
+    return AutoscalerSetting(
+        controller=Controller.SCALED_OBJECT if is_keda else Controller.HPA,
+        metrics=(MetricSetting(kind=_KINDS[written.source], signal=metric.signal, target=written.target),),
+        least=float(scaler.least),
+        most=float("inf") if scaler.most is None else float(scaler.most),
+        behavior=behavior,
+        tolerance_up=_tolerance(rules.get("scaleUp")),
+        tolerance_down=_tolerance(rules.get("scaleDown")),
+    )
+
+
+def written_setting(scaler: Scaler, chosen: AutoscalerSetting) -> ScalerSetting:
+    """A chosen setting as it is written: what it leaves as it is keeps its text, defaults stay unwritten."""
+    metric, behavior = scaler.metrics[0], dict(scaler.behavior or {})
+    target = float(chosen.metrics[0].target)
+    text = metric.text if target == metric.target else _target(target, is_quantity=_is_quantity(metric))
+    before = None if scaler.behavior is None else _behavior(scaler.behavior)
+    if isinstance(chosen.behavior, Behavior) and chosen.behavior != before:
+        was = before or Behavior()
+        for key, old, new in (("scaleUp", was.up, chosen.behavior.up), ("scaleDown", was.down, chosen.behavior.down)):
+            if old != new:
+                behavior[key] = {**_mapping(behavior.get(key)), **_changed(old, new)}
+    return ScalerSetting(target=text, behavior=behavior or None)
+
+
+def is_sound(setting: ScalerSetting | None) -> bool:
+    """Whether a setting that a pull request's text names is one: anybody may have edited it."""
+    if setting is None or _TARGET.fullmatch(setting.target) is None:
+        return False
+    behavior = setting.behavior
+    return behavior is None or (behavior.keys() <= {"scaleUp", "scaleDown"} and _behavior(behavior) is not None)
+
+
+def _is_quantity(metric: ScalerMetric) -> bool:
+    """Whether its target is a Quantity; a threshold of KEDA is a number."""
+    return metric.written is None or metric.written.field[-1] != "threshold"
+
+
+def _changed(old: ScalingRules, new: ScalingRules) -> dict[str, object]:
+    found: dict[str, object] = {}
+    if new.window_s != old.window_s:
+        found["stabilizationWindowSeconds"] = round(float(new.window_s))
+    if new.policies != old.policies:
+        found["policies"] = [
+            {
+                "type": "Percent" if each.is_percent else "Pods",
+                "value": round(float(each.value)),
+                "periodSeconds": round(each.period_s),
+            }
+            for each in new.policies
+        ]
+    if new.select is not old.select:
+        found["selectPolicy"] = str(new.select)
+    return found
+
+
+def _target(value: float, *, is_quantity: bool) -> str:
+    """A number as a Quantity (`1500m`), or as KEDA reads a threshold (`1.5`); whole ones are whole."""
+    exact = Decimal(repr(value))
+    if exact == exact.to_integral_value():
+        return str(int(exact))
+    if is_quantity:
+        return f"{max(round(exact * 1000), 1)}m"
+    return format(exact.normalize(), "f")
+
+
+def _behavior(written: Mapping[str, object]) -> Behavior | None:
+    up, down = _rules(written.get("scaleUp"), UP), _rules(written.get("scaleDown"), DOWN)
+    return None if up is None or down is None else Behavior(up=up, down=down)
+
+
+def _rules(written: object, default: ScalingRules) -> ScalingRules | None:
+    """One direction with the API server's defaults for what is missing; None where it refuses what is there."""
+    if written is None:
+        return default
+    if not isinstance(written, Mapping):
+        return None
+    window_s, select, policies = (
+        written.get(key) for key in ("stabilizationWindowSeconds", "selectPolicy", "policies")
+    )
+    found = default
+    if window_s is not None:
+        if not _is_count(window_s, 0, _LONGEST_WINDOW_S):
+            return None
+        found = replace(found, window_s=float(str(window_s)))
+    if select is not None:
+        if select not in set(Select):
+            return None
+        found = replace(found, select=Select(str(select)))
+    if policies is not None:
+        read = [_policy(each) for each in policies] if isinstance(policies, list) else []
+        known = tuple(each for each in read if each is not None)
+        if not known or len(known) < len(read) or len(read) > _MOST_POLICIES:
+            return None
+        found = replace(found, policies=known)
+    return found
+
+
+def _policy(written: object) -> RatePolicy | None:
+    if not isinstance(written, Mapping) or written.get("type") not in ("Pods", "Percent"):
+        return None
+    value, period_s = written.get("value"), written.get("periodSeconds")
+    if not _is_count(value, 1, 2**31 - 1) or not _is_count(period_s, 1, _LONGEST_PERIOD_S):
+        return None
+    return RatePolicy(
+        value=float(str(value)), period_s=float(str(period_s)), is_percent=written.get("type") == "Percent"
+    )
+
+
+def _is_count(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _tolerance(written: object) -> float:
+    """What a direction allows (a Quantity, as plain or in thousandths), else the controller's default."""
+    value = _mapping(written).get("tolerance")
+    text = str(value)
+    try:
+        found = float(text[:-1]) / 1000 if text.endswith("m") else float(text)
+    except ValueError:
+        return TOLERANCE
+    return found if 0 <= found < 1 else TOLERANCE
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
