@@ -207,20 +207,32 @@ def _chosen(targets: tuple[_Target, ...]) -> tuple[_Found, ...]:
     for group in alike([reproduced[each.key] for each in known], [each.service_class for each in known]):
         keys = [each.key for each in known if any(each.key == target.name for target in group.targets)]
         answer = choose(group, Goal(attainment=max(goals[key] for key in keys)))
-        found |= dict(_answered(keys, answer, is_priced=all(math.isfinite(priced[key]) for key in keys)))
+        signals = {key: reproduced[key].setting.metrics[0].signal for key in keys}
+        found |= dict(_answered(signals, answer, is_priced=all(math.isfinite(priced[key]) for key in keys)))
     return tuple(found[each.key] for each in targets)
 
 
 def _answered(
-    keys: Sequence[ResourceKey], answer: Choice | Unchanged, *, is_priced: bool
+    signals: Mapping[ResourceKey, Signal], answer: Choice | Unchanged, *, is_priced: bool
 ) -> Iterator[tuple[ResourceKey, _Found]]:
+    keys = list(signals)
     if isinstance(answer, Unchanged):
         yield from ((key, _Found(words=f"its setting stays: {answer.words}")) for key in keys)
         return
     evidence = _evidence(answer, len(keys), is_priced=is_priced)
     for key in keys:
         setting = answer.settings[key]
-        yield key, _Found(setting=setting, evidence=evidence)
+        metric = setting.metrics[0]
+        if metric.signal is signals[key]:
+            yield key, _Found(setting=setting, evidence=evidence)
+        else:  # another metric needs a query of its own, which a person writes
+            words = (
+                f"it scales by {signals[key]}, which say too little: by the {metric.signal} of the model with a target "
+                f"of {float(metric.target):g} a replica it would have kept {100 * answer.after.attainment:.1f} % of "
+                f"requests inside their targets instead of {100 * answer.before.attainment:.1f} %, at "
+                f"{100 * _change(answer.before, answer.after):+.0f} % cost"
+            )
+            yield key, _Found(hold=Hold(kind=HoldKind.AUTOSCALER_METRIC, words=words))
 
 
 def _history(target: _Target) -> TargetHistory:

@@ -1,0 +1,122 @@
+"""Settings of autoscalers from text to numbers, and chosen ones back to text."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.decision.scaler_settings import declared_setting, is_sound, written_setting
+from reconciler.domain.autoscaler_settings import Behavior, Controller, RatePolicy
+from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.records import replace
+from reconciler.domain.scalers import MetricSource, ResolvedMetric, Scaler, ScalerMetric, ScalerSetting, Signal
+from reconciler.domain.workloads import DocumentRef, WrittenField
+
+PLACE = Place(path="hpa.yaml", line=3)
+DOCUMENT = DocumentRef(path="hpa.yaml", document=0)
+RESOLVED = ResolvedMetric(promql="sum(a)", signal=Signal.RUNNING, source="")
+SLOW = {"policies": [{"type": "Percent", "value": 10, "periodSeconds": 60}], "stabilizationWindowSeconds": 600}
+
+
+def scaler(
+    text: str = "40", behavior: Any = None, *, field: str = "averageValue", kind: str = "HorizontalPodAutoscaler"
+) -> Scaler:
+    source = MetricSource.QUERY if field == "threshold" else MetricSource.PODS
+    written = WrittenField(document=DOCUMENT, field=("spec", field), place=PLACE)
+    target = float(text[:-1]) / 1000 if text.endswith("m") else float(text)
+    return Scaler(
+        key=ResourceKey(cluster="prod", namespace="llm", kind=kind, name="phi"),
+        document=DOCUMENT,
+        place=PLACE,
+        hpa_name="phi",
+        metrics=(ScalerMetric(source=source, target=target, text=text, written=written),),
+        least=1,
+        most=9,
+        behavior=behavior,
+    )
+
+
+def chosen(given: Scaler, target: float, **down: Any) -> ScalerSetting:
+    setting = declared_setting(given, RESOLVED)
+    assert setting is not None
+    behavior = setting.behavior
+    if down:
+        assert behavior is None or isinstance(behavior, Behavior)
+        behavior = behavior or Behavior()
+        behavior = replace(behavior, down=replace(behavior.down, **down))
+    metric = replace(setting.metrics[0], target=target)
+    return written_setting(given, replace(setting, metrics=(metric,), behavior=behavior))
+
+
+def test_a_behavior_is_read_with_the_defaults_of_what_it_leaves_out() -> None:
+    setting = declared_setting(scaler(behavior={"scaleDown": {**SLOW, "tolerance": "50m"}}), RESOLVED)
+    assert setting is not None
+    assert isinstance(setting.behavior, Behavior)
+    assert (setting.behavior.down.window_s, setting.behavior.up.window_s) == (600.0, 0.0)
+    assert setting.behavior.down.policies == (RatePolicy(value=10.0, period_s=60.0, is_percent=True),)
+    assert (setting.tolerance_down, setting.tolerance_up) == (0.05, 0.1)
+
+
+def test_without_a_behavior_there_is_none() -> None:
+    setting = declared_setting(scaler(kind="ScaledObject"), RESOLVED)
+    assert setting is not None
+    assert (setting.behavior, setting.controller, setting.most) == (None, Controller.SCALED_OBJECT, 9.0)
+
+
+@pytest.mark.parametrize(
+    "down",
+    [
+        {"stabilizationWindowSeconds": 3601},
+        {"stabilizationWindowSeconds": "300"},
+        {"selectPolicy": "Fast"},
+        {"policies": []},
+        {"policies": [{"type": "Pods", "value": 0, "periodSeconds": 60}]},
+        {"policies": [{"type": "Share", "value": 1, "periodSeconds": 60}]},
+        {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 1801}]},
+        ["scaleDown"],
+    ],
+)
+def test_what_kubernetes_refuses_is_not_simulated(down: Any) -> None:
+    assert declared_setting(scaler(behavior={"scaleDown": down}), RESOLVED) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "target", "written"),
+    [
+        ("40", "averageValue", 52.0, "52"),
+        ("40", "averageValue", 1.5, "1500m"),
+        ("500m", "averageValue", 0.5, "500m"),
+        ("500m", "averageValue", 0.75, "750m"),
+        ("2.5", "threshold", 3.2, "3.2"),
+        ("2.50", "threshold", 2.5, "2.50"),
+        ("2.5", "threshold", 120.0, "120"),
+        ("2.5", "threshold", 0.00012, "0.00012"),
+    ],
+)
+def test_a_target_is_written_as_its_kind_has_it(text: str, field: str, target: float, written: str) -> None:
+    assert chosen(scaler(text, field=field), target).target == written
+
+
+def test_only_what_changes_of_a_behavior_is_written() -> None:
+    assert chosen(scaler(), 52.0).behavior is None
+    assert chosen(scaler(), 40.0, window_s=900.0).behavior == {"scaleDown": {"stabilizationWindowSeconds": 900}}
+    kept = scaler(behavior={"scaleUp": {"selectPolicy": "Min"}, "scaleDown": SLOW})
+    assert chosen(kept, 40.0, window_s=900.0).behavior == {
+        "scaleUp": {"selectPolicy": "Min"},
+        "scaleDown": {**SLOW, "stabilizationWindowSeconds": 900},
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "behavior", "sound"),
+    [
+        ("40", None, True),
+        ("1500m", {"scaleDown": SLOW}, True),
+        ("-1", None, False),
+        ("${X}", None, False),
+        ("40", {"scaleDown": {"stabilizationWindowSeconds": -1}}, False),
+        ("40", {"other": {}}, False),
+    ],
+)
+def test_a_setting_in_a_text_that_anybody_may_edit_is_checked(target: str, behavior: Any, sound: bool) -> None:
+    assert is_sound(ScalerSetting(target=target, behavior=behavior)) is sound
+    assert not is_sound(None)

@@ -1,0 +1,108 @@
+"""Another setting of an autoscaler in its manifest: only what changes, in the form that the file has."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reconciler.domain.inventory import Allocation
+from reconciler.domain.scalers import ScalerSetting
+from reconciler.manifests.documents import OpenFile, parse_documents
+from reconciler.manifests.edits import EditRefused
+from reconciler.pipeline.edits import Editor, sheet_of, write_edits
+from reconciler.rendering.renderer import Renderer
+from reconciler.resources.declaration import FileDeclaration, merge
+from reconciler.resources.reading import read_file
+
+HPA = """\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: phi, namespace: llm}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: phi}
+  maxReplicas: 9
+  metrics:
+  - type: Pods
+    pods: {metric: {name: running}, target: {type: AverageValue, averageValue: 40}} # by feeling
+"""
+SCALED_OBJECT = """\
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {name: phi, namespace: llm}
+spec:
+  scaleTargetRef: {name: phi}
+  triggers:
+  - type: prometheus
+    metadata:
+      query: sum(a)
+      threshold: '2.5'
+"""
+DOWN = {
+    "stabilizationWindowSeconds": 900,
+    "policies": [{"type": "Percent", "value": 10, "periodSeconds": 60}],
+}
+
+
+def tuned(text: str, target: str, behavior: Any = None) -> str:
+    """The manifest with another setting."""
+    found: FileDeclaration = read_file("prod", "a.yaml", parse_documents("a.yaml", text.encode()))
+    (owner,) = merge([found]).owners
+    scaler = owner.scaler
+    assert scaler is not None
+    file = OpenFile("a.yaml", text.encode())
+    decision: Any = SimpleNamespace(
+        current=Allocation(accelerator="", replicas=1, scaling=str(scaler.setting)),
+        desired=Allocation(
+            accelerator="", replicas=1, scaling=str(ScalerSetting(target=target, behavior=behavior or scaler.behavior))
+        ),
+    )
+    variant: Any = SimpleNamespace(scaler=scaler)
+    edits = Editor(renderer=Renderer()).tuning_edits(
+        decision, variant, lambda reference: sheet_of(file.documents_near(reference.document), reference)
+    )
+    return write_edits("a.yaml", text.encode(), edits, file).decode()
+
+
+def test_a_plain_number_stays_plain_and_a_quoted_one_quoted() -> None:
+    assert tuned(HPA, "52") == HPA.replace("averageValue: 40", "averageValue: 52")
+    assert tuned(HPA, "1500m") == HPA.replace("averageValue: 40", 'averageValue: "1500m"')
+    assert tuned(SCALED_OBJECT, "3.2") == SCALED_OBJECT.replace("'2.5'", "'3.2'")
+
+
+def test_what_is_the_same_is_not_touched() -> None:
+    assert tuned(HPA, "40") == HPA
+
+
+def test_a_behavior_is_inserted_where_there_is_none() -> None:
+    assert tuned(HPA, "40", {"scaleDown": DOWN}) == HPA + (
+        "  behavior:\n"
+        "    scaleDown:\n"
+        "      policies:\n"
+        "        - periodSeconds: 60\n"
+        '          type: "Percent"\n'
+        "          value: 10\n"
+        "      stabilizationWindowSeconds: 900\n"
+    )
+
+
+def test_of_a_scaled_object_it_stands_below_advanced() -> None:
+    written = tuned(SCALED_OBJECT, "2.5", {"scaleDown": {"stabilizationWindowSeconds": 900}})
+    assert written == SCALED_OBJECT + (
+        "  advanced:\n"
+        "    horizontalPodAutoscalerConfig:\n"
+        "      behavior:\n"
+        "        scaleDown:\n"
+        "          stabilizationWindowSeconds: 900\n"
+    )
+
+
+def test_what_a_behavior_has_is_kept() -> None:
+    own = HPA + "  behavior:\n    scaleUp: {selectPolicy: Min}\n    scaleDown:\n      stabilizationWindowSeconds: 60\n"
+    behavior = {"scaleUp": {"selectPolicy": "Min"}, "scaleDown": {"stabilizationWindowSeconds": 900}}
+    assert tuned(own, "40", behavior) == own.replace("Seconds: 60", "Seconds: 900")
+
+
+def test_a_manifest_on_one_line_gets_no_block() -> None:
+    flow = HPA.replace("  maxReplicas: 9\n", "  maxReplicas: 9\n  behavior: {scaleUp: {selectPolicy: Min}}\n")
+    with pytest.raises(EditRefused):
+        tuned(flow, "40", {"scaleUp": {"selectPolicy": "Min"}, "scaleDown": DOWN})
