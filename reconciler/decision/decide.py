@@ -114,9 +114,9 @@ class Solved:
         broken = [broken_decision(context, broken) for broken in self.situation.snapshot.broken]
         return assemble(context, [*decisions, *broken], solver=self.solution.solver or SOLVER)
 
-    def decisions_of(self, staged: StagedPlan) -> Mapping[ResourceKey, Decision]:
-        """The decisions of that plan alone, by variant."""
-        return {each.variant: each for each in self._decisions(self._context(staged))}
+    def decisions_of(self, staged: StagedPlan) -> "DecisionsOnDemand":
+        """The decisions of that plan alone."""
+        return DecisionsOnDemand(self._context(staged))
 
     def _decisions(self, context: DecisionContext) -> Iterator[Decision]:
         yield from (decision_for(context, state) for state in self.situation.states)
@@ -134,6 +134,47 @@ class Solved:
             after=Projection(needs, answers, staged.allocations),
             shortfalls={shortfall.model: shortfall for shortfall in self.solution.shortfalls},
         )
+
+
+class DecisionsOnDemand(Mapping[ResourceKey, Decision]):
+    """The decisions of a plan by resource, each made when it is read; replicas and costs are known without that."""
+
+    def __init__(self, context: DecisionContext) -> None:
+        self._context = context
+        self._states = {state.variant.key: state for state in context.situation.states}
+        self._broken = {broken.key: broken for broken in context.situation.snapshot.broken}
+        self._made: dict[ResourceKey, Decision] = {}
+
+    def __getitem__(self, key: ResourceKey) -> Decision:
+        made = self._made.get(key)
+        if made is None:
+            broken = self._broken.get(key)
+            context = self._context
+            made = decision_for(context, self._states[key]) if broken is None else broken_decision(context, broken)
+            self._made[key] = made
+        return made
+
+    def __iter__(self) -> Iterator[ResourceKey]:
+        return iter({**self._states, **self._broken})
+
+    def __len__(self) -> int:
+        return len(self._states.keys() | self._broken.keys())
+
+    def replicas_on(self, key: ResourceKey, accelerator: str) -> int | None:
+        """The replicas that a variant gets there; None where it is held, or gets another accelerator."""
+        staged = self._context.staged
+        is_held = key in self._broken or staged.outcome(self._context.situation, key) is Outcome.HELD
+        given = staged.allocations.get(key)
+        return None if is_held or given is None or given.accelerator != accelerator else given.replicas
+
+    def costs_of(self, key: ResourceKey) -> tuple[float | None, float | None]:
+        """What a variant costs per hour before and after, as its decision says it."""
+        if key in self._broken:
+            return None, None
+        variant = self._states[key].variant
+        costs = variant.cost_of(variant.current), variant.cost_of(self._context.staged.allocations[key])
+        before, after = (None if cost is None else significant(cost) for cost in costs)
+        return before, after
 
 
 def solve(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> Solved:

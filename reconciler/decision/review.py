@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields
 
-from reconciler.decision.decide import DIGITS, Solved, solve
+from reconciler.decision.decide import DIGITS, DecisionsOnDemand, Solved, solve
 from reconciler.decision.staged_plan import StagedPlan
 from reconciler.decision.variant_states import TOLERANCE, Allocations, bounds_of
 from reconciler.decision.verdicts import give_verdicts, judge_changes
@@ -521,7 +521,7 @@ class ReviewedBase:
     commit: Commit
     """Its files as they were read: a head has most of them too."""
     solved: Solved
-    recommended: Mapping[ResourceKey, Decision]
+    recommended: DecisionsOnDemand
 
     @classmethod
     def of(cls, recording: Recording, snapshot: Snapshot, commit: Commit) -> "ReviewedBase":
@@ -537,8 +537,8 @@ class ReviewedBase:
 
     def needed(self, variants: Iterable[str]) -> dict[str, int]:
         """The replicas that a plan would give variants of these names; HELD for one that it would not decide."""
-        named = {str(key): decision for key, decision in self.recommended.items()}
-        known = [(name, named[name]) for name in variants if name in named]
+        named = {str(key): key for key in self.recommended}
+        known = [(name, self.recommended[named[name]]) for name in variants if name in named]
         return {name: HELD if each.outcome is Outcome.HELD else each.desired.replicas for name, each in known}
 
 
@@ -557,7 +557,7 @@ def review(base: ReviewedBase, head: HeadView, *, head_commit: str) -> Review:
         *(comparison.newcomer(variant, tuple(known.values())) for variant in added),
     )
     absences = (absence_of(known[key], head) for key in sorted(known.keys() - head.variants.keys() - renamed.keys()))
-    before = sum(each.cost_before_per_hour or 0.0 for each in base.recommended.values())
+    before = sum(base.recommended.costs_of(key)[0] or 0.0 for key in base.recommended)
     moved = [each.added_cost_per_hour for each in allocations]
     return Review(
         base=snapshot.commit,
@@ -617,8 +617,8 @@ class _Judged:
     """A problem with a plan's answer to it, and the decisions in which variants get what a head gives them."""
 
     solved: Solved
-    recommended: Mapping[ResourceKey, Decision]
-    decisions: Mapping[ResourceKey, Decision]
+    recommended: DecisionsOnDemand
+    decisions: DecisionsOnDemand
     said: Mapping[ResourceKey, tuple[Spoken, ...]]
     wanted: Allocations
     use: DeviceUse
@@ -629,7 +629,7 @@ class _Judged:
     def of(
         cls,
         solved: Solved,
-        recommended: Mapping[ResourceKey, Decision],
+        recommended: DecisionsOnDemand,
         wanted: Allocations,
         standing: Mapping[ResourceKey, Variant],
         *,
@@ -653,7 +653,7 @@ class _Judged:
         solved = replace(solved, situation=situation)
         wanted = {key: wanted.get(key, now) for key, now in situation.current.items()}
         use, said = DeviceUse.of(situation.formulated.problem), {}
-        decisions: Mapping[ResourceKey, Decision] = {}
+        decisions = recommended  # never read where nothing is asked of them
         if is_decided:
             holds = StagedPlan.aimed_at(situation, solved.solution).holds
             said = judge_changes(situation, StagedPlan(allocations=wanted, holds={}))
@@ -741,16 +741,18 @@ class _Comparison:
     def remark(self, variant: Variant) -> AllocationRemark | None:
         """What becomes of a variant of the base; None where that is nothing."""
         key, judged = variant.key, self.judged(variant.key)
-        now, then = self.base.recommended[key], judged.recommended[key]
-        decision = _with_past(judged.decisions[key], now)
         after = None if key in self.gone else self.renamed.get(key) or self.head.variants.get(key, variant)
         given = None if after is None else after.current if tells_replicas(after) else variant.current
-        is_same = decision.desired == variant.current and key not in judged.solved.situation.paid
+        is_same = judged.wanted[key] == variant.current and key not in judged.solved.situation.paid
         is_told = after is not None and after.hold is not None  # by a remark of its own
-        is_replanned = not is_told and _needed(then, variant.current) != _needed(now, variant.current)
+        runs_on = variant.current.accelerator
+        needed_before = self.base.recommended.replicas_on(key, runs_on)
+        is_replanned = not is_told and judged.recommended.replicas_on(key, runs_on) != needed_before
         if is_same and key not in self.gone and key not in self.renamed and not is_replanned:
             return None
-        needed = _needed(then, decision.desired)
+        now = self.base.recommended[key]
+        decision = _with_past(judged.decisions[key], now)
+        needed = judged.recommended.replicas_on(key, decision.desired.accelerator)
         place = _place_of(after or variant)
         unknown = (
             (f"it is not known how fast {decision.desired.accelerator} is for it",) if is_unknown(decision) else ()
@@ -764,23 +766,23 @@ class _Comparison:
             path=place.path,
             line=place.line,
             judged=decision,
-            demand=then.demand,
+            demand=judged.recommended[key].demand,
             needed=needed,
-            needed_before=_needed(now, variant.current) if is_replanned else None,
+            needed_before=needed_before if is_replanned else None,
             added_cost_per_hour=self._added(decision, after, is_unknown(decision)),
             facts=unknown,
             carried=_carried(decision),
             carried_before=_carried(now, before=True),
             scaled_by=scaled_by(after) if after is not None and not scaled_by(variant) else "",
         )
-        remark = _bounded(remark, variant, after, _needed(now, variant.current))
+        remark = _bounded(remark, variant, after, needed_before)
         spoken = () if is_same and key not in self.gone else judged.spoken(key)
         return self._with_objections(remark, judged, spoken, after)
 
     def newcomer(self, variant: Variant, known: Sequence[Variant]) -> AllocationRemark:
         """What is known of a variant that the base does not have, and what rules say of it."""
         remark = judge_newcomer(variant, known)
-        if variant.key not in self.after.decisions:
+        if variant.key not in self.after.wanted:
             return remark
         return self._with_objections(remark, self.after, self.after.spoken(variant.key), variant)
 
@@ -799,8 +801,11 @@ class _Comparison:
     def added_cost(self, known: Iterable[ResourceKey], remarks: Iterable[AllocationRemark]) -> float:
         """What all of it adds an hour, of what has a price: also where only a price changes."""
         named = {each.variant: each.added_cost_per_hour for each in remarks}
-        others = ((self.base.recommended[key], self.judged(key).decisions[key]) for key in known if key not in named)
-        repriced = (_difference(now.cost_before_per_hour, then.cost_after_per_hour) for now, then in others)
+        others = [key for key in known if key not in named]
+        repriced = (
+            _difference(self.base.recommended.costs_of(key)[0], self.judged(key).decisions.costs_of(key)[1])
+            for key in others
+        )
         return sum(each for each in (*named.values(), *repriced) if each is not None)
 
     def _added(self, decision: Decision, after: Variant | None, is_unknown_move: bool) -> float | None:
@@ -815,12 +820,6 @@ def _difference(before: float | None, after: float | None) -> float | None:
 
 def _names(spoken: Iterable[Spoken], kinds: Container[VerdictKind]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.rule.name for each in spoken if each.kind in kinds))
-
-
-def _needed(recommended: Decision, desired: Allocation) -> int | None:
-    """The replicas that a plan would give; None where it would not decide, or for another accelerator."""
-    is_comparable = recommended.desired.accelerator == desired.accelerator
-    return recommended.desired.replicas if is_comparable and recommended.outcome is not Outcome.HELD else None
 
 
 def _with_past(decision: Decision, base: Decision) -> Decision:

@@ -41,13 +41,13 @@ def read_files(
     settings: Settings,
     remote: str,
     progress: Callable[[str, int, int], None] | None = None,
-    known: Mapping[tuple[str, str], FileReading] | None = None,
+    known: tuple[Repository, Commit] | None = None,
 ) -> Files:
     """Every manifest of the commit: kustomizations reach beyond the paths of a cluster. `remote` is its address.
 
-    `known` files, by path and object id, are not read again. `progress` hears what is done, how much, and of how much.
+    What another commit that is `known` has too is not read again. `progress` hears what is done, how much, and of how
+    much.
     """
-    known = known or {}
     listed = repository.list_files()
     entries = [entry for entry in listed if is_manifest(entry.path)]
     readable = {entry.path: entry for entry in entries if _is_readable(entry)}
@@ -69,7 +69,7 @@ def read_files(
     skipped = Skipped(templates=find_templates(readable), vendored=find_vendored(written, readable))
     left_out = skipped.templates | skipped.vendored
     wanted = {path: entry for path, entry in readable.items() if path not in left_out}
-    read = {path: known[path, entry.oid] for path, entry in wanted.items() if (path, entry.oid) in known}
+    read = {} if known is None else dict(_unchanged(wanted, *known))
     fetched = fetch([path for path in wanted if path not in read])
     commit = read_commit(
         (read[path] if path in read else next(fetched) for path in wanted),
@@ -78,11 +78,20 @@ def read_files(
         fetch,
         remote=remote,
         skipped=skipped,
+        known=None if known is None else known[1],
     )
     odd = (_unread(each) for each in entries if each.kind is not EntryKind.FILE and _is_held(each, settings))
     ours = repository.find_lines(OURS_PATTERN, (path for path, each in giants.items() if _is_held(each, settings)))
     told = (tell_giant(path, giants[path].size_bytes) for path in sorted(ours))
     return Files(commit=commit, paths=tuple(sorted(commit.paths)), unread=(*odd, *told, *commit.unreadable))
+
+
+def _unchanged(
+    wanted: Mapping[str, TreeEntry], repository: Repository, commit: Commit
+) -> Iterator[tuple[str, FileReading]]:
+    for each in repository.list_files():
+        if each.path in wanted and each.oid == wanted[each.path].oid and each.path in commit.parsed:
+            yield each.path, commit.parsed[each.path]
 
 
 def _batches(entries: Iterable[TreeEntry]) -> Iterator[list[TreeEntry]]:

@@ -539,8 +539,6 @@ def _priced_states(
     State 0 is now, state n what the base was before its n newest commits. `written` are the files of the variants.
     """
     repository, commits = doors.repository, history.commits
-    parsed = files.commit.parsed
-    known = {(each.path, each.oid): parsed[each.path] for each in repository.list_files() if each.path in parsed}
     paths = _price_paths(build_catalogs(settings, fold(files.commit, settings)))
     found: dict[int, Prices] = {0: present}
 
@@ -551,7 +549,7 @@ def _priced_states(
         then = Repository(git=repository.git, commit=commit, branch=repository.branch)
         try:
             before = _settings_at(doors, settings, then)
-            declaration = fold(read_files(then, before, remote, known=known).commit, before)
+            declaration = fold(read_files(then, before, remote, known=(repository, files.commit)).commit, before)
         except ReconcilerError as error:
             logger.info("what %s says of prices is not known: %s", commit[:7], error)
             found[state] = {}

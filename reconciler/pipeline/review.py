@@ -175,12 +175,7 @@ class HeadReader:
             )
         repository = merged.repository
         stated = self._settings_of(repository)
-        unchanged = {
-            (each.path, each.oid): base.commit.parsed[each.path]
-            for each in self.base.list_files()
-            if each.path in base.commit.parsed
-        }
-        files = read_files(repository, stated.settings, self.name, known=unchanged)
+        files = read_files(repository, stated.settings, self.name, known=(self.base, base.commit))
         declaration = fold(files.commit, stated.settings)
         variants = declared_variants(stated.settings, declaration)
         known = {each.key: each for each in base.snapshot.variants}

@@ -14,7 +14,7 @@ from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value, parse_readable, text_at, value_at
 from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.placement.deployers import Deployer
-from reconciler.placement.fleet import ELSEWHERE, Fleet, build_fleet
+from reconciler.placement.fleet import ELSEWHERE, ClusterBuild, Fleet, build_fleet
 from reconciler.placement.kustomize_build import find_used, is_below
 from reconciler.placement.markers import MarkerComment, read_markers
 from reconciler.placement.objects import DEFAULT_NAMESPACE, BuiltObject, texts_in
@@ -144,6 +144,7 @@ class Commit:
 
     `unreadable` are findings about withheld files that may hold a Secret; `paths` are all but the skipped ones.
     `parsed` are the files that hold objects as they were read at first, for another commit that has them too.
+    `declared` is what each file declares in each cluster.
     """
 
     readings: Mapping[str, FileReading]
@@ -152,6 +153,7 @@ class Commit:
     unreadable: tuple[Finding, ...] = ()
     paths: frozenset[str] = frozenset()
     parsed: Mapping[str, FileReading] = field(default_factory=dict)
+    declared: tuple[FileDeclaration, ...] = ()
 
     @property
     def manifests(self) -> tuple[ManifestFile, ...]:
@@ -172,12 +174,14 @@ def read_commit(
     withheld: Sequence[WithheldFile] = (),
     remote: str = "",
     skipped: Skipped | None = None,
+    known: Commit | None = None,
 ) -> Commit:
     """Read a commit's files, but for those that were read before, and build its clusters.
 
     `paths` are all its paths, `remote` is its origin, `skipped` are missing among the files unless something names
     them. `fetch` gives files again that are read in full: those that kustomizations name as patches and the like, and
-    files without objects that deployers of charts or directories name.
+    files without objects that deployers of charts or directories name. `known` is the commit that files were read for
+    before: objects that are built alike of them are not read again.
     """
     readings: dict[str, FileReading] = {}
     kindless: list[str] = []
@@ -221,6 +225,7 @@ def read_commit(
         unreadable=unreadable,
         paths=paths,
         parsed=parsed,
+        declared=tuple(declare(fleet, kept, known)),
     )
 
 
@@ -321,7 +326,7 @@ def read_recorded(
 
 def fold(commit: Commit, settings: Settings) -> Declaration:
     """One declaration of all files; of withheld ones only the names of objects are known."""
-    whole = _with_roots(merge(declare(commit.fleet, commit.readings)), commit.fleet)
+    whole = _with_roots(merge(commit.declared), commit.fleet)
     whole = _doubt_duplicates(_without_alternatives(whole, commit.fleet, settings), commit.fleet, settings)
     chosen = {cluster.name for cluster in settings.clusters}
     reason = "{} also holds a Secret, which is never recorded: move the Secret to a file of its own"
@@ -371,18 +376,30 @@ def _with_roots(declaration: Declaration, fleet: Fleet) -> Declaration:
 # ---- the objects of clusters as built by Kustomize, Flux or Argo CD
 
 
-def declare(fleet: Fleet, readings: Container[str]) -> Iterator[FileDeclaration]:
-    """The declarations of every file in every cluster: unchanged if it is applied unchanged, else as built."""
+def declare(fleet: Fleet, readings: Container[str], known: Commit | None = None) -> Iterator[FileDeclaration]:
+    """The declarations of every file in every cluster: unchanged if it is applied unchanged, else as built.
+
+    Those of a `known` commit are given again for files of which the same is built.
+    """
+    before = {(each.cluster, each.path): each for each in known.declared} if known is not None else {}
     for cluster, build in fleet.clusters.items():
         if cluster == ELSEWHERE:
             continue
+        old = known.fleet.clusters.get(cluster) if known is not None else None
+        known_plain = known.fleet.repository.files if known is not None else {}
         for path in sorted(path for path in build.plain if path in readings):
-            yield read_file(cluster, path, fleet.repository.files.get(path, ()))
-        by_path: dict[str, list[BuiltObject]] = {}
-        for built in build.objects:
-            by_path.setdefault(built.path, []).append(built)
-        for path, objects in sorted(by_path.items()):
-            if path not in build.plain:
+            documents, told = fleet.repository.files.get(path, ()), before.get((cluster, path))
+            is_known = old is not None and path in old.plain and known_plain.get(path) is documents
+            yield told if told is not None and is_known else read_file(cluster, path, documents)
+        known_objects = _by_path(old) if old is not None else {}
+        for path, objects in sorted(_by_path(build).items()):
+            if path in build.plain:
+                continue
+            told = before.get((cluster, path))
+            is_known = old is not None and path not in old.plain and _are_same(objects, known_objects.get(path, ()))
+            if told is not None and is_known:
+                yield told
+            else:
                 pieces = tuple(piece for built in objects for piece in _read(cluster, built))
                 yield FileDeclaration(cluster=cluster, path=path, pieces=pieces)
         for path in sorted(build.unbuilt):
@@ -395,6 +412,24 @@ def declare(fleet: Fleet, readings: Container[str]) -> Iterator[FileDeclaration]
                     rule="unbuilt-file",
                 )
                 yield FileDeclaration(cluster=cluster, path=path, pieces=(finding,))
+
+
+def _by_path(build: ClusterBuild) -> dict[str, list[BuiltObject]]:
+    found: dict[str, list[BuiltObject]] = {}
+    for built in build.objects:
+        found.setdefault(built.path, []).append(built)
+    return found
+
+
+def _are_same(some: Sequence[BuiltObject], others: Sequence[BuiltObject]) -> bool:
+    """Whether objects were built alike of the very same documents, so that their lines are the same too."""
+    return len(some) == len(others) and all(
+        one.source.document is other.source.document
+        and one == other
+        and one.trace == other.trace
+        and all(a.document is b.document for a, b in zip(one.trace.recorded(), other.trace.recorded(), strict=True))
+        for one, other in zip(some, others, strict=True)
+    )
 
 
 def count_objects(fleet: Fleet, readings: Container[str], clusters: Container[str]) -> int:

@@ -22,7 +22,7 @@ from reconciler.resources.declaration import Declaration, merge
 from reconciler.resources.kthena.tracked_targets import KthenaResources
 from reconciler.resources.llmaz.servings import Llmaz
 from reconciler.resources.variants import VariantResource
-from reconciler.snapshot.declarations import clusters_of, declare, read_commit
+from reconciler.snapshot.declarations import clusters_of, read_commit
 from reconciler.snapshot.places import place_numbers
 from reconciler.snapshot.variants import declared_variants
 
@@ -132,7 +132,7 @@ def declare_targets(said: Mapping[str, object], files: Mapping[str, bytes]) -> t
     )
     asked = said.get("asked")
     targets = {_key(str(text)) for text in (asked if isinstance(asked, list) else ())}
-    declared = merge(declare(commit.fleet, commit.readings))
+    declared = merge(commit.declared)
     keys = {*(each.key for each in declared.workloads), *(each.key for each in declared.broken)}
     targets |= {key for key in keys if key.kind in SCALED}
     settings = _settings(said, sorted({target.name for target in targets}))

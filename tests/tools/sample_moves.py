@@ -19,7 +19,7 @@ from reconciler.manifests.documents import OpenFile, Value, parse_documents
 from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration, merge
-from reconciler.snapshot.declarations import clusters_of, declare, read_commit
+from reconciler.snapshot.declarations import clusters_of, read_commit
 from reconciler.snapshot.places import place_numbers
 from reconciler.snapshot.variants import build_catalogs, declared_variants, join_variants
 from tests.tools.sample_clusters import CASES, case_names
@@ -155,7 +155,7 @@ def declare_planned(case: str, files: Mapping[str, bytes]) -> tuple[Settings, De
     commit = read_commit(
         manifests, files, clusters_of(settings), lambda paths: [each for each in manifests if each.path in paths]
     )
-    placed = place_numbers(merge(declare(commit.fleet, commit.readings)), commit.fleet, settings)
+    placed = place_numbers(merge(commit.declared), commit.fleet, settings)
     found = declared_variants(settings, placed)
     ids = sorted({each.model.model_id for each in found})
     models = tuple(_model(each, accelerators, devices) for each in ids)

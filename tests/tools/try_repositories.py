@@ -21,7 +21,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -30,14 +30,14 @@ from reconciler.config.loading import load_settings
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant
-from reconciler.git.repository import open_directory
+from reconciler.git.repository import Repository, open_directory
 from reconciler.manifests.edits import EditRefused
 from reconciler.pipeline.files import read_files
 from reconciler.resources.charts import charts
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.kubernetes.engines import find_engine
 from reconciler.snapshot.adoption import find_left
-from reconciler.snapshot.declarations import FileReading, fold
+from reconciler.snapshot.declarations import Commit, fold
 from reconciler.snapshot.variants import declared_variants
 from tests.tools.sample_clusters import Sample, write_counts
 
@@ -60,6 +60,7 @@ COUNTS = frozenset(
 HINT = re.compile(
     r"vllm|sglang|text-generation|tritonserver|trtllm|nvcr\.io/nim|ollama|llama[.-]?cpp|lmdeploy|served-model-name"
 )
+Known: TypeAlias = tuple[Repository, Commit]
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 REMOTE = re.compile(rb"://|github\.com|\?ref=")
 CONFIGURATION = """\
@@ -186,10 +187,10 @@ def _change(copy: Path, after: Path, row: Row, charts_by_name: Mapping[str, Path
     files = {path: (copy / path).read_bytes() for path in _listed(copy)}
     seen: set[str] = set()
     rounds: list[tuple[str, ...]] = [("**",)]
-    known: dict[tuple[str, str], FileReading] = {}
+    known: Known | None = None
     for number, paths in enumerate(rounds):
         try:
-            settings, declaration = _declare(copy, paths, known)
+            settings, declaration, known = _declare(copy, paths, known)
             variants = declared_variants(settings, declaration)
             left = find_left(settings, declaration, set())
         except Exception as error:  # noqa: BLE001 - crashes are what is looked for
@@ -240,9 +241,7 @@ def _listed(copy: Path) -> list[str]:
     return [each for each in _git(copy, "ls-files", "-z").split("\0") if each and (copy / each).is_file()]
 
 
-def _declare(
-    copy: Path, paths: Iterable[str], known: dict[tuple[str, str], FileReading]
-) -> tuple[Settings, Declaration]:
+def _declare(copy: Path, paths: Iterable[str], known: Known | None) -> tuple[Settings, Declaration, Known]:
     text = CONFIGURATION.replace("PATHS", ", ".join(f'"{each}"' for each in paths))
     settings = load_settings(
         repository_file=text.encode(),
@@ -252,9 +251,7 @@ def _declare(
     ).settings
     repository = open_directory(copy)
     commit = read_files(repository, settings, "", known=known).commit
-    oids = {each.path: each.oid for each in repository.list_files()}
-    known |= {(path, oids[path]): reading for path, reading in commit.parsed.items() if path in oids}
-    return settings, fold(commit, settings)
+    return settings, fold(commit, settings), (repository, commit)
 
 
 def _alternatives(declaration: Declaration) -> list[tuple[str, ...]]:
