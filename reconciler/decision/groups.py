@@ -281,7 +281,7 @@ def _terms(situation: Situation, staged: StagedPlan, plan: GroupPlan, lately: in
     limits = {str(each.rule): each.merges_per_hour or 0.0 for spoken in said for each in spoken}
     per_hour = int(min([settings.merges_per_hour, *limits.values()]))
     kept = 0 if plan.part is Part.URGENT else int(per_hour * KEPT_FOR_REPAIRS)
-    return MergeTerms(rules=tuple(limits), per_hour=per_hour, left=max(per_hour - kept - lately, 0))
+    return MergeTerms(rules=tuple(limits), per_hour=per_hour, left=max(per_hour - kept - lately, 0), kept=kept)
 
 
 KEPT_FOR_REPAIRS = 0.25
@@ -303,7 +303,7 @@ def _with_waits(
     waits = why_unsettled(situation.snapshot, _merged(situation, plan), decisions)
     is_stuck = bool(waits) and _is_stuck(situation, plan, decisions)
     if not waits and not terms.left:
-        waits = f"at most {terms.per_hour} of our pull requests are merged in an hour"
+        waits = terms.limit
     return replace(terms, waits=waits, is_stuck=is_stuck)
 
 

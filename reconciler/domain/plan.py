@@ -278,15 +278,23 @@ class MergeTerms:
     """How a pull request merges by itself.
 
     `rules` are those that let it, each with its place; none: the setting `pullRequests.autoMerge`. `per_hour` of ours
-    are merged in an hour, of which `left` are left. `waits` says what keeps it from it for now; empty: nothing.
-    `is_stuck`: that is more than an earlier merge that has had no time to roll out yet.
+    are merged in an hour, of which `left` are left and `kept` are for repairs of an SLO alone. `waits` says what keeps
+    it from it for now; empty: nothing. `is_stuck`: that is more than an earlier merge that has had no time to roll out
+    yet.
     """
 
     rules: tuple[str, ...]
     per_hour: int
     left: int
+    kept: int = 0
     waits: str = ""
     is_stuck: bool = False
+
+    @property
+    def limit(self) -> str:
+        """How many are merged in an hour, in words."""
+        kept = f", {self.kept} of these only for repairs" if self.kept else ""
+        return f"at most {self.per_hour} of our pull requests are merged in an hour{kept}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,9 @@ _HINTS = tuple(
         "--user ": "--user ",
         "sig": "sig(?:nature)?=",
         "code=": "[?&]code=",
-        "\\": r"\\(?:[ux0-7]|\r?\n)",
+        "\\": r"\\(?:[ux0-7]|\r?\n|\w)",
+        "'": r"'(?:(?<=\w')\w*'|\w+'(?=\w))",
+        '"': r'"(?:(?<=\w")|(?<=\w\\"))\w*\\?"|"\w+\\?"(?=\w)',
         "%": "%[2-7][0-9a-f]",
         "&#": "&#",
     }.items()
@@ -107,11 +109,14 @@ _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----EN
 _ESCAPE = re.compile(
     r"(?<=[\w-])\\\r?\n[ \t]*(?=\w)"
     r"|(?<!\\)\\+(?:(?-i:u)(?P<u>[0-9a-f]{4})|(?-i:U)(?P<U>[0-9a-f]{8})|x(?P<x>[0-9a-f]{2})|(?P<octal>[0-7]{3}))"
-    r"|%(?P<percent>[2-7][0-9a-f])|&#(?:x(?P<hex>[0-9a-f]{1,6})|(?P<decimal>[0-9]{1,7}));",
+    r"|%(?P<percent>[2-7][0-9a-f])|&#(?:x(?P<hex>[0-9a-f]{1,6})|(?P<decimal>[0-9]{1,7}));"
+    r"|(?<=\w)(?:'(?P<within>\w*)'|\\?\"(?P<inside>\w*)\\?\"|\\(?=\w))|'(?P<first>\w+)'(?=\w)"
+    r"|\\?\"(?P<begin>\w+)\\?\"(?=\w)",
     re.IGNORECASE,
 )
-"""A character as YAML, JSON, shells, addresses and XML may write it."""
+"""A character as YAML, JSON, shells, addresses and XML may write it, or a part of a word that a shell has in quotes."""
 _BASES = {"octal": 8, "decimal": 10}
+_QUOTED = ("within", "inside", "first", "begin")
 MOST_ESCAPED = 4
 """Texts within texts whose escapes are read."""
 _PLAIN = ("", "true", "false", "null", "~", REDACTED)
@@ -369,7 +374,9 @@ def _is_spelled(text: str) -> bool:
 
 def _character(match: re.Match[str]) -> str:
     name = match.lastgroup
-    if name is None:  # a word over two lines
+    if name is None:  # a word over two lines, or with a backslash that a shell takes away
         return ""
+    if name in _QUOTED:
+        return match[name]
     code = int(match[name], _BASES.get(name, 16))
     return chr(code) if code <= sys.maxunicode else match[0]

@@ -286,7 +286,7 @@ class Merger:
         if any(not set(groups).isdisjoint(state.groups) for groups in self.ordered.values()):
             return "another pull request of its group is being merged"
         if len(self.ordered) >= terms.left:
-            return f"at most {terms.per_hour} of our pull requests are merged in an hour"
+            return terms.limit
         return terms.waits
 
     def _why_unproven(self, state: GroupState, tip: CommitRecord) -> str:

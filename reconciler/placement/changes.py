@@ -4,6 +4,7 @@ What a chart makes of its values is not known here: it is in another repository,
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from reconciler.domain.identity import Place, ResourceKey
@@ -88,12 +89,13 @@ def changed_charts(before: Fleet, after: Fleet, cluster: str) -> Iterator[Change
     """What becomes of the charts that kustomizations of a cluster render: nothing here knows what they make."""
     paths = {path for fleet in (before, after) for path in fleet.clusters[cluster].paths if is_kustomization(path)}
     for path in sorted(paths):
-        old, new = (dict(_generated(fleet, path)) for fleet in (before, after))
-        for name in dict.fromkeys((*old, *new)):
-            was, now = old.get(name, _NO_CHART), new.get(name, _NO_CHART)
+        old, new = (_generated(fleet, path) for fleet in (before, after))
+        nothing = _Generated(said=_Said(chart={}, values={}, place_of=partial(_anywhere_in, path)))
+        for name, nth in dict.fromkeys((*old, *new)):
+            was, now = old.get((name, nth), nothing), new.get((name, nth), nothing)
             for each, field, one, other, place, variable in _differences(was.said, now.said):
                 yield ChangedValue(
-                    release=f"chart {name} of {path}",
+                    release=f"chart {name} of {path}" if not nth else f"chart {name} ({nth + 1}) of {path}",
                     namespace=now.namespace or was.namespace,
                     targets=(),
                     name=each,
@@ -105,6 +107,10 @@ def changed_charts(before: Fleet, after: Fleet, cluster: str) -> Iterator[Change
                 )
 
 
+def _anywhere_in(path: str, _field: Field) -> Place:
+    return Place(path=path)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Generated:
     """A chart that a kustomization renders."""
@@ -113,29 +119,38 @@ class _Generated:
     namespace: str = ""
 
 
-def _generated(fleet: Fleet, path: str) -> Iterator[tuple[str, _Generated]]:
+def _generated(fleet: Fleet, path: str) -> dict[tuple[str, int], _Generated]:
+    """The charts that a kustomization renders, by name and, where several have one name, their order."""
+    found: dict[tuple[str, int], _Generated] = {}
     try:
-        documents = fleet.repository.read(path) if fleet.repository.has_file(path) else ()
-    except InputError:
-        return
-    for document in documents:
-        source = SourceField(document)
-        for key, (chart, version) in CHART_GENERATORS.items():
-            for entry in source.items(key):
-                yield (
-                    entry.text("releaseName") or entry.text(chart),
-                    _Generated(
+        for document in fleet.repository.read(path) if fleet.repository.has_file(path) else ():
+            source = SourceField(document)
+            for key, (chart, version) in CHART_GENERATORS.items():
+                for entry in source.items(key):
+                    name = entry.text("releaseName") or entry.text(chart)
+                    nth = sum(known == name for known, _ in found)
+                    found[name, nth] = _Generated(
                         said=_said_by(fleet, path, entry, chart, version),
                         namespace=entry.text("namespace") or source.text("namespace"),
-                    ),
-                )
+                    )
+    except InputError:
+        return {}
+    return found
 
 
 def _said_by(fleet: Fleet, path: str, entry: SourceField, chart: str, version: str) -> "_Said":
+    inline, mode = entry.below("valuesInline").value or {}, entry.text("valuesMerge")
+    files = [_values_in(fleet, path, name) or {} for name in values_files(entry.value)]
+    more = sum(isinstance(each.value, str) for each in entry.items("additionalValuesFiles"))
     values: Value = {}
-    files = (_values_in(fleet, path, name) for name in values_files(entry.value))
-    for each in (*files, entry.below("valuesInline").value):
-        values = _merged(values, each or {})
+    for each in files[: len(files) - more]:
+        values = _merged(values, each)
+    if inline and mode == "replace":
+        values = inline
+    else:
+        values = _merged(inline, values) if mode == "merge" else _merged(values, inline)
+    for each in files[len(files) - more :]:  # Helm gets these after the file that Kustomize makes of the others
+        values = _merged(values, each)
     told = ((CHART, chart), (VERSION, version), ("repository of the chart", "repo"))
     said = {name: (text, entry.below(key).place) for name, key in told if (text := entry.text(key))}
 
@@ -226,9 +241,6 @@ def _chart_of(fleet: Fleet, release: Release) -> Iterator[tuple[str, tuple[str, 
             source_file = SourceField(document)
             if version := text_at(document.value, "version"):
                 yield "version of the chart in this repository", (version, source_file.below("version").place)
-
-
-_NO_CHART: Final = _Generated(said=_Said(chart={}, values={}, place_of=lambda _: Place(path="")))
 
 
 def _merged(value: Value, over: Value) -> Value:

@@ -92,6 +92,10 @@ SUSPICIOUS = {
     "a list in a text": 'a: \'["--api-key", "canary"]\'\n',
     "a list in a script": "a: |\n  run('--api-key', 'canary')\n",
     "an option in escapes": 'args: ["--api%5fkey", canary]\n',
+    "a word with quotes in it": 'args:\n- |\n  export HF_TO\'\'KEN=canary\n- "export HF_TO\\"\\"KEN=canary"\n',
+    "a word with a part in quotes": "a: |\n  export HF_TO'KEN'=canary\nb: |\n  export \"HF_TO\"KEN=canary\n"
+    "c: |\n  'HF_'TO\"KE\"N=canary\n",
+    "a word with a backslash": "a: |\n  export HF_TO\\KEN=canary\n",
     "CRLF": "auth:\r\n  password: canary\r\n  key_data: |\r\n    canary\r\n  port: 80\r\n",
 }
 HARMLESS = {
@@ -106,6 +110,7 @@ HARMLESS = {
     "query: sum(llm_token:rate5m)\nq: prompt_token:sum[5m]\n",
     "an option that continues": "args:\n- |\n  vllm serve --enable-token \\\n    --port 80\n",
     "escapes": 'a: "caf\\u00e9\\x20"\nb: label=~"a%2Fb\\\\d" # \\u0041\n',
+    "quotes": "a: don't, it's 'quoted'\nb: 'it''s'\nc: |\n  echo a'b'c \"d\"e x\\y\n  [\"token\",\"b\"]\n",
     "put in later": "password: ${DB_PASSWORD}\nargs: [--api-key=$(API_KEY)]\n",
     "other keys": "topologyKey: zone\ntolerations: [{key: nvidia.com/gpu, operator: Exists}]\n",
 }
