@@ -80,7 +80,7 @@ _KNOWN = {**HISTORY, **PAST, **USUAL, **DEMAND, **FINE, **OBJECTS, **OWNERS}
 
 _TOKEN = re.compile(
     r"""
-    (?P<blank>\s+|\#[^\n]*)
+    (?P<blank>\s+|\#[^\r\n]*)
   | (?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`[^`]*`)
   | (?P<number>[0-9.][0-9a-zA-Z_.]*)
   | (?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)
@@ -202,8 +202,13 @@ def matchers(settings: PrometheusSettings, namespaces: Iterable[str] = ()) -> st
     return ",".join(parts)
 
 
+def is_label(name: str) -> bool:
+    """Whether it is the name of a label, and nothing that ends one."""
+    return _LABEL_NAME.fullmatch(name) is not None
+
+
 def _check_label(label: str, field: str) -> None:
-    if not _LABEL_NAME.fullmatch(label):
+    if not is_label(label):
         raise ConfigurationError(f"{field}: expected a label name (letters, digits, underscores), found {label!r}")
 
 

@@ -7,7 +7,7 @@ server is asked than the cluster's: `serverAddress` is not read.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ import numpy as np
 from reconciler.domain.answers import Absence, Answer, AnswerStatus, NoAnswer, Query
 from reconciler.domain.history import Floats, Grid, grid_of
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.identity import ResourceKey
+from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.scalers import (
     AdapterRule,
@@ -39,6 +39,7 @@ from reconciler.metrics.queries import (
     configured_arrivals,
     cut_at_or,
     history_queries,
+    is_label,
     label_names,
     matchers,
     quote,
@@ -49,9 +50,15 @@ from reconciler.metrics.routers import ROUTERS
 
 SCALER = "scaler"
 """The label that names the variant in an answer about the metrics of many autoscalers."""
-_LONGEST = 4000
+_LONGEST, _LONGEST_WINDOW_S, _MOST_POINTS = 4000, 3600.0, 60
+"""Of a query: characters, seconds of a window, points of its subquery; it is asked of every minute of two weeks."""
+_CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile("([0-9]+)(ms|[smh])")
+_WINDOW = re.compile("(?P<span>(?:[0-9]+(?:ms|[smh]))+)(?::(?P<step>(?:[0-9]+(?:ms|[smh]))+)?)?")
 _MARK = 'reconciler="1"'
 _SELECTED = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{reconciler=\"1\"")
+_SERIES = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LITERAL_SERIES = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{[^{}]*\})?\s*")
 _NAMING = re.compile(r"\^?(?P<before>[\w:]*)(?P<any>\(?\.[*+]\)?)?(?P<after>[\w:]*)\$?")
 _FORM = re.compile(r"(?P<before>[\w:]*)(?P<any>\$(?:[01]|\{[01]\}))?(?P<after>[\w:]*)")
@@ -132,21 +139,59 @@ def resolve(
         return Hold(kind=HoldKind.AUTOSCALER_METRIC, words=words, place=place)
     where = matchers(prometheus)
     if metric.source is MetricSource.QUERY:
-        return _resolved(metric.query, where, "its own query", is_total=True)
+        return _resolved(metric.query, where, "its own query", place, is_total=True)
     tried = _by_rules(metric, pods, rules)
     found = tried if isinstance(tried, tuple) else _configured(metric, pods, prometheus)
     if found is None:
         why = tried or "no rule of prometheus-adapter in Git has it"
         words = f"the query behind metric {metric.name} is not known: {why}"
         return Hold(kind=HoldKind.AUTOSCALER_METRIC, words=words, place=place)
-    return _resolved(found[0], where, found[1], is_total=False)
+    return _resolved(found[0], where, found[1], place, is_total=False)
 
 
-def _resolved(promql: str, where: str, source: str, *, is_total: bool) -> ResolvedMetric | Hold:
-    if len(promql) > _LONGEST:
-        return Hold(kind=HoldKind.AUTOSCALER_METRIC, words=f"its query is longer than {_LONGEST} characters")
-    text = add_matchers(promql.strip(), where)
+def _resolved(promql: str, where: str, source: str, place: Place, *, is_total: bool) -> ResolvedMetric | Hold:
+    why = _why_not_asked(promql)
+    if why:
+        return Hold(kind=HoldKind.AUTOSCALER_METRIC, words=f"{source} is not asked: {why}", place=place)
+    plain = "".join(text for _, text in tokens_of(promql) if not text.startswith("#")).strip()
+    text = add_matchers(plain, where)
     return ResolvedMetric(promql=text if is_total else f"sum({text})", signal=signal_of(promql), source=source)
+
+
+def _why_not_asked(promql: str) -> str:
+    """Why a text of the repository is not put among the queries of others: it would end them, or costs too much."""
+    if len(promql) > _LONGEST:
+        return f"it is longer than {_LONGEST} characters"
+    opened, window, subqueries = list[str](), "", 0
+    for kind, text in tokens_of(promql):
+        if kind == "other" and (text in "'\"`" or (text == "," and not opened)):
+            return f"{text} has no place outside of brackets and strings"
+        if kind == "name" and text.lower() == "or" and opened[-1:] == ["{"]:
+            return "a selector with `or` would pass the labels that are added to it"
+        if kind == "other" and text in _CLOSED_BY:
+            opened.append(text)
+            window = ""
+        elif kind == "other" and text in _CLOSED_BY.values():
+            if not opened or _CLOSED_BY[opened.pop()] != text:
+                return f"{text} closes no bracket"
+            if text == "]":
+                subqueries += ":" in window
+                if not _is_short(window) or subqueries > 1:
+                    return f"[{window}] is longer than an hour, of more than {_MOST_POINTS} points or a second subquery"
+        elif opened[-1:] == ["["] and kind != "blank":
+            window += text
+    return f"{opened[-1]} is not closed" if opened else ""
+
+
+def _is_short(window: str) -> bool:
+    found = _WINDOW.fullmatch(window)
+    if found is None:
+        return False
+    span_s, step_s = (
+        sum(int(count) * _UNITS_S[unit] for count, unit in _PART.findall(each or "1m"))
+        for each in (found["span"], found["step"])
+    )
+    return 0 < span_s <= min(_LONGEST_WINDOW_S, _MOST_POINTS * step_s)
 
 
 def _configured(metric: ScalerMetric, pods: ScaledPods, prometheus: PrometheusSettings) -> tuple[str, str] | None:
@@ -197,6 +242,8 @@ def _series_of(rule: AdapterRule, name: str) -> str:
     else:
         stem = name[len(before) : len(name) - len(after)]
         series = stem if "0" in form["any"] else f"{naming['before']}{stem}{naming['after']}"
+    if _SERIES.fullmatch(series) is None:
+        return ""
     fits = series.startswith(naming["before"]) and series.endswith(naming["after"])
     is_exact = naming["any"] is not None or series == naming["before"] + naming["after"]
     if literal is not None:
@@ -211,7 +258,8 @@ def _matchers_of(rule: AdapterRule, metric: ScalerMetric, pods: ScaledPods) -> t
     def label(resource: str) -> str:
         names = (resource, f"{resource}s")
         named = next((rule.labels[each] for each in names if each in rule.labels), "")
-        return named or (re.sub(r"<<\s*\.Resource\s*>>", resource, rule.template) if rule.template else "")
+        named = named or re.sub(r"<<\s*\.Resource\s*>>", lambda _: resource, rule.template)
+        return named if is_label(named) else ""
 
     namespace = label("namespace")
     scope = [f"{namespace}={quote(pods.namespace)}"] if namespace and rule.is_namespaced else []
@@ -219,7 +267,7 @@ def _matchers_of(rule: AdapterRule, metric: ScalerMetric, pods: ScaledPods) -> t
         own = _of_selector(metric.selector)
         return ",".join(filter(None, (own, *scope))), ""
     own_label = label(metric.object_kind.lower() if metric.source is MetricSource.OBJECT else "pod")
-    if not own_label or "<<" in own_label:
+    if not own_label:
         return None
     if metric.source is MetricSource.PODS:
         return ",".join(
@@ -235,8 +283,7 @@ def _of_pods(pods: ScaledPods, prometheus: PrometheusSettings) -> str:
 
 
 def _of_selector(selector: Mapping[str, str]) -> str:
-    labels = (name for name in sorted(selector) if re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name))
-    return ",".join(f"{name}={quote(selector[name])}" for name in labels)
+    return ",".join(f"{name}={quote(selector[name])}" for name in sorted(selector) if is_label(name))
 
 
 def _escape(text: str) -> str:
@@ -248,7 +295,7 @@ def _escape(text: str) -> str:
 SPAN_S, STEP_S, RATE_WINDOW_S = 14 * 86_400.0, 60.0, 120.0
 MOST_ASKED = 50
 """Autoscalers of a cluster that a run looks at."""
-_NAMED = re.compile(rf'"{SCALER}", "(?P<key>[^"]+)", "", ""')
+_NAMED = re.compile(rf'"{SCALER}", "(?P<key>[^"]+)", "", ""\)$')
 
 
 def scaler_queries(
@@ -297,20 +344,20 @@ def read_scalers(
     for answer in asked:
         matrix = decode_matrix(answer)
         if isinstance(matrix, NoAnswer):
-            for key in _NAMED.findall(answer.query.text):
-                failed.setdefault(key, matrix)  # asked again alone, it may have answered
+            for name in _keys_in(answer.query.text):
+                failed.setdefault(name, matrix)  # asked again alone, it may have answered
             continue
         block = matrix.on(grid, matrix.values)
         several = {key for key, number in Counter(each.get(SCALER, "") for each in matrix.labels).items() if number > 1}
         for labels, row in zip(matrix.labels, block, strict=True):
-            key = labels.get(SCALER, "")
-            if key in several:
+            name = labels.get(SCALER, "")
+            if name in several:
                 words = "its query has several series, which KEDA refuses: sum them"
-                failed[key] = NoAnswer(Absence.CONTRADICTORY, words)
-            before = totals.get(key)
-            totals[key] = row if before is None else np.where(np.isnan(before), row, before)
-    counts = {name: _counts(listed, name, grid, names) for name in (Name.SCALER_DESIRED, Name.SCALER_CURRENT)}
-    named = {key for answer in asked for key in _NAMED.findall(answer.query.text)}
+                failed[name] = NoAnswer(Absence.CONTRADICTORY, words)
+            before = totals.get(name)
+            totals[name] = row if before is None else np.where(np.isnan(before), row, before)
+    counts = {each: _counts(listed, each, grid, names) for each in (Name.SCALER_DESIRED, Name.SCALER_CURRENT)}
+    named = {key for answer in asked for key in _keys_in(answer.query.text)}
     found: dict[ResourceKey, ScalerHistory | NoAnswer] = {}
     for key, each in scalers.items():
         if str(key) not in named:
@@ -322,6 +369,11 @@ def read_scalers(
         else:
             found[key] = _history(grid, totals[str(key)], counts, each.scaler)
     return found
+
+
+def _keys_in(text: str) -> Iterator[str]:
+    """The autoscalers that a question is about, by the label that each operand ends with."""
+    return (found["key"] for part in cut_at_or(text) if (found := _NAMED.search(part)) is not None)
 
 
 def _history(

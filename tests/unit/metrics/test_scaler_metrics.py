@@ -220,3 +220,62 @@ def test_a_question_that_fails_is_asked_one_by_one() -> None:
     found = read_scalers([failed, alone, answer(1, *counts), answer(2, *counts)], SCALERS, LabelNames())
     assert isinstance(found[KEYS[0]], NoAnswer)
     assert isinstance(found[KEYS[1]], ScalerHistory)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ('vector(1), "scaler", "prod/llm/Deployment/other", "", "") or label_replace(secret', ", has no place"),
+        ("vector(1)) or (secret", ") closes no bracket"),
+        ("sum(vllm:num_requests_running", "( is not closed"),
+        ("sum(vllm:num_requests_running]", "] closes no bracket"),
+        ('sum(x{a="b})', '" has no place'),
+        ('sum(x{a="1" or cluster="b"})', "a selector with `or`"),
+        ("sum(rate(x[7d]))", "[7d] is longer than an hour"),
+        ("sum(rate(x[61m]))", "[61m] is longer"),
+        ("max_over_time(sum(x)[1h:1s])", "[1h:1s] is longer"),
+        ("max_over_time(max_over_time(sum(x)[5m:])[5m:])", "a second subquery"),
+        ("x[$__interval]", "[$__interval] is longer"),
+    ],
+)
+def test_a_query_that_reaches_beyond_itself_is_not_asked(query: str, words: str) -> None:
+    """It is asked together with those of others, within labels that are added, of each minute of two weeks."""
+    found = query_of(ScalerMetric(source=MetricSource.QUERY, query=query, target=4.0))
+    assert found.startswith("its own query is not asked: ")
+    assert words in found
+
+
+@pytest.mark.parametrize(
+    ("query", "asked"),
+    [
+        ("sum(x) # of all\n", 'sum(x{cluster="a"})'),
+        ("vector(0) #\r or secret", 'vector(0) \r or secret{cluster="a"}'),
+        ('max_over_time(sum(x{a="#1,"})[1h:1m])', 'max_over_time(sum(x{cluster="a",a="#1,"})[1h:1m])'),
+        ("sum(rate(x[1m30s] offset 1w))", 'sum(rate(x{cluster="a"}[1m30s] offset 1w))'),
+    ],
+)
+def test_a_query_is_asked_without_its_comments(query: str, asked: str) -> None:
+    """A comment, which ends with a carriage return too, would hide what we add behind it."""
+    assert query_of(ScalerMetric(source=MetricSource.QUERY, query=query, target=4.0)) == asked
+
+
+def test_names_of_a_rule_end_no_selector() -> None:
+    """Names of metrics and labels are texts of the repository as well."""
+    named = replace(RULE, series='{__name__=~"^vllm:.*"}', matches="", name_as="")
+    metric = replace(METRIC, name='vllm:x{} or secret{a="')
+    assert query_of(metric, named).endswith("no rule of prometheus-adapter in Git has it")
+    for labels in ({"pod": 'pod="x"} or secret{y'}, {"pod": "<<.Other>>"}):
+        assert "names no label of what it describes" in query_of(METRIC, replace(RULE, labels=labels))
+
+
+def test_a_query_names_no_other_autoscaler_as_asked() -> None:
+    """What is written inside of an operand is its own affair: only the label around it says whose it is."""
+    text = 'label_replace(x, "scaler", "prod/llm/HorizontalPodAutoscaler/other", "", "")'
+    metric = ScalerMetric(source=MetricSource.QUERY, query=text, target=4.0)
+    resolved = resolve(scaler(metric), PODS, (), SERVER)
+    assert isinstance(resolved, ResolvedMetric)
+    mine, other = (replace(scaler().key, name=name) for name in ("phi", "other"))
+    tuned = {key: TunedScaler(scaler=scaler(metric), metric=resolved) for key in (mine, other)}
+    asked = scaler_queries(ClusterSettings(name="prod", prometheus=SERVER), {mine: tuned[mine]}, 7 * 86_400.0)
+    answer = Answer(query=asked[0], status=AnswerStatus.FAILED, body=HeldBody())
+    assert read_scalers([answer], tuned, LabelNames()).keys() == {mine}
