@@ -122,12 +122,17 @@ def estimate(
                 f" are the shape and its weights ({shape.weights}) right?"
             )
             return Refusal(model_id=model_id, accelerator=hardware.name, reason=reason)
+    every = np.arange(1.0, most + 1)
+    steps, prompt, gaps = _curves(replica, every, lengths, calibration.efficiency)
+    gaps = gaps * ratio
+    batch = most if itl_target_s is None else int(np.count_nonzero(gaps <= itl_target_s))
+    if not batch:
+        reason = f"a lone request would wait {1e3 * gaps[0]:.3g} ms for each token, more than the target"
+        return Refusal(model_id=model_id, accelerator=hardware.name, reason=reason)
+    itl_s = float(gaps[batch - 1])
     batches = np.unique(np.geomspace(1, most, 24).round())
-    steps, prompt, gaps = _curves(replica, batches, lengths, calibration.efficiency)
-    slope, start = np.polyfit(batches, steps, 1, w=1.0 / steps) if len(batches) > 1 else (0.0, steps[0])
-    within = np.flatnonzero(gaps * ratio <= (math.inf if itl_target_s is None else itl_target_s))
-    at = int(within[-1]) if len(within) else 0
-    itl_s, batch = float(gaps[at] * ratio), int(batches[at])
+    steps = steps[batches.astype(int) - 1]
+    slope, start = np.polyfit(batches, steps, 1, w=1.0 / steps) if most > 1 else (0.0, steps[0])
     profile = PerformanceProfile(
         accelerator=hardware.name,
         alpha_s=max(float(start), 0.0) * ratio,

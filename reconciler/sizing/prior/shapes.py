@@ -128,26 +128,29 @@ def read_shape(config: Mapping[str, object], source: str = "") -> ModelShape:
     text = config.get("text_config")
     sizes: Mapping[str, object] = text if isinstance(text, Mapping) else config
 
-    def size(*names: str, default: int | None = None) -> int:
+    def size(*names: str, default: int | None = None, least: int = 0) -> int:
         for name in names:
             value = sizes.get(name)
             if value is None:
                 continue
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 10**8:
-                raise ValueError(f"expected a whole number for {name}")
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 10**8:
+                raise ValueError(f"expected a whole number of at least {least} for {name}")
             return value
         if default is None:
             raise ValueError(f"expected {names[0]}")
         return default
 
-    hidden, heads = size("hidden_size", "n_embd"), size("num_attention_heads", "n_head")
-    if not hidden or not heads:
-        raise ValueError("expected hidden_size and num_attention_heads above 0")
+    hidden, heads = size("hidden_size", "n_embd", least=1), size("num_attention_heads", "n_head", least=1)
+    layers = size("num_hidden_layers", "n_layer", least=1)
     for name in _WITHOUT_ATTENTION:
         if name in sizes:
             raise ValueError(f"a model with {name} has layers other than attention, which no measurement covers")
     latent = size("kv_lora_rank", default=0)
     experts = size("num_experts", "n_routed_experts", "num_local_experts", default=0)
+    taken = size("num_experts_per_tok", default=1 if experts else 0, least=1 if experts else 0)
+    dense_layers = size("first_k_dense_replace", default=0) if experts else 0
+    if taken > max(experts, 1) or dense_layers > layers:
+        raise ValueError("expected no more num_experts_per_tok than experts, nor first_k_dense_replace than layers")
     inner = size("intermediate_size", default=0)
     window = size("sliding_window", default=0)
     kinds = sizes.get("layer_types")
@@ -155,18 +158,18 @@ def read_shape(config: Mapping[str, object], source: str = "") -> ModelShape:
     if window and isinstance(kinds, list) and kinds:
         full = sum(kind == "full_attention" for kind in kinds) / len(kinds)
     return ModelShape(
-        layers=size("num_hidden_layers", "n_layer"),
+        layers=layers,
         hidden_size=hidden,
         heads=heads,
-        kv_heads=size("num_key_value_heads", default=heads),
-        head_size=size("head_dim", "qk_head_dim", default=hidden // heads) if not latent else 192,
+        kv_heads=size("num_key_value_heads", default=heads, least=1),
+        head_size=size("head_dim", "qk_head_dim", default=max(hidden // heads, 1), least=1) if not latent else 192,
         intermediate_size=inner,
-        vocabulary=size("vocab_size"),
+        vocabulary=size("vocab_size", least=1),
         experts=experts,
-        experts_per_token=size("num_experts_per_tok", default=1 if experts else 0),
+        experts_per_token=taken if experts else 0,
         expert_size=size("moe_intermediate_size", default=inner) if experts else 0,
         shared_experts=size("n_shared_experts", default=0),
-        dense_layers=size("first_k_dense_replace", default=0) if experts else 0,
+        dense_layers=dense_layers,
         latent_size=latent + size("qk_rope_head_dim", default=0) if latent else 0,
         query_latent_size=size("q_lora_rank", default=0),
         full_attention=full,

@@ -137,6 +137,15 @@ def test_a_target_bounds_the_batch() -> None:
     assert isinstance(bound, Prior)
     assert bound.batch < free.batch
     assert bound.itl_s.median <= 0.012
+    below = estimate(MODEL, LLAMA, on("H100"), LENGTHS, itl_target_s=bound.itl_s.median - 1e-9)
+    assert isinstance(below, Prior)
+    assert below.batch == bound.batch - 1
+
+
+def test_a_target_that_a_lone_request_misses_is_no_batch_of_one() -> None:
+    refused = estimate(MODEL, LLAMA, on("H100"), LENGTHS, itl_target_s=0.001)
+    assert isinstance(refused, Refusal)
+    assert refused.reason.startswith("a lone request would wait ")
 
 
 @pytest.mark.parametrize(
@@ -175,9 +184,14 @@ def test_a_shape_is_read_from_config_json() -> None:
     ("change", "reason"),
     [
         ({"hidden_size": None}, "expected hidden_size"),
-        ({"num_hidden_layers": "32"}, "expected a whole number for num_hidden_layers"),
-        ({"num_attention_heads": 0}, "above 0"),
-        ({"vocab_size": True}, "expected a whole number for vocab_size"),
+        ({"num_hidden_layers": "32"}, "expected a whole number of at least 1 for num_hidden_layers"),
+        ({"num_attention_heads": 0}, "of at least 1 for num_attention_heads"),
+        ({"num_key_value_heads": 0}, "of at least 1 for num_key_value_heads"),
+        ({"num_hidden_layers": 0}, "of at least 1 for num_hidden_layers"),
+        ({"head_dim": 0}, "of at least 1 for head_dim"),
+        ({"num_experts": 4, "num_experts_per_tok": 5}, "no more num_experts_per_tok than experts"),
+        ({"num_experts": 4, "first_k_dense_replace": 9}, "nor first_k_dense_replace than layers"),
+        ({"vocab_size": True}, "expected a whole number of at least 1 for vocab_size"),
         ({"full_attention_interval": 4}, "layers other than attention"),
         ({"quantization_config": {"quant_method": "new"}}, "give shape.weights"),
     ],
