@@ -12,7 +12,7 @@ PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 LOCK := $(shell command -v flock >/dev/null 2>&1 && echo flock pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs pictures attack api-server-test image-test bench demo-recording requirements clean
+.PHONY: help demo test lint docs pictures attack soak api-server-test image-test bench demo-recording requirements clean
 
 help:  ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,9 @@ pictures: $(VENV)/installed-dev  ## Draw the pictures of the documentation again
 attack: $(VENV)/installed-dev  ## Try the optimizer on 5,000 random problems, 500 fleets, 3,000 under rules; every fault at every call
 	ATTACK_PROBLEMS=5000 ATTACK_FLEETS=500 ATTACK_RULED_FLEETS=3000 ATTACK_FAULTS=all $(PYTHON) -m pytest $(PYTEST_ARGS) tests/attack \
 		tests/unit/decision/test_whole_fleets.py tests/unit/decision/test_ruled_fleets.py
+
+soak: $(VENV)/installed-dev  ## A thousand runs over a week of twenty models, a real git and a real Prometheus
+	SOAK_RUNS=1000 $(PYTHON) -m pytest -q tests/integration/test_soak.py
 
 api-server-test: $(VENV)/installed-dev  ## Deliver statuses to a real API server: kube-apiserver, etcd and kubectl on PATH
 	@for binary in kube-apiserver etcd kubectl; do \

@@ -9,11 +9,12 @@ from hypothesis import settings
 
 from reconciler.http.messages import Clock
 
-INCIDENT, ATTACK, FAULTS = "incident", "attack", "faults"
+INCIDENT, ATTACK, FAULTS, SOAK = "incident", "attack", "faults", "soak"
 """A line of a table, as its test records it; with several workers as well."""
 TABLES = {
     INCIDENT: "incidents: name | replicas | truth | told",
     ATTACK: "attacks on merging: way | forge | told",
+    SOAK: "soak: runs | restarts | pull requests | growth",
     FAULTS: "faults that the next run healed: operation | forge | calls | tried",
 }
 

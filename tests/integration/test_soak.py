@@ -1,0 +1,128 @@
+"""Run after run over days of twenty models, with somebody who merges: nothing fails, grows or is left behind.
+
+A run of the gate lasts some simulated hours, `make soak` a thousand runs (SOAK_RUNS).
+"""
+
+import gc
+import os
+import resource
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from reconciler.simulation.draws import random_generator
+from tests.conftest import SOAK
+from tests.servers.git_workshop import run_git
+from tests.servers.prometheus import serve_blocks, write_blocks
+from tests.stories.stage import Moment, Phase, Served, Team, at_work
+
+pytestmark = pytest.mark.integration
+
+RUNS = int(os.environ.get("SOAK_RUNS", "10"))
+MODELS, RUNS_A_DAY, MINUTES, SEED = 20, 132, 10, 7
+"""A day is 22 hours, so that no two overlap in one Prometheus."""
+RESTART_EVERY = max(RUNS // 10, 5)
+WARM = max(RUNS // 10, 2)
+"""Runs after which nothing may grow any more."""
+MOST_GROWTH = 24 * 1024 * 1024
+DEFAULTS = "defaults: {serviceClass: standard, accelerator: keep"
+SLOW = "actuationDelay: {sync: 1d}}\npullRequests: {limits: {open: 8}}"
+"""What is scraped does not follow Git here."""
+
+
+def a_day(number: int, hours: float) -> Moment:
+    """Twenty models whose load changes every two hours."""
+    rng = random_generator(SEED + number)
+    served = []
+    for index in range(MODELS):
+        levels = rng.choice([6.0, 20.0, 45.0, 70.0, 95.0], size=13)
+        phases = [Phase(replicas=2, per_s=float(levels[0]))]
+        phases += [
+            Phase(minutes=120.0 * step, replicas=2, per_s=float(each)) for step, each in enumerate(levels[1:], 1)
+        ]
+        served.append(Served(name=f"model-{index:02}", namespace=f"team-{index % 5}", phases=tuple(phases)))
+    at = datetime(2026, 3, 2, tzinfo=UTC) + timedelta(days=2 * number)
+    return Moment(at=at.isoformat(), served=tuple(served), hours=hours)
+
+
+@contextmanager
+def temporary_files(folder: Path) -> Iterator[Path]:
+    """A folder of our own for everything temporary."""
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr(tempfile, "tempdir", None)
+        yield folder
+
+
+def usage() -> tuple[int, int, int]:
+    """Bytes of memory, open descriptors and children of this process."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    children = sum(len(each.read_text().split()) for each in Path("/proc/self/task").glob("*/children"))
+    return pages * resource.getpagesize(), sum(1 for _ in Path("/proc/self/fd").iterdir()), children
+
+
+def stays_small(team: Team) -> None:
+    """A branch for each open pull request and no lock; what git packs away is one file."""
+    is_open = {each.head for each in team.pull_requests() if each.state == "open"}
+    remote = team.workshop.remote
+    heads = run_git(remote, "for-each-ref", "--format=%(refname:short)", "refs/heads/").split()
+    assert set(heads) == {"main", *is_open}
+    assert not list(remote.rglob("*.lock"))
+    assert not [each for each in (remote / "reconciler").rglob("*") if each.name.startswith(".")]
+    run_git(remote, "gc", "-q", "--prune=now")
+    assert len(list((remote / "objects" / "pack").glob("*.pack"))) == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory and descriptors are counted in /proc")
+def test_nothing_fails_grows_or_is_left_behind(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    rng = random_generator(SEED)
+    hours = min(RUNS, RUNS_A_DAY) * MINUTES / 60 + 0.5
+    days = [a_day(number, hours) for number in range(-(-RUNS // RUNS_A_DAY))]
+    blocks = tmp_path / "blocks"
+    codes: list[tuple[int, str]] = []
+    measured: list[tuple[int, int, int]] = []
+    merged = restarts = 0
+    with temporary_files(tmp_path / "temporary") as temporary:
+        with at_work(
+            days[0],
+            "",
+            tmp_path / "team",
+            rules=["{name: all, approval: {}}"],
+            settings=[(DEFAULTS + "}", f"{DEFAULTS}, {SLOW}")],
+        ) as team:
+            for day in days:
+                shutil.rmtree(blocks, ignore_errors=True)
+                write_blocks(day.history(), tmp_path / "day.om", blocks, 24)
+                left = min(RUNS_A_DAY, RUNS - len(codes))
+                for first in range(0, left, RESTART_EVERY):
+                    restarts += 1
+                    with serve_blocks(blocks, tmp_path) as team.prometheus:
+                        for run in range(first, min(first + RESTART_EVERY, left)):
+                            team.go_back(day.at_s + 60.0 * MINUTES * (run + 1))
+                            outcome = team.run("-q")
+                            codes.append((outcome.code, outcome.err))
+                            is_open = [each.number for each in team.pull_requests() if each.state == "open"]
+                            if is_open and rng.random() < 0.5:
+                                team.merge(is_open[0])
+                                merged += 1
+                            if len(codes) >= WARM:
+                                measured.append(usage())
+            stays_small(team)
+            opened = len(team.pull_requests())
+        assert not list(temporary.iterdir())
+    assert {code for code, _ in codes} == {0}, [said for code, said in codes if code][:3]
+    memory, descriptors, children = zip(*measured, strict=True)
+    assert max(descriptors) - min(descriptors) <= 2
+    assert max(children) <= 1, "no child but Prometheus"
+    assert memory[-1] - memory[0] < MOST_GROWTH
+    assert merged
+    grown = (memory[-1] - memory[0]) / 2**20
+    counts = f"{RUNS} runs | {restarts} restarts of Prometheus | {opened} pull requests, {merged} merged"
+    record_property(SOAK, f"{counts} | memory {grown:+.1f} MiB, {descriptors[-1] - descriptors[0]:+d} descriptors")
