@@ -24,12 +24,16 @@ from reconciler.simulation.draws import random_generator
 from reconciler.tuning.groups import Group, TunedTarget, two_digits
 from reconciler.tuning.trial import CHANNEL, Days, Trial, recorded_days, run
 
-SHARES = tuple(round(0.4 + 0.05 * each, 2) for each in range(13))
-"""Of what a replica carries inside its targets: what each is to get."""
+SHARES, FINE = (0.4, 0.6, 0.8, 1.0), 0.05
+"""Of what a replica carries inside its targets, what each is to get: first coarsely, then finely where it pays."""
+MOST_SWEPT, REFINED = 16, 3
+"""So many targets of a group are swept coarsely, and so many windows and ways down are then swept finely on all."""
 WINDOWS_S = (300.0, 900.0, 1800.0, 3600.0)
 SLOW = RatePolicy(value=10.0, period_s=60.0, is_percent=True)
 """How a metric that saturates shrinks: faster, and it cycles."""
 TOLERANCES = (0.05,)
+FLOOR, ROOM = 2.0, 1.25
+"""Floors above are lowered to this where they cost; a ceiling that is raised has so much room over the largest load."""
 AIMED_MISSES = 0.5
 """Of those that the goal allows: a setting that just met a goal misses it the next week."""
 FEWEST_DAYS, LEFT_OUT = 6, 0.3
@@ -39,6 +43,7 @@ LEAST_GAIN_OF_KNOB = 0.01
 """Of the cost: a knob that saves less is left as it is."""
 FURTHEST = 0.25
 """So far the simulated replicas of the present setting may be from the recorded ones, in the mean."""
+LEAST_MISS = 1e-6
 DRAWS, TENTHS = 1000, (0.05, 0.95)
 COURSE_STEPS = 10
 
@@ -125,7 +130,10 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Variant:
-    """A setting of the whole group; None is what each target has now. `shares` has the shape (metrics x targets)."""
+    """A setting of the whole group; None is what each target has now.
+
+    `shares` has the shape (metrics x targets), `least` and `most` (targets,).
+    """
 
     words: str
     shares: Floats
@@ -133,6 +141,8 @@ class _Variant:
     is_slow: bool = False
     is_linear: bool = False
     tolerance: float | None = None
+    least: Floats | None = None
+    most: Floats | None = None
 
 
 def choose(group: Group, goal: Goal) -> Choice | Unchanged:
@@ -147,6 +157,39 @@ def choose(group: Group, goal: Goal) -> Choice | Unchanged:
     first = len(days.begin_s) - max(round(LEFT_OUT * len(days.begin_s)), 2)
     search = _Search(group, days, first, goal)
     return search.chosen()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What a merged setting came to since: `before` is what the setting before it would have come to on these days.
+
+    `broken` says why it is to be taken back, empty where its promise holds.
+    """
+
+    before: Outcome
+    after: Outcome
+    days: int
+    broken: str = ""
+
+
+def score(before: Group, after: Group, goal: Goal) -> Score | Unchanged:
+    """Compare two settings of the same targets on the days since one was merged, which is history of both groups."""
+    days = recorded_days(after)
+    unknown = _unknown(before) or _unknown(after)
+    if unknown or not days.begin_s:
+        reason = Unmoved.UNKNOWN if unknown else Unmoved.FEW_DAYS
+        return Unchanged(reason=reason, words=unknown or "no whole day since the merge is known")
+    new, old = _Search(after, days, 0, goal), _Search(before, recorded_days(before), 0, goal)
+    was, now = old.present("before"), new.present("after")
+    contradiction = new.contradiction()
+    broken = ""
+    if contradiction:
+        broken = contradiction
+    elif now.attainment < goal.attainment and now.attainment < was.attainment:
+        broken = f"{now.attainment:.2%} of requests kept their targets, before it would have been {was.attainment:.2%}"
+    elif now.cost_per_hour > was.cost_per_hour and now.attainment <= was.attainment:
+        broken = f"it costs {now.cost_per_hour / was.cost_per_hour - 1:.1%} more and keeps no more requests in targets"
+    return Score(before=was, after=now, days=len(days.begin_s), broken=broken)
 
 
 def _unknown(group: Group) -> str:
@@ -178,19 +221,19 @@ class _Search:
             each in (Signal.ARRIVALS, Signal.IN_FLIGHT) for each in signals
         )
         self._present = _Variant(words="as it is", shares=np.array([_present(each) for each in group.targets]).T)
+        self._ran = self._run(days, [self._present])
 
     def chosen(self) -> Choice | Unchanged:
         """As `choose` says."""
-        present = self._run(self._days, [self._present])
-        contradiction = self._contradiction(present)
+        present = self._ran
+        contradiction = self.contradiction()
         if contradiction:
             return Unchanged(reason=Unmoved.CONTRADICTED, words=contradiction)
         fit = slice(0, self._first)
-        tried = list(self._swept())
-        swept = self._run(self._days.part(fit), tried)
+        aim = 1 - AIMED_MISSES * (1 - self._goal.attainment)
+        tried, swept = self._swept(aim)
         attained, cost, starts = swept.attainment(), swept.cost_per_hour(), swept.starts_per_day()
         frontier = _frontier(tried, attained, cost, starts)
-        aim = 1 - AIMED_MISSES * (1 - self._goal.attainment)
         reaches = bool((attained >= aim).any())
         if reaches:
             row = int(np.where(attained >= aim, cost, math.inf).argmin())
@@ -204,15 +247,12 @@ class _Search:
         if reaches and float(trial.attainment(fit)[-1]) < aim:  # two digits took too much: more replicas
             steps = self._steps(tried[row], rounds_down=True)
             trial = self._run(self._days, steps)
-        tolerant = self._tolerances(steps[-1])
-        if tolerant and reaches:
-            more = self._run(self._days, tolerant)
-            enough = (more.attainment(fit) >= aim) & (
-                more.cost_per_hour(fit) <= (1 - LEAST_GAIN_OF_KNOB) * trial.cost_per_hour(fit)[-1]
-            )
-            if enough.any():
-                best = int(np.where(enough, more.cost_per_hour(fit), math.inf).argmin())
-                steps, trial = [*steps, tolerant[best]], _joined([trial, more.taken(np.array([best]), axis=0)], axis=0)
+        for candidate in self._refinements(steps[-1]) if reaches else ():
+            more = self._run(self._days, [candidate])
+            paid, most_paid = float(more.cost_per_hour(fit)[0]), float(trial.cost_per_hour(fit)[-1])
+            if float(more.attainment(fit)[0]) >= aim and paid <= (1 - LEAST_GAIN_OF_KNOB) * most_paid:
+                steps, trial = [*steps, candidate], _joined([trial, more], axis=0)
+                break
         return self._judged(steps, present, trial, frontier, reaches=reaches)
 
     def _judged(
@@ -271,36 +311,62 @@ class _Search:
         )
         return Unchanged(reason=Unmoved.NO_SETTING, words=words, frontier=frontier)
 
-    def _contradiction(self, present: Trial) -> str:
+    def present(self, words: str) -> Outcome:
+        """What the present setting comes to."""
+        return _outcome(self._ran, 0, words)
+
+    def contradiction(self) -> str:
         """Why the simulated fleet is not the one that ran; empty where it is alike."""
         desired = [each.history.desired for each in self._group.targets]
         recorded = np.array([np.nanmean(each) if np.isfinite(each).any() else math.nan for each in desired])
         if not np.isfinite(recorded).all():
             return "how many replicas ran is not known"
         prices = np.array([each.price_per_hour for each in self._group.targets])
-        ratio = float(present.cost_per_hour()[0]) / max(float(recorded @ prices), 1e-9)
+        ratio = float(self._ran.cost_per_hour()[0]) / max(float(recorded @ prices), 1e-9)
         if abs(ratio - 1) <= FURTHEST:
             return ""
         return f"simulated with its present setting the group has {ratio:.2f} times the replicas that ran"
 
-    def _swept(self) -> Iterator[_Variant]:
-        """Every target with every window, and both ways down where the metric saturates."""
-        present = self._present.shares
+    def _swept(self, aim: float) -> tuple[list[_Variant], Trial]:
+        """Targets with windows, and both ways down where the metric saturates, on the days to choose on.
+
+        First coarsely, on some targets; then around where the cheapest of these reach what is aimed at.
+        """
+        days = self._days.part(slice(0, self._first))
+        some = list(range(0, len(self._group.targets), max(math.ceil(len(self._group.targets) / MOST_SWEPT), 1)))
         is_policy = self._group.targets[0].setting.controller is Controller.POLICY
-        windows_s = [each for each in WINDOWS_S if not is_policy or each <= LONGEST_WINDOW_S]
-        is_single = len(present) == 1
-        for is_slow in (False, True) if self._saturates else (False,):
-            for share in SHARES:
-                shares = np.full(present.shape, share) if is_single else present * (share / 0.8)
-                for window_s in windows_s:
-                    words = f"target {share:.2f} of capacity, window {window_s / 60:.0f} min"
-                    yield _Variant(
-                        words=words + (", down 10 % a minute" if is_slow else ""),
-                        shares=shares,
-                        window_s=window_s,
-                        is_slow=is_slow,
-                        is_linear=self._waits_only,
-                    )
+        ways = [
+            (window_s, is_slow)
+            for is_slow in ((False, True) if self._saturates else (False,))
+            for window_s in WINDOWS_S
+            if not is_policy or window_s <= LONGEST_WINDOW_S
+        ]
+        coarse = self._run(days, [self._variant(share, *way) for way in ways for share in SHARES], members=some)
+        shape = len(ways), len(SHARES)
+        attained, cost = coarse.attainment().reshape(shape), coarse.cost_per_hour().reshape(shape)
+        reached = [_reached(attained[row], cost[row], aim) for row in range(len(ways))]
+        best = sorted(range(len(ways)), key=lambda row: (reached[row], row))[:REFINED]
+        fine = []
+        for row in best:
+            enough = np.flatnonzero(attained[row] >= aim)
+            last = int(enough.max()) if enough.size else 0
+            until = SHARES[min(last + 1, len(SHARES) - 1)]
+            shares = np.arange(SHARES[last], max(until - FINE / 2, SHARES[last] + FINE / 2), FINE)
+            fine += [self._variant(round(float(share), 2), *ways[row]) for share in shares]
+        return fine, self._run(days, fine)
+
+    def _variant(self, share: float, window_s: float, is_slow: bool) -> _Variant:
+        """A setting of the sweep; targets of several metrics move together, from what they are at 80 %."""
+        present = self._present.shares
+        return _Variant(
+            words=f"target {share:.2f} of capacity, window {window_s / 60:.0f} min"
+            + (", down 10 % a minute" if is_slow else ""),
+            shares=np.full(present.shape, share) if len(present) == 1 else present * (share / 0.8),
+            window_s=window_s,
+            is_slow=is_slow,
+            is_linear=self._waits_only,
+            most=np.array([max(float(each.setting.most), each.most_allowed) for each in self._group.targets]),
+        )
 
     def _steps(self, chosen: _Variant, *, rounds_down: bool = False) -> list[_Variant]:
         """From the present setting to the chosen one, knob by knob in the order of what each is worth."""
@@ -319,13 +385,40 @@ class _Search:
         if not chosen.is_linear:
             step = replace(step, words="target", shares=exact)
             steps.append(step)
+        ceilings = self._ceilings(step)
+        if any(most > each.setting.most for most, each in zip(ceilings.tolist(), self._group.targets, strict=True)):
+            steps.append(replace(step, words="more replicas at most", most=ceilings))
         return steps
 
-    def _tolerances(self, step: _Variant) -> list[_Variant]:
-        """The same setting with other tolerances, where the cluster has them."""
-        if not self._goal.has_tolerance or self._group.targets[0].setting.controller is Controller.POLICY:
-            return []
-        return [replace(step, words=f"tolerance {each:g}", tolerance=each) for each in TOLERANCES]
+    def _refinements(self, step: _Variant) -> Iterator[_Variant]:
+        """The same setting with what is worth little, both together first: tolerance where the cluster has it, floors.
+
+        A floor of two or less stays: it is for what fails, not for the load.
+        """
+        targets = self._group.targets
+        floors = np.array([min(float(each.setting.least), FLOOR) for each in targets])
+        has_floor = any(floor < float(each.setting.least) for floor, each in zip(floors, targets, strict=True))
+        tolerances = TOLERANCES if self._goal.has_tolerance else ()
+        if targets[0].setting.controller is Controller.POLICY:
+            tolerances = ()
+        for each in tolerances:
+            if has_floor:
+                yield replace(step, words=f"tolerance {each:g}, floors of {FLOOR:.0f}", tolerance=each, least=floors)
+            yield replace(step, words=f"tolerance {each:g}", tolerance=each)
+        if has_floor:
+            yield replace(step, words=f"floors of {FLOOR:.0f}", least=floors)
+
+    def _ceilings(self, variant: _Variant) -> Floats:
+        """The most replicas of each target: what its largest load takes and a quarter more, as far as allowed."""
+        found = []
+        for row, target in enumerate(self._group.targets):
+            share = min(float(variant.shares[0, row]), 1.0)
+            if not variant.is_linear and target.setting.metrics[0].signal is not Signal.ARRIVALS:
+                share = share / (1 - target.batch_share + share * target.batch_share)
+            peak = float(self._days.offered_per_s[row].max())
+            needed = math.ceil(ROOM * peak / (target.capacity_per_s * max(share, FINE)))
+            found.append(max(float(target.setting.most), min(target.most_allowed, needed)))
+        return np.array(found)
 
     def _rounded(self, target: TunedTarget, chosen: _Variant, row: int, *, rounds_down: bool) -> list[float]:
         """The shares of a target whose own numbers have two significant digits."""
@@ -348,32 +441,41 @@ class _Search:
                 for each, share, whole in zip(metrics, variant.shares[:, row], wholes, strict=True)
             ),
             behavior=_behavior(setting.behavior, variant),
+            least=setting.least if variant.least is None else float(variant.least[row]),
+            most=setting.most if variant.most is None else float(variant.most[row]),
             tolerance_up=setting.tolerance_up if variant.tolerance is None else variant.tolerance,
             tolerance_down=setting.tolerance_down if variant.tolerance is None else variant.tolerance,
         )
 
-    def _run(self, days: Days, variants: Sequence[_Variant], *, keep_asked: bool = False) -> Trial:
+    def _run(
+        self,
+        days: Days,
+        variants: Sequence[_Variant],
+        *,
+        members: Sequence[int] | None = None,
+        keep_asked: bool = False,
+    ) -> Trial:
         """Simulate variants, those of one structure in one call, targets with one behavior at the same time."""
         parts: dict[object, list[int]] = {}
-        for row, target in enumerate(self._group.targets):
-            parts.setdefault(target.setting.behavior, []).append(row)
+        for row in range(len(self._group.targets)) if members is None else members:
+            parts.setdefault(self._group.targets[row].setting.behavior, []).append(row)
         kinds: dict[object, list[int]] = {}
         for number, variant in enumerate(variants):
             kinds.setdefault((variant.is_slow, variant.is_linear, variant.window_s is None), []).append(number)
         trials = []
-        for members in parts.values():
+        for rows in parts.values():
             some = Days(
-                group=Group(targets=tuple(self._group.targets[row] for row in members)),
+                group=Group(targets=tuple(self._group.targets[row] for row in rows)),
                 begin_s=days.begin_s,
-                offered_per_s=days.offered_per_s[members],
+                offered_per_s=days.offered_per_s[rows],
             )
             of_kinds = [
-                self._together(some, members, [variants[each] for each in numbers], keep_asked)
+                self._together(some, rows, [variants[each] for each in numbers], keep_asked)
                 for numbers in kinds.values()
             ]
             order = np.argsort([number for numbers in kinds.values() for number in numbers])
             trials.append(_joined(of_kinds, axis=0).taken(order, axis=0))
-        order = np.argsort([row for members in parts.values() for row in members])
+        order = np.argsort([row for rows in parts.values() for row in rows])
         return _joined(trials, axis=1).taken(order, axis=1)
 
     def _together(self, days: Days, members: Sequence[int], variants: Sequence[_Variant], keep_asked: bool) -> Trial:
@@ -381,9 +483,12 @@ class _Search:
         shares = np.stack([each.shares[:, members] for each in variants])  # settings x metrics x targets
         metrics = (ARRIVALS,) if head.is_linear else base.metrics
 
-        def tolerances(present: str) -> Floats:
-            own = [float(getattr(each.setting, present)) for each in days.group.targets]
-            return np.array([own if each.tolerance is None else [each.tolerance] * len(own) for each in variants])
+        def own(name: str) -> list[float]:
+            return [float(getattr(each.setting, name)) for each in days.group.targets]
+
+        def tolerances(name: str) -> Floats:
+            changed = [[each.tolerance] * len(members) for each in variants]
+            return np.array([own(name) if each[0] is None else each for each in changed], dtype=np.float64)
 
         setting = replace(
             base,
@@ -391,8 +496,8 @@ class _Search:
                 replace(each, target=shares[:, number], activation=0.0) for number, each in enumerate(metrics)
             ),
             behavior=_behavior(base.behavior, replace(head, window_s=None)),
-            least=np.array([[float(each.setting.least) for each in days.group.targets]]),
-            most=np.array([[float(each.setting.most) for each in days.group.targets]]),
+            least=np.array([own("least") if each.least is None else each.least[members] for each in variants]),
+            most=np.array([own("most") if each.most is None else each.most[members] for each in variants]),
             tolerance_up=tolerances("tolerance_up"),
             tolerance_down=tolerances("tolerance_down"),
         )
@@ -456,6 +561,21 @@ def _behavior(behavior: Behavior | PolicyBehavior | None, variant: _Variant) -> 
     behavior = behavior or Behavior()
     rules = replace(behavior.down, policies=(SLOW,)) if variant.is_slow else behavior.down
     return replace(behavior, down=rules if variant.window_s is None else replace(rules, window_s=variant.window_s))
+
+
+def _reached(attained: Floats, cost: Floats, aim: float) -> float:
+    """What targets along one way cost where they attain what is aimed at, infinity where none does.
+
+    Between two of them the logarithm of misses is nearly straight in the cost.
+    """
+    enough = np.flatnonzero(attained >= aim)
+    if not enough.size:
+        return math.inf
+    last = int(enough.max())
+    if last + 1 == len(attained):
+        return float(cost[last])
+    misses = -np.log(np.maximum(1 - attained[[last + 1, last]], LEAST_MISS))
+    return float(np.interp(-math.log(max(1 - aim, LEAST_MISS)), misses, cost[[last + 1, last]]))
 
 
 def _outcome(trial: Trial, row: int, words: str, days: slice = slice(None)) -> Outcome:

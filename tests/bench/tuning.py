@@ -24,7 +24,7 @@ from reconciler.domain.autoscaler_settings import (
 )
 from reconciler.domain.scalers import Signal
 from reconciler.simulation.draws import Spread
-from reconciler.tuning.choice import SHARES, SLOW, WINDOWS_S, Choice, Goal, choose
+from reconciler.tuning.choice import SLOW, WINDOWS_S, Choice, Goal, choose
 from reconciler.tuning.groups import Group, TargetHistory, TunedTarget
 from reconciler.tuning.trial import Days, recorded_days, run
 from tests.bench.loads import DAY_S, START_S, Floats, bursty, smooth
@@ -36,9 +36,9 @@ LOADS: dict[str, Callable[[int], Floats]] = {
     "smooth": lambda seed: smooth(MODELS, seed).per_s,
     "m-large": lambda seed: bursty(MODELS, "m_large", seed=seed, shuffles=True).per_s,
     "m-mid": lambda seed: bursty(MODELS, "m_mid", seed=seed, shuffles=True).per_s,
-    "m-small": lambda seed: bursty(MODELS, "m_small", seed=seed, shuffles=True).per_s,
 }
-GOALS = {"smooth": 0.99, "m-large": 0.98, "m-mid": 0.98, "m-small": 0.98}
+GOALS = {"smooth": 0.99, "m-large": 0.98, "m-mid": 0.98}
+SHARES = tuple(round(0.3 + 0.1 * each, 1) for each in range(8))
 METRICS = {
     "rate": (MetricSetting(kind=MetricKind.EXTERNAL_AVERAGE, signal=Signal.ARRIVALS, target=1.6), CAPACITY_PER_S),
     "running": (MetricSetting(kind=MetricKind.PODS, signal=Signal.RUNNING, target=25.6), IN_BATCHES),
@@ -130,7 +130,7 @@ def judge(load: str, metric: str, seed: int) -> Row:
         words = f"{float(chosen.metrics[0].target) / whole:.2f}, {float(chosen.window_s) / 60:.0f} min"
         words += ", slow" if isinstance(chosen.behavior, Behavior) and SLOW in chosen.behavior.down.policies else ""
     kept = float(tuned.attainment()[0])
-    swept = _swept(days, setting, metric, seed, WINDOWS_S)
+    cost, attained, is_plain = _swept(days, setting, metric, seed)
     return Row(
         load=load,
         metric=metric,
@@ -143,30 +143,26 @@ def judge(load: str, metric: str, seed: int) -> Row:
         present_kept=float(present.attainment()[0]),
         present_cost=float(present.cost_per_hour()[0]),
         present_starts=float(present.starts_per_day()[0]),
-        best=cost_at(swept[0], swept[1], kept) or float("nan"),
-        window=cost_at(*_swept(days, setting, metric, seed, WINDOWS_S[:1], both=False), kept) or float("nan"),
+        best=cost_at(cost, attained, kept) or float("nan"),
+        window=cost_at(cost[is_plain], attained[is_plain], kept) or float("nan"),
         has_setting=(isinstance(found, Choice) and found.reaches_goal) or "goal" not in words,
         processor_s=processor_s,
     )
 
 
-def _swept(
-    days: Days, setting: AutoscalerSetting, metric: str, seed: int, windows_s: Sequence[float], *, both: bool = True
-) -> tuple[Floats, Floats]:
-    """Costs and attainments of every target with every window, and with both ways down."""
-    pairs = [(share, window_s) for share in SHARES for window_s in windows_s]
+def _swept(days: Days, setting: AutoscalerSetting, metric: str, seed: int) -> tuple[Floats, Floats, Floats]:
+    """Costs and attainments of every target with every window and both ways down, and which have 300 s and no limit."""
+    pairs = [(share, window_s) for share in SHARES for window_s in WINDOWS_S]
     shares, lengths = (np.array([[pair[place]] for pair in pairs]) for place in (0, 1))
-    trials = []
-    for is_slow in (False, True) if both and metric == "running" else (False,):
-        down = ScalingRules(
-            window_s=300.0, policies=(SLOW if is_slow else RatePolicy(value=100.0, period_s=15.0, is_percent=True),)
-        )
-        swept = replace(_with_share(setting, shares), behavior=Behavior(down=down))
-        trials.append(run(days, swept, seed + 100, window_s=lengths))
-    return (
-        np.concatenate([each.cost_per_hour() for each in trials]),
-        np.concatenate([each.attainment() for each in trials]),
-    )
+    cost, attained, is_plain = [], [], []
+    for is_slow in (False, True) if metric == "running" else (False,):
+        policy = SLOW if is_slow else RatePolicy(value=100.0, period_s=15.0, is_percent=True)
+        behavior = Behavior(down=ScalingRules(window_s=300.0, policies=(policy,)))
+        trial = run(days, replace(_with_share(setting, shares), behavior=behavior), seed + 100, window_s=lengths)
+        cost.append(trial.cost_per_hour())
+        attained.append(trial.attainment())
+        is_plain.append((lengths[:, 0] == WINDOWS_S[0]) & (not is_slow))
+    return np.concatenate(cost), np.concatenate(attained), np.concatenate(is_plain)
 
 
 COLUMNS = (
