@@ -111,7 +111,7 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
         arriving = offered[fleet.model_of, before]
         queued = waiting[:, fleet.model_of] * share
         pressed = np.minimum(arriving * share + queued / fleet.step_s, FULL_BATCH * carried) / believed
-        in_batches = _in_batches(pressed, ready, fleet.batch_share)
+        in_batches = requests_in_batches(pressed, ready, fleet.batch_share)
         wanted = scaler.decide(
             Seen(
                 at_s=fleet.start_s + step * fleet.step_s,
@@ -154,7 +154,7 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
     return ledger
 
 
-def _in_batches(load: Floats, ready: Floats, batch_share: Floats | float) -> Floats:
+def requests_in_batches(load: Floats, ready: Floats, batch_share: Floats | float) -> Floats:
     """Requests in all batches of each variant, in units of what a replica holds at capacity, as `load` is."""
     each = np.divide(load, ready, out=np.zeros(np.broadcast_shapes(load.shape, ready.shape)), where=ready > 0)
     return np.asarray(load * (1.0 - batch_share) / np.maximum(1.0 - each * batch_share, 0.05))
