@@ -199,8 +199,8 @@ def main() -> None:
     given = parser.parse_args()
     for load in given.load or LOADS:
         for metric in given.metric or METRICS:
-            rows = [judge(load, metric, seed) for seed in range(1, given.seeds + 1)]
-            print(table(COLUMNS, [line(row) for row in rows]), flush=True)
+            for seed in range(1, given.seeds + 1):
+                print(table(COLUMNS, [line(judge(load, metric, seed))]), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """History that is faked, metrics that are misread, autoscalers changed by hand: nothing is chosen from them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,7 +94,7 @@ def test_a_setting_that_git_does_not_have_is_held(other: AutoscalerSetting) -> N
     assert not reproduce(other, HISTORY).holds
 
 
-def group(**changes: object) -> Group:
+def group(**changes: Any) -> Group:
     load = daily(8.0)
     return Group(targets=(target(load, **changes),))
 
