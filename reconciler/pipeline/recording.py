@@ -27,7 +27,6 @@ from reconciler.domain.recording import (
 )
 from reconciler.domain.records import dataclass
 from reconciler.errors import ConfigurationError
-from reconciler.pipeline.confidential import without_secrets
 
 HEADER, PROPOSALS, MANIFESTS, ANSWERS = "recording.json", "proposals.json", "manifests/", "answers/"
 COMMITTED, WRITTEN, PAID, MOVED = "committed_s", "written", "paid", "moved"
@@ -59,6 +58,9 @@ class ZippedBody:
 
 def entries_of(recording: Recording) -> Iterator[tuple[str, bytes]]:
     """Every entry of the file with its content, one answer at a time."""
+    # Most runs record nothing, and its expressions take long to compile.
+    from reconciler.pipeline.confidential import without_secrets
+
     yield HEADER, _dump(_header(recording))
     yield PROPOSALS, _dump([_proposal(proposal) for proposal in recording.proposals])
     for manifest in without_secrets(recording.manifests):

@@ -16,7 +16,6 @@ from reconciler.domain.settings import Settings
 from reconciler.errors import ConfigurationError
 from reconciler.git.clone import Clone
 from reconciler.http.messages import Clock
-from reconciler.pipeline.confidential import without_secrets
 from reconciler.pipeline.dashboard import keep_dashboard
 from reconciler.pipeline.draft import Style, write_texts
 from reconciler.pipeline.observe import ForgeView, ObservedRun, observe, read_written
@@ -65,6 +64,8 @@ MOST_NAMED = 5
 
 def warning_of(manifests: Sequence[ManifestFile]) -> str:
     """What to read before the recording is shared; empty when nothing looks like a secret."""
+    from reconciler.pipeline.confidential import without_secrets
+
     pairs = zip(manifests, without_secrets(manifests), strict=True)
     found = [before.path for before, after in pairs if before.body != after.body]
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""

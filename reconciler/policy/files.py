@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from pydantic import create_model
+from pydantic import ConfigDict, create_model
 
 from reconciler.domain.identity import Finding, Place, Severity, finding_of
 from reconciler.domain.records import dataclass
@@ -82,12 +82,13 @@ class RuleShape(Shape):
     scope: ScopeSection = ScopeSection()
 
 
+class _OneOfKinds(RuleShape):
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [name]} for name in KINDS]})
+
+
 def _rule_section() -> type[RuleShape]:
     fields: dict[str, Any] = {name: (kind.section | None, None) for name, kind in KINDS.items()}
-    made = create_model("RuleSection", __base__=RuleShape, __module__=__name__, __doc__=RuleShape.__doc__, **fields)
-    made.model_config["json_schema_extra"] = {"oneOf": [{"required": [name]} for name in KINDS]}
-    made.model_rebuild(force=True)
-    return made
+    return create_model("RuleSection", __base__=_OneOfKinds, __module__=__name__, __doc__=RuleShape.__doc__, **fields)
 
 
 RuleSection = _rule_section()

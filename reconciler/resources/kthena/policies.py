@@ -167,7 +167,7 @@ def _era_of(source: KubernetesObject, fields: BindingFields) -> Era:
     return find_era(source, Generation.G3 if is_new else None)
 
 
-def _written(fields: BindingFields) -> tuple[str, SingleFields[Any] | GroupFields[Any]]:
+def _written(fields: BindingFields) -> tuple[str, SingleFields | GroupFields]:
     """The name and the value of the one target field that is written."""
     single, group = fields.scaling_configuration, fields.optimizer_configuration
     targets = zip((*_OLD, *_NEW), (single, group, fields.homogeneous_target, fields.heterogeneous_target), strict=True)

@@ -1,7 +1,7 @@
 """What a policy asks for, with the schema of every generation."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -214,29 +214,83 @@ class TargetFields(Shape):
     metric_sources: dict[str, SourceFields] | None = None
 
 
-AnyTargetFields = TargetFieldsBeforeG3 | TargetFieldsG3 | TargetFields
+AnyTargetFields: TypeAlias = TargetFieldsBeforeG3 | TargetFieldsG3 | TargetFields
 
 
-Target = TypeVar("Target", bound=AnyTargetFields)
+# Classes instead of a generic one: pydantic builds the schema of a generic one whenever it is given a parameter.
 
 
-class SingleFields(ReplicaBoundsFields, Generic[Target]):
+class SingleFields(ReplicaBoundsFields):
     """`homogeneousTarget`, which was `scalingConfiguration`: one workload."""
 
-    target: Target
+    target: AnyTargetFields
 
 
-class ParamFields(SingleFields[Target], Generic[Target]):
+class SingleFieldsBeforeG3(SingleFields):
+    """The same of G0 to G2."""
+
+    target: TargetFieldsBeforeG3
+
+
+class SingleFieldsG3(SingleFields):
+    """The same of G3."""
+
+    target: TargetFieldsG3
+
+
+class SingleFieldsOfPolicy(SingleFields):
+    """The same since policies have targets."""
+
+    target: TargetFields
+
+
+class ParamFields(SingleFields):
     """One workload of a group, with what a replica of it costs."""
 
     cost: Count | None = None
 
 
-class GroupFields(Shape, Generic[Target]):
+class ParamFieldsBeforeG3(ParamFields):
+    """The same of G0 to G2."""
+
+    target: TargetFieldsBeforeG3
+
+
+class ParamFieldsG3(ParamFields):
+    """The same of G3."""
+
+    target: TargetFieldsG3
+
+
+class ParamFieldsOfPolicy(ParamFields):
+    """The same since policies have targets."""
+
+    target: TargetFields
+
+
+class GroupFields(Shape):
     """`heterogeneousTarget`, which was `optimizerConfiguration`: workloads that serve one load."""
 
-    params: Annotated[list[ParamFields[Target]], Field(min_length=1)]
+    params: Sequence[ParamFields]
     cost_expansion_rate_percent: Count | None = None
+
+
+class GroupFieldsBeforeG3(GroupFields):
+    """The same of G0 to G2."""
+
+    params: Annotated[list[ParamFieldsBeforeG3], Field(min_length=1)]
+
+
+class GroupFieldsG3(GroupFields):
+    """The same of G3."""
+
+    params: Annotated[list[ParamFieldsG3], Field(min_length=1)]
+
+
+class GroupFieldsOfPolicy(GroupFields):
+    """The same since policies have targets."""
+
+    params: Annotated[list[ParamFieldsOfPolicy], Field(min_length=1)]
 
 
 class RoleFields(ReplicaBoundsFields):
@@ -267,8 +321,8 @@ class TargetPolicyFields(PolicyFields):
     """AutoscalingPolicySpec since v1.0."""
 
     metrics: list[MetricFields] | None = None
-    homogeneous_target: SingleFields[TargetFields] | None = None
-    heterogeneous_target: GroupFields[TargetFields] | None = None
+    homogeneous_target: SingleFieldsOfPolicy | None = None
+    heterogeneous_target: GroupFieldsOfPolicy | None = None
     disaggregated_target: DisaggregatedFields | None = None
 
 
@@ -276,10 +330,10 @@ class BindingFields(Shape):
     """AutoscalingPolicyBindingSpec of all generations that had one."""
 
     policy_ref: LocalReferenceFields
-    scaling_configuration: SingleFields[TargetFieldsBeforeG3] | None = None
-    optimizer_configuration: GroupFields[TargetFieldsBeforeG3] | None = None
-    homogeneous_target: SingleFields[TargetFieldsG3] | None = None
-    heterogeneous_target: GroupFields[TargetFieldsG3] | None = None
+    scaling_configuration: SingleFieldsBeforeG3 | None = None
+    optimizer_configuration: GroupFieldsBeforeG3 | None = None
+    homogeneous_target: SingleFieldsG3 | None = None
+    heterogeneous_target: GroupFieldsG3 | None = None
 
 
 AnyMetricFields: TypeAlias = MetricFields | MetricFieldsBeforeV1

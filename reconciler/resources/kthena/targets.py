@@ -29,7 +29,6 @@ from reconciler.resources.kthena.policy_specs import (
     SingleFields,
     SourceFields,
     SubTargetFields,
-    Target,
     TargetFieldsBeforeG3,
     TargetFieldsG3,
     check_metrics,
@@ -81,7 +80,7 @@ class GroupTarget:
     cost_expansion_percent: int = DEFAULT_COST_EXPANSION_PERCENT
 
 
-def read_heterogeneous(source: KubernetesObject, fields: GroupFields[Target], path: FieldPath, era: Era) -> GroupTarget:
+def read_heterogeneous(source: KubernetesObject, fields: GroupFields, path: FieldPath, era: Era) -> GroupTarget:
     """A group of targets."""
     rate = fields.cost_expansion_rate_percent
     return GroupTarget(
@@ -92,7 +91,7 @@ def read_heterogeneous(source: KubernetesObject, fields: GroupFields[Target], pa
     )
 
 
-def read_target(source: KubernetesObject, fields: SingleFields[Target], path: FieldPath, era: Era) -> ScaledTarget:
+def read_target(source: KubernetesObject, fields: SingleFields, path: FieldPath, era: Era) -> ScaledTarget:
     """One target."""
     target = fields.target
     labels = target.additional_match_labels if isinstance(target, TargetFieldsBeforeG3) else None
@@ -142,7 +141,7 @@ def _read_source(metric: str, fields: SourceFields) -> MetricSource:
 
 
 def check_homogeneous(
-    source: KubernetesObject, fields: SingleFields[Target], path: FieldPath, era: Era, metrics: Sequence[str] | None
+    source: KubernetesObject, fields: SingleFields, path: FieldPath, era: Era, metrics: Sequence[str] | None
 ) -> Iterator[Finding]:
     """The rules for one target; `metrics` are those of the policy where it is known."""
     yield from check_bounds(source, fields, path)
@@ -153,7 +152,7 @@ def check_homogeneous(
 
 
 def check_heterogeneous(
-    source: KubernetesObject, fields: GroupFields[Target], path: FieldPath, era: Era, metrics: Sequence[str] | None
+    source: KubernetesObject, fields: GroupFields, path: FieldPath, era: Era, metrics: Sequence[str] | None
 ) -> Iterator[Finding]:
     """The rules for a group: each target once, a cost for each, no roles."""
     seen: set[tuple[str, str]] = set()
@@ -190,7 +189,7 @@ def _check_role(source: KubernetesObject, fields: SubTargetFields, path: FieldPa
 
 
 def _check_sources_of(
-    source: KubernetesObject, fields: SingleFields[Target], path: FieldPath, metrics: Sequence[str] | None
+    source: KubernetesObject, fields: SingleFields, path: FieldPath, metrics: Sequence[str] | None
 ) -> Iterator[Finding]:
     if isinstance(fields.target, TargetFieldsBeforeG3) or metrics is None:
         return
