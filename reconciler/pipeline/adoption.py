@@ -119,6 +119,8 @@ def _settings(unmanaged: UnmanagedWorkload) -> Iterator[SettingView]:
     if owner is not None and owner.fields:
         signals = f" by {', '.join(owner.signals)}" if owner.signals else ""
         reason = f"{owner.owner} scales it{signals} ({owner.place}): its minimum and maximum are proposed"
+        if owner.scaler is not None and not owner.scaler.bounds_only:
+            reason += "; with tune its target and windows, for a person to merge"
         yield SettingView(name=WHEN_AUTOSCALED.name, value=BOUNDS, reason=reason)
 
 

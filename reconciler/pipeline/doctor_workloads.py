@@ -14,7 +14,7 @@ from reconciler.rendering.renderer import Renderer
 from reconciler.report.formatting import count, one_line
 
 TEMPLATE = "doctor/pod-monitor.yaml.j2"
-RULE, UNMANAGED = "workload-metrics", "unmanaged-workloads"
+RULE, UNMANAGED, AUTOSCALERS = "workload-metrics", "unmanaged-workloads", "autoscalers"
 NAMED = 3
 _COMMON_LABELS = ("app.kubernetes.io/instance", "app.kubernetes.io/name", "app")
 """By which label pods of several workloads are selected, if all have one of these."""
@@ -61,6 +61,29 @@ def check_workloads(snapshot: Snapshot, broken: Iterable[str], renderer: Rendere
             more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
             words = f"{count(len(found), 'serving workload')} not managed: {names}{more}: `reconciler init --adopt`"
             yield well(cluster.name, UNMANAGED, words)
+    yield from _autoscalers(snapshot)
+
+
+def _autoscalers(snapshot: Snapshot) -> Iterator[Check]:
+    """What each autoscaler that is tuned goes by; and that others could be, where people merge."""
+    for key, tuned in sorted(snapshot.tuned.items()):
+        if tuned.metric is not None:
+            words = f"{one_line(key.label)}: its autoscaler goes by {tuned.metric.signal}, by {tuned.metric.source}"
+            yield well(key.cluster, AUTOSCALERS, words)
+        elif tuned.hold is None:
+            words = f"{one_line(key.label)}: only bounds are proposed of its autoscaler: {tuned.scaler.bounds_only}"
+            yield well(key.cluster, AUTOSCALERS, words)
+    if snapshot.settings.pull_requests.auto_merge:
+        return
+    for cluster in snapshot.settings.clusters:
+        bounded = [each for each in snapshot.variants if each.is_autoscaled and each.key.cluster == cluster.name]
+        untuned = sum(each.scaler is None for each in bounded)
+        if untuned:
+            words = (
+                f"{count(untuned, 'autoscaler')} with bounds from pull requests: where a person merges, "
+                "whenAutoscaled: tune proposes targets and windows, which change seldom"
+            )
+            yield well(cluster.name, AUTOSCALERS, words)
 
 
 def _is_silent(snapshot: Snapshot, variant: ResourceKey) -> bool:

@@ -353,3 +353,20 @@ def test_two_runs_say_the_same_with_other_numbers() -> None:
     assert has_same_words(body, later)
     assert not has_same_words(body, body.replace("> wait", "> [skip ci] wait"))
     assert not has_same_words(body, body.replace("measured", "expected"))
+
+
+def test_a_setting_of_an_autoscaler_is_two_more_entries_of_its_row() -> None:
+    plain = ProposedChange(
+        resource="prod/llm/Deployment/phi",
+        replicas_before=1,
+        replicas_after=1,
+        accelerator_before="H100",
+        accelerator_after="H100",
+    )
+    tuned = replace(plain, scaling_before='{"behavior":null,"target":"40"}', scaling_after='{"target":"52"}')
+    for change, length in ((plain, 5), (tuned, 7)):
+        written = write_marker(Marker(group="prod/llm", decision="a" * 64, changes=(change,)))
+        assert len(json.loads(written.removeprefix(OPENING).removesuffix(CLOSING))["changes"][0]) == length
+        found = read_marker(written)
+        assert found is not None
+        assert found.changes == (change,)

@@ -79,7 +79,7 @@ def test_each_workload_gets_an_entry_with_its_reason(workshop: Workshop) -> None
         '  - match: {namespace: "llm", kind: "Deployment", name: "code"} '
         "# vllm serves acme/code on 2 x L4, 2 replicas (b.yaml:1)\n"
         "    whenAutoscaled: bounds # HorizontalPodAutoscaler code scales it by vllm_num_requests_waiting "
-        "(b.yaml:16): its minimum and maximum are proposed\n"
+        "(b.yaml:16): its minimum and maximum are proposed; with tune its target and windows, for a person to merge\n"
     )
     assert [each.variant.name for each in result.prepared.plan.decisions] == ["chat", "code"]
     assert result.prepared.plan.unmanaged == ()

@@ -1,0 +1,219 @@
+"""When a setting of an autoscaler is proposed, waits, is kept, or goes back; which one, `reconciler.tuning` says."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reconciler.decision import tuning
+from reconciler.decision.decide import decide
+from reconciler.decision.scaler_settings import declared_setting
+from reconciler.domain.answers import Absence, NoAnswer
+from reconciler.domain.history import DemandHistory
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.observed import Performance
+from reconciler.domain.plan import Decision, Outcome
+from reconciler.domain.proposals import Promise, PromisedLatency, ProposalState, ProposedChange
+from reconciler.domain.records import replace
+from reconciler.domain.scalers import (
+    MetricSource,
+    ResolvedMetric,
+    Scaler,
+    ScalerHistory,
+    ScalerMetric,
+    ScalerSetting,
+    Signal,
+    TunedScaler,
+    TuningEvidence,
+)
+from reconciler.domain.workloads import DocumentRef, ReplicaOwner, WrittenField
+
+DAY_S = 86_400.0
+BEFORE, AFTER = ScalerSetting(target="40"), ScalerSetting(target="52")
+EVIDENCE = TuningEvidence(
+    days=14.0,
+    cost_change=-0.2,
+    attainment=(0.99, 0.99),
+    starts_per_day=(4.0, 3.0),
+    left_out=4,
+    left_out_cost_change=-0.2,
+    left_out_attainment=(0.99, 0.99),
+)
+
+
+class Tuned:
+    """A fleet of one variant, whose HPA has the target 40 and is to have 52."""
+
+    def __init__(self, fleet: Any, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.fleet, self.make = fleet, make
+        document, place = DocumentRef(path="hpa.yaml", document=0), make.place("hpa.yaml", 9)
+        fields = tuple(
+            WrittenField(document=document, field=("spec", name), place=place, is_ceiling=value > 1, value=value)
+            for name, value in (("minReplicas", 1), ("maxReplicas", 9))
+        )
+        self.key = fleet.add(replicas=3)
+        metric = ScalerMetric(source=MetricSource.PODS, name="running", target=40.0, text="40", written=fields[0])
+        self.scaler = Scaler(
+            key=replace(self.key, kind="HorizontalPodAutoscaler"),
+            document=document,
+            place=place,
+            hpa_name="llama",
+            metrics=(metric,),
+            least=1,
+            most=9,
+        )
+        fleet.owners.append(
+            ReplicaOwner(
+                cluster=self.key.cluster,
+                namespace=self.key.namespace,
+                owner="HorizontalPodAutoscaler llama",
+                target_kind="Deployment",
+                target_name="llama",
+                place=place,
+                least=1,
+                fields=fields,
+                scaler=self.scaler,
+            )
+        )
+        fleet.default(whenAutoscaled="tune")
+        fleet.offer(25.0)
+        nothing = np.ones(3)
+        self.history: Any = ScalerHistory(start_s=0.0, step_s=60.0, total=nothing, desired=nothing, current=nothing)
+        self.resolved: Any = {"metric": ResolvedMetric(promql="sum(a)", signal=Signal.RUNNING, source="its own query")}
+        self.found: Any = tuning._Found(setting=None, words="its setting stays: little would be saved")
+        monkeypatch.setattr(tuning, "_chosen", lambda targets: (self.found,) * len(targets))
+
+    def choose(self, target: float = 52.0) -> None:
+        """What is chosen from now on."""
+        setting = declared_setting(self.scaler, ResolvedMetric(promql="", signal=Signal.RUNNING, source=""))
+        assert setting is not None
+        chosen = replace(setting, metrics=(replace(setting.metrics[0], target=target),))
+        self.found = tuning._Found(setting=chosen, evidence=EVIDENCE)
+
+    def change(self, before: ScalerSetting = BEFORE, after: ScalerSetting = AFTER) -> ProposedChange:
+        """What a pull request of ours does."""
+        plain: ProposedChange = self.make.change("llama", "1 x H100", "1 x H100")
+        return replace(plain, scaling_before=str(before), scaling_after=str(after))
+
+    def merged(self, ago_s: float, before: ScalerSetting = AFTER, after: ScalerSetting = BEFORE, **fields: Any) -> None:
+        """A pull request of ours that was merged."""
+        at_s = self.fleet.now_s - ago_s
+        self.fleet.propose(
+            self.change(before, after), state=ProposalState.MERGED, opened_at_s=at_s - 60, closed_at_s=at_s, **fields
+        )
+
+    def decision(self) -> Decision:
+        """About the variant."""
+        snapshot = self.fleet.snapshot()
+        model = snapshot.variants[0].model
+        fine = DemandHistory(models=(model,), start_s=0.0, step_s=60.0, per_s=np.ones((1, 3)))
+        snapshot = replace(
+            snapshot,
+            tuned={self.key: TunedScaler(scaler=self.scaler, **self.resolved)},
+            scaled={} if self.history is None else {self.key: self.history},
+            observed=replace(snapshot.observed, fine=(fine,)),
+        )
+        (found,) = decide(snapshot).decisions
+        return found
+
+
+@pytest.fixture
+def tuned(fleet: Any, make: Any, monkeypatch: pytest.MonkeyPatch) -> Tuned:
+    return Tuned(fleet, make, monkeypatch)
+
+
+def test_a_chosen_setting_is_proposed_and_the_bounds_stay(tuned: Tuned) -> None:
+    tuned.choose()
+    decision = tuned.decision()
+    assert (decision.outcome, decision.desired.replicas) == (Outcome.CHANGE, 1)
+    assert ScalerSetting.parse(decision.desired.scaling) == AFTER
+    assert (decision.tuning, decision.is_tuning) == (EVIDENCE, True)
+    assert "never merge by themselves" in decision.caution
+    assert decision.change.proposed == tuned.change()
+
+
+def test_a_setting_that_stays_changes_nothing(tuned: Tuned) -> None:
+    decision = tuned.decision()
+    assert (decision.outcome, decision.current) == (Outcome.UNCHANGED, decision.desired)
+    assert decision.steps[-1].reason == "its setting stays: little would be saved"
+
+
+def test_what_is_not_known_holds(tuned: Tuned) -> None:
+    tuned.choose()
+    tuned.history = NoAnswer(Absence.MISSING, "its query has no series: was the metric renamed?")
+    assert tuned.decision().hold == Hold(kind=HoldKind.METRICS_MISSING, words=tuned.history.reason)
+    hold = Hold(kind=HoldKind.AUTOSCALER_METRIC, words="no rule has it")
+    tuned.resolved = {"hold": hold}
+    assert tuned.decision().hold == hold
+
+
+def test_what_is_not_reproduced_is_held(tuned: Tuned) -> None:
+    hold = Hold(kind=HoldKind.AUTOSCALER_NOT_REPRODUCED, words="not what ran")
+    tuned.found = tuning._Found(hold=hold)
+    assert tuned.decision().hold == hold
+
+
+def test_what_this_run_did_not_ask_about_waits_for_another(tuned: Tuned) -> None:
+    tuned.choose()
+    tuned.history = None
+    decision = tuned.decision()
+    assert decision.outcome is Outcome.UNCHANGED
+    assert decision.steps[-1].reason == "its autoscaler is looked at in a later run"
+
+
+def test_an_open_pull_request_keeps_what_it_says(tuned: Tuned) -> None:
+    tuned.choose(60.0)
+    tuned.fleet.propose(tuned.change())
+    assert ScalerSetting.parse(tuned.decision().desired.scaling) == AFTER
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"before": ScalerSetting(target="30")},
+        {"after": ScalerSetting(target="$(reboot)")},
+        {"after": ScalerSetting(target="52", behavior={"scaleDown": {"stabilizationWindowSeconds": 10**9}})},
+    ],
+)
+def test_an_open_one_that_somebody_made_old_or_edited_is_not_kept(tuned: Tuned, change: Any) -> None:
+    tuned.choose(60.0)
+    tuned.fleet.propose(tuned.change(**change))
+    assert ScalerSetting.parse(tuned.decision().desired.scaling) == ScalerSetting(target="60")
+
+
+@pytest.mark.parametrize(("ago_s", "waits"), [(DAY_S, True), (6.9 * DAY_S, True), (7.1 * DAY_S, False)])
+def test_an_autoscaler_is_changed_once_a_week(tuned: Tuned, ago_s: float, waits: bool) -> None:
+    tuned.choose()
+    tuned.merged(ago_s)
+    decision = tuned.decision()
+    kind = None if decision.waiting is None else decision.waiting.kind
+    assert kind == (HoldKind.AUTOSCALER_CHANGED if waits else None)
+    assert decision.is_tuning is not waits
+
+
+PROMISE = Promise(
+    resource="",
+    unit="req/s",
+    latencies=(PromisedLatency(name="itl", statistic="mean", target_s=0.02, measured_s=0.015),),
+)
+
+
+@pytest.mark.parametrize(
+    ("itl_s", "kept_before", "before", "taken_back"),
+    [
+        (0.05, True, ScalerSetting(target="30"), True),
+        (0.015, True, ScalerSetting(target="30"), False),
+        (0.05, False, ScalerSetting(target="30"), False),
+        (0.05, True, ScalerSetting(target="rm -rf"), False),
+    ],
+)
+def test_a_setting_that_broke_a_target_goes_back(
+    tuned: Tuned, itl_s: float, kept_before: bool, before: ScalerSetting, taken_back: bool
+) -> None:
+    latency = replace(PROMISE.latencies[0], measured_s=0.015 if kept_before else 0.03)
+    tuned.merged(DAY_S / 2, before=before, promises=(replace(PROMISE, resource=str(tuned.key), latencies=(latency,)),))
+    seen = replace(tuned.fleet.observations[tuned.key], performance=Performance(itl_s=itl_s), arrival_rate_per_s=25.0)
+    tuned.fleet.observations[tuned.key] = seen
+    decision = tuned.decision()
+    assert (decision.reverts == 7) is taken_back
+    assert (ScalerSetting.parse(decision.desired.scaling) == before) is taken_back
