@@ -24,8 +24,9 @@ LINGER_S = 45 * 60.0
 """A replica goes only if the window and so much more would not need it: else it comes back soon."""
 KEPT_S = 1800.0
 """Nor does it go while a forecast of the last half hour needed it: forecasts differ a little from run to run."""
-HOLD_S = 3 * 3600.0
-"""Nor for so long after some were added: the load that called them mostly comes back, and a start costs as much."""
+HOLD_S = 3600.0
+"""Nor for so long after some were added. Three hours would spare most of what goes and comes back, and cost more than
+that: all that the day's peak called for would stay until long after it."""
 FEWEST_DAYS, TRIAL_DAYS = 3.0, 3
 MOST_UNKNOWN = 0.1
 """Of the days looked at: with more gaps it is not known what a forecast would have missed."""

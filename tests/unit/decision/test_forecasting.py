@@ -75,7 +75,7 @@ def test_a_smooth_fleet_gets_what_will_arrive_and_less_than_a_headroom_of_now(sm
     asked = np.array([found.of[model_of(number)].grow_per_s for number in range(MODELS)])
     assert np.mean(quantiles >= will_be) > 0.75
     assert np.mean(asked >= 0.95 * will_be) > 0.9
-    assert asked.sum() < 1.1 * will_be.sum()
+    assert asked.sum() < 1.12 * will_be.sum()
     decisions = fleet.plan().decisions
     steps = [step for each in decisions for step in each.steps if step.stage == "demand"]
     assert all(step.reason.startswith("load expected between 09:10 and 09:30 UTC: at most ") for step in steps)
@@ -110,7 +110,7 @@ def test_nothing_goes_that_the_next_hour_may_need(smooth_load: Any) -> None:
     assert decision.desired.replicas == kept
 
 
-def test_what_a_merge_added_stays_for_three_hours(smooth_load: Any, make: Make) -> None:
+def test_what_a_merge_added_stays_for_an_hour(smooth_load: Any, make: Make) -> None:
     fleet = fleet_under(smooth_load, MONDAY_9)
     fleet.set_replicas("m0", 40)
     assert fleet.decision("m0").desired.replicas < 40
@@ -118,8 +118,8 @@ def test_what_a_merge_added_stays_for_three_hours(smooth_load: Any, make: Make) 
     fleet.propose(added, state=ProposalState.MERGED, closed_at_s=MONDAY_9 - 40 * 60)
     decision = fleet.decision("m0")
     assert decision.desired.replicas == 40
-    assert any(step.reason == "kept: replicas were added 40m ago, none goes for 3h" for step in decision.steps)
-    fleet.proposals[:] = [replace(fleet.proposals[0], closed_at_s=MONDAY_9 - 3 * 3600)]
+    assert any(step.reason == "kept: replicas were added 40m ago, none goes for 1h" for step in decision.steps)
+    fleet.proposals[:] = [replace(fleet.proposals[0], closed_at_s=MONDAY_9 - 3600)]
     assert fleet.decision("m0").desired.replicas < 40
 
 
