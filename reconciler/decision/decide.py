@@ -7,6 +7,7 @@ from reconciler.decision.assessment import assess_variants
 from reconciler.decision.devices import Devices, scarcity_assumed
 from reconciler.decision.engines.port import EngineAnswer, SizingInput
 from reconciler.decision.engines.registry import size_models, way_of
+from reconciler.decision.engines.trials import find_trials
 from reconciler.decision.explanation import (
     DecisionContext,
     FiguresOnDemand,
@@ -105,7 +106,9 @@ class Solved:
         """The plan that gives every variant what is staged."""
         context = self._context(staged)
         solver = self.solution.solver or SOLVER
-        return assemble(context, list(self._decisions(context)), solver=solver, bonds=bonds)
+        decisions = list(self._decisions(context))
+        plan = assemble(context, decisions, solver=solver, bonds=bonds)
+        return replace(plan, trials=find_trials(self.situation.snapshot, decisions))
 
     def brief_plan_of(self, staged: StagedPlan) -> Plan:
         """The same without explanations and totals, for replays: only what changes has all its numbers."""

@@ -9,6 +9,7 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Figure, Finding, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, Performance
+from reconciler.domain.priors import Trial
 from reconciler.domain.proposals import ConditionFlip, MovedFile, Part, ProposedChange
 from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import ModelCoverage, Sensitivity, SharedUse, SolveStatus
@@ -400,6 +401,8 @@ class Plan:
     """What was measured of a model's load: how many seconds ago, and req/s; the oldest first."""
     expected: Mapping[ModelKey, ExpectedLoad] = field(default_factory=dict, compare=False, repr=False)
     """What is forecast of the models whose demand that is."""
+    trials: tuple[Trial, ...] = ()
+    """Untried accelerators that are worth a trial: what is proposed never depends on them."""
     asked: Mapping[str, AskedPrometheus] = field(default_factory=dict, compare=False, repr=False)
     """The queries of each cluster whose Prometheus people can open."""
     figures: Mapping[ResourceKey, tuple[Figure, ...]] = field(default_factory=dict, compare=False, repr=False)

@@ -3,7 +3,7 @@
 import math
 from enum import StrEnum
 
-from reconciler.domain.identity import Finding, Place
+from reconciler.domain.identity import Finding, ModelKey, Place
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.records import dataclass, replace
 
@@ -134,9 +134,12 @@ class Prior:
         return Band(median=cost, deviation=self.deviation)
 
     @property
-    def pessimistic(self) -> PerformanceProfile:
-        """The profile at the slow edge of the band."""
-        factor = Band(median=1.0, deviation=self.deviation).high
+    def spread(self) -> Band:
+        """How many times its median a time may be."""
+        return Band(median=1.0, deviation=self.deviation)
+
+    def slower(self, factor: float) -> PerformanceProfile:
+        """The profile with all times multiplied."""
         profile = self.profile
         return replace(
             profile,
@@ -144,6 +147,23 @@ class Prior:
             beta_s=profile.beta_s * factor,
             prompt_s=profile.prompt_s and profile.prompt_s * factor,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """An accelerator that a model never ran on and that is probably cheaper: what to try, never what to move to.
+
+    `replicas` of it carry the demand at the slow edge of the band. `planned_cost_per_hour` is of the model in the plan,
+    `saves_per_hour` what would be saved at the slow edge, the median and the fast edge.
+    """
+
+    model: ModelKey
+    accelerator: str
+    replicas: int
+    replica_cost_per_hour: float
+    planned_cost_per_hour: float
+    saves_per_hour: tuple[float, float, float]
+    evidence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

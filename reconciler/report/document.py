@@ -8,6 +8,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, Performance
 from reconciler.domain.plan import Decision, Fullness, GroupPlan, MergeTerms, Plan, SloProjection, Step
+from reconciler.domain.priors import Trial
 from reconciler.domain.proposals import ConditionFlip
 from reconciler.domain.requirements import Sensitivity, SharedUse
 from reconciler.report.findings import finding_json
@@ -37,6 +38,7 @@ def plan_json(plan: Plan) -> Json:
         "refusals": list(plan.refusals),
         "warnings": list(plan.warnings),
         "notes": list(plan.notes),
+        **({"trials": [_trial(each) for each in plan.trials]} if plan.trials else {}),
         "unmanaged": [str(each) for each in plan.unmanaged],
         "groups": [_group(group) for group in plan.groups],
     }
@@ -98,6 +100,22 @@ def decision_json(decision: Decision) -> Json:
         "observed": _performance(decision.observed),
         "expected": _performance(decision.expected),
         "steps": [_step(step) for step in decision.steps],
+    }
+
+
+def _trial(trial: Trial) -> Json:
+    """Savings at the slow edge of the band, the median and the fast edge."""
+    least, median, most = trial.saves_per_hour
+    return {
+        "model": trial.model.model_id,
+        "cluster": trial.model.cluster,
+        "namespace": trial.model.namespace,
+        "accelerator": trial.accelerator,
+        "replicas": trial.replicas,
+        "replica_cost_per_hour": trial.replica_cost_per_hour,
+        "planned_cost_per_hour": _number(trial.planned_cost_per_hour),
+        "saves_per_hour": {"low": _number(least), "median": _number(median), "high": _number(most)},
+        "evidence": trial.evidence,
     }
 
 

@@ -112,7 +112,7 @@ def _prior_json(prior: Prior) -> Json:
         "cost_per_hour": prior.cost_per_hour,
         "cost_per_million_tokens": _band_json(prior.cost_per_million_tokens),
         "profile": _profile_json(prior.profile),
-        "pessimistic_profile": _profile_json(prior.pessimistic),
+        "pessimistic_profile": _profile_json(prior.slower(prior.spread.high)),
         "carried_from": prior.carried_from,
         "evidence": prior.evidence,
         "narrower_with": prior.narrower,

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection
+from reconciler.domain.priors import Trial
 from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import ModelCoverage, Sensitivity, SolveStatus
 from reconciler.domain.settings import AS_IS, TITLE_VARIABLE
@@ -434,3 +435,24 @@ def put_back_lines(plan: Plan) -> Iterator[str]:
     for group in plan.groups:
         if group.put_back:
             yield one_line(f"{group.name} {group.part}: {group.put_back}")
+
+
+# What an accelerator that a model never ran on would probably save.
+
+SHOWN_TRIALS = 5
+
+
+def trial_lines(plan: Plan) -> tuple[str, ...]:
+    """One sentence for each trial that is worth its money, the largest sure saving first."""
+    lines = [_trial(plan, each) for each in plan.trials[:SHOWN_TRIALS]]
+    more = len(plan.trials) - len(lines)
+    return (*lines, *([f"and {more} more, in -o json"] if more else []))
+
+
+def _trial(plan: Plan, trial: Trial) -> str:
+    least, _, most = trial.saves_per_hour
+    return (
+        f"{model_name(trial.model)} on {one_line(trial.accelerator)}: {trial.replicas} of it would probably do what "
+        f"{cost(trial.planned_cost_per_hour)} buy, for {cost(least)} to {cost(most)} {_unit(plan)}/h less; "
+        "not proven: nothing moves before one replica has tried it"
+    )

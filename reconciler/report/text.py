@@ -26,6 +26,7 @@ from reconciler.report.summary import (
     proof,
     put_back_lines,
     totals_text,
+    trial_lines,
     unmanaged_text,
 )
 from reconciler.report.tuning import tuning_total
@@ -61,6 +62,7 @@ def plan_text(plan: Plan, *, width: int = 0, is_last: bool = True) -> str:
         _section("Conditions to deliver", _flips(plan, labels), width),
         _section("Put back", tuple(put_back_lines(plan)), width),
         _section("Merges by itself", tuple(_merging(plan)), width),
+        _section("Worth a trial", trial_lines(plan), width),
     )
     blocks = ["\n".join(section) for section in sections if section]
     # The last word stands close to what is held, but apart from a table.

@@ -40,7 +40,7 @@ def find_priors(
         accelerators={name: each for catalog in catalogs.values() for name, each in catalog.accelerators.items()},
         names={spelling: name for catalog in catalogs.values() for spelling, name in catalog.names.items()},
     )
-    known = _known(stated, mine, merged)
+    known = known_profiles(stated, mine, merged)
     lengths = _lengths(known)
     target_s = min((each for each in map(_itl_target_s, mine) if each is not None), default=None)
     priced = [name for name, each in merged.accelerators.items() if each.cost_per_hour is not None]
@@ -87,18 +87,24 @@ def _shipped(accelerator: Accelerator) -> Datasheet | None:
     return smaller or DATASHEETS.get(accelerator.device)
 
 
+def shipped_shape(stated: ModelSettings) -> ModelShape | None:
+    """The shape that the shipped table has of a model, in the format that somebody wrote."""
+    return _in_format(find_shape(stated.model_id), stated)
+
+
 def _shape(stated: ModelSettings, text: bytes | None) -> tuple[ModelShape | None, tuple[Finding, ...]]:
-    shape, findings = find_shape(stated.model_id), ()
-    if stated.shape_config:
-        try:
-            shape = read_shape(_mapping(text), source=stated.shape_config)
-        except ValueError as error:
-            place = stated.place or Place(path=stated.shape_config)
-            message = f"models[].shape.config: {stated.shape_config}: {error}"
-            return None, (Finding(place=place, severity=Severity.ERROR, message=message),)
-    if shape is not None and stated.weights is not None:
-        shape = replace(shape, weights=stated.weights)
-    return shape, findings
+    if not stated.shape_config:
+        return shipped_shape(stated), ()
+    try:
+        return _in_format(read_shape(_mapping(text), source=stated.shape_config), stated), ()
+    except ValueError as error:
+        place = stated.place or Place(path=stated.shape_config)
+        message = f"models[].shape.config: {stated.shape_config}: {error}"
+        return None, (Finding(place=place, severity=Severity.ERROR, message=message),)
+
+
+def _in_format(shape: ModelShape | None, stated: ModelSettings) -> ModelShape | None:
+    return shape if shape is None or stated.weights is None else replace(shape, weights=stated.weights)
 
 
 def _mapping(text: bytes | None) -> Mapping[str, object]:
@@ -113,7 +119,7 @@ def _mapping(text: bytes | None) -> Mapping[str, object]:
     return found
 
 
-def _known(stated: ModelSettings, variants: Iterable[Variant], catalog: Catalog) -> tuple[Known, ...]:
+def known_profiles(stated: ModelSettings, variants: Iterable[Variant], catalog: Catalog) -> tuple[Known, ...]:
     """The profiles of the model by accelerator: those that it runs on first."""
     options = [option for variant in variants for option in variant.options]
     pairs = [

@@ -1,0 +1,142 @@
+"""Accelerators that a model never ran on and that are worth a trial: sized by a prior's slow edge, never proposed.
+
+The rules are in rules/prior.md#worth-a-trial.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from reconciler.decision.engines.queueing_capacities import Capacities, SizingRow
+from reconciler.domain.identity import CandidateKey, ModelKey
+from reconciler.domain.plan import RATE, Decision, Outcome
+from reconciler.domain.priors import Lengths, Prior, Trial
+from reconciler.domain.records import dataclass
+from reconciler.domain.settings import ModelSettings
+from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, MIN_REPLICAS
+from reconciler.sizing.prior.estimate import estimate
+from reconciler.snapshot.priors import hardware_of, known_profiles, shipped_shape
+
+LEAST_SHARE = 0.1
+"""Of what a model costs: less than this at the slow edge is not worth a trial."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A model with its demand (req/s), what the plan gives it an hour, and a variant whose load and class it has."""
+
+    model: ModelKey
+    variant: Variant
+    decision: Decision
+    demand_per_s: float
+    cost_per_hour: float
+    least: int
+
+
+def find_trials(snapshot: Snapshot, decisions: Iterable[Decision]) -> tuple[Trial, ...]:
+    """What one of the cluster's priced accelerators would probably save, the most at the slow edge first.
+
+    Only models that are decided by arrivals under a service class, all of whose variants are priced, whose sizes the
+    shipped table knows and that may choose their accelerator are looked at.
+    """
+    rows: list[SizingRow] = []
+    found: list[tuple[_Asked, Prior]] = []
+    for asked in _asked(snapshot, decisions):
+        for prior in _priors(snapshot, asked):
+            rows += _rows(asked, prior, len(found))
+            found.append((asked, prior))
+    if not rows:
+        return ()
+    carried = {key: each.rate_per_s for key, each in Capacities(rows).of.items()}
+    trials = (_trial(asked, prior, carried, number) for number, (asked, prior) in enumerate(found))
+    worth = [each for each in trials if each is not None]
+    return tuple(sorted(worth, key=lambda each: (-each.saves_per_hour[0], each.model, each.accelerator)))
+
+
+def _asked(snapshot: Snapshot, decisions: Iterable[Decision]) -> list[_Asked]:
+    members: dict[ModelKey, list[Decision]] = {}
+    for decision in decisions:
+        members.setdefault(decision.model, []).append(decision)
+    variants = {variant.key: variant for variant in snapshot.variants}
+    found = []
+    for model, mine in members.items():
+        decided = [each for each in mine if each.outcome is not Outcome.HELD]
+        costs = [each.cost_after_per_hour for each in mine]
+        first = next((each for each in decided if each.load is not None and each.load.has_lengths), None)
+        if first is None or len(decided) < len(mine) or None in costs or any(each.unit != RATE for each in mine):
+            continue
+        variant = variants[first.variant]
+        if variant.service_class is None or any(variants[each.variant].is_autoscaled for each in mine):
+            continue
+        if any(variants[each.variant].settings[ACCELERATOR].value != CHOOSE for each in mine):
+            continue
+        found.append(
+            _Asked(
+                model=model,
+                variant=variant,
+                decision=first,
+                demand_per_s=sum(each.demand or 0.0 for each in mine),
+                cost_per_hour=sum(each or 0.0 for each in costs),
+                least=max(variant.settings[MIN_REPLICAS].value, 1),
+            )
+        )
+    return [each for each in found if each.demand_per_s > 0 and each.cost_per_hour > 0]
+
+
+def _priors(snapshot: Snapshot, asked: _Asked) -> Sequence[Prior]:
+    """Of the accelerators in the cluster's catalog with a price, on which no variant of the model has a profile."""
+    model_id, load = asked.model.model_id, asked.decision.load
+    settings = snapshot.settings
+    stated = next((each for each in settings.models if each.model_id == model_id), ModelSettings(model_id=model_id))
+    shape = None if stated.shape_config else shipped_shape(stated)
+    catalog = snapshot.catalogs.get(asked.model.cluster)
+    if shape is None or load is None or load.input_tokens is None or catalog is None:
+        return ()
+    mine = [each for each in snapshot.variants if each.model == asked.model]
+    known = known_profiles(stated, mine, catalog)
+    names = {each.hardware.name for each in known} | {each.current.accelerator for each in mine}
+    lengths = Lengths(input_tokens=max(load.input_tokens, 1.0), output_tokens=max(load.output_tokens, 1.0))
+    priced = [each for each in catalog.accelerators.values() if each.cost_per_hour and each.name not in names]
+    found = (estimate(model_id, shape, hardware_of(each), lengths, known) for each in priced)
+    return [each for each in found if isinstance(each, Prior)]
+
+
+def _key(asked: _Asked, number: int, edge: str) -> CandidateKey:
+    return asked.variant.key.on(f"{number} {edge}")
+
+
+def _rows(asked: _Asked, prior: Prior, number: int) -> list[SizingRow]:
+    load, service_class = asked.decision.load, asked.variant.service_class
+    if load is None or service_class is None:
+        return []
+    edges = {edge: prior.slower(factor) for edge, factor in _edges(prior).items()}
+    return [
+        SizingRow(key=_key(asked, number, edge), profile=profile, load=load, service_class=service_class.value)
+        for edge, profile in edges.items()
+    ]
+
+
+def _edges(prior: Prior) -> Mapping[str, float]:
+    spread = prior.spread
+    return {"slow": spread.high, "median": spread.median, "fast": spread.low}
+
+
+def _trial(asked: _Asked, prior: Prior, carried: Mapping[CandidateKey, float], number: int) -> Trial | None:
+    """None where it would save too little at the slow edge, or does not keep the targets there."""
+    price = prior.cost_per_hour
+    rates = [carried[_key(asked, number, edge)] for edge in _edges(prior)]
+    if price is None or min(rates) <= 0:
+        return None
+    replicas = [max(math.ceil(asked.demand_per_s / rate), asked.least) for rate in rates]
+    slow, median, fast = (asked.cost_per_hour - each * price for each in replicas)
+    if slow < LEAST_SHARE * asked.cost_per_hour:
+        return None
+    return Trial(
+        model=asked.model,
+        accelerator=prior.accelerator,
+        replicas=replicas[0],
+        replica_cost_per_hour=price,
+        planned_cost_per_hour=asked.cost_per_hour,
+        saves_per_hour=(slow, median, fast),
+        evidence=prior.evidence,
+    )
