@@ -271,7 +271,7 @@ def test_three_autoscalers_are_tuned_to_the_merged_change_and_three_are_held(
         assert re.search(rf"^ +llm/{name} +{words}", ran, re.MULTILINE), ran
     text = fleet.pull_request.read_text(encoding="utf-8")
     assert "Tune the autoscaler of adapter and 2 more" in text
-    assert len(re.findall(r"on your last \d days: −\d+ % cost, attainment .+; on the \\d days it was not", text)) == 3
+    assert len(re.findall(r"on your last \d days: −\d+ % cost, attainment .+; on the \d days it was not", text)) == 3
     assert "Replicas on one day" in text
     assert "would get more than it carries" not in text  # the lower bound is not what serves
 
