@@ -108,9 +108,10 @@ class Lengths:
 class Prior:
     """What one replica of a model would probably do on an accelerator: `profile` has the medians.
 
-    `itl_s` and `throughput_tokens_per_s` (of output) are at `batch`, the largest that fits into memory and the target
-    of the gap between tokens. `carried_from` is the accelerator whose profile corrects the roofline, None without one.
-    `evidence` says what the band is calibrated with, `narrower` what would make it narrower.
+    `itl_s` and `throughput_tokens_per_s` (of output) are at `batch`, the largest that fits into memory and, at the slow
+    edge, into the target of the gap between tokens. `carried_from` is the accelerator whose profile corrects the
+    roofline, None without one. `evidence` says what the band is calibrated with, `narrower` what would make it
+    narrower.
     """
 
     model_id: str

@@ -271,6 +271,25 @@ def named_right(points: Sequence[Point], kind: str) -> tuple[int, int]:
     return right, compared
 
 
+def batch_error(points: Sequence[Point], kind: str) -> float:
+    """The median error of the batch that the measured gap allows, carried over, of batches of 16 and more."""
+    kept = [each for each in points if each.is_kept and each.kind == kind]
+    known = [each for each in points if not each.is_kept and each.kind == kind]
+    efficiency = CALIBRATIONS[kind].efficiency
+    alone, found = errors(kept, efficiency), []
+    for index, left in carry(kept, known, efficiency).items():
+        point = kept[index]
+        if point.batch < 16:
+            continue
+        batches = np.unique(np.geomspace(1, 4 * point.batch + 8, 200))
+        parts = terms(point.replica, batches, point.input_tokens, point.output_tokens)
+        gaps = gap_s(parts, efficiency, batches, point.input_tokens, point.output_tokens)
+        gaps *= math.exp(left - float(alone[index]))
+        allowed = float(np.interp(point.itl_s, gaps, batches)) if point.itl_s > gaps[0] else 0.0
+        found.append(abs(allowed / point.batch - 1.0))
+    return float(np.median(found))
+
+
 def main() -> None:
     """Print what is asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.priors", description=__doc__)
@@ -293,6 +312,7 @@ def main() -> None:
         for kind in CALIBRATIONS:
             right, compared = named_right(points, kind)
             print(f"{kind}: the cheaper is named in {right} of {compared}")
+            print(f"{kind}: the batch that a gap allows is off by {batch_error(points, kind):.2f}")
 
 
 if __name__ == "__main__":

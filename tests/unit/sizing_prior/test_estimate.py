@@ -132,12 +132,12 @@ def test_what_measured_points_do_not_cover_is_refused(shape: ModelShape, hardwar
 
 def test_a_target_bounds_the_batch() -> None:
     free = estimate(MODEL, LLAMA, on("H100"), LENGTHS)
-    bound = estimate(MODEL, LLAMA, on("H100"), LENGTHS, itl_target_s=0.012)
+    bound = estimate(MODEL, LLAMA, on("H100"), LENGTHS, itl_target_s=0.015)
     assert isinstance(free, Prior)
     assert isinstance(bound, Prior)
     assert bound.batch < free.batch
-    assert bound.itl_s.median <= 0.012
-    below = estimate(MODEL, LLAMA, on("H100"), LENGTHS, itl_target_s=bound.itl_s.median - 1e-9)
+    assert bound.itl_s.high <= 0.015
+    below = estimate(MODEL, LLAMA, on("H100"), LENGTHS, itl_target_s=bound.itl_s.high - 1e-9)
     assert isinstance(below, Prior)
     assert below.batch == bound.batch - 1
 
@@ -145,7 +145,7 @@ def test_a_target_bounds_the_batch() -> None:
 def test_a_target_that_a_lone_request_misses_is_no_batch_of_one() -> None:
     refused = estimate(MODEL, LLAMA, on("H100"), LENGTHS, itl_target_s=0.001)
     assert isinstance(refused, Refusal)
-    assert refused.reason.startswith("a lone request would wait ")
+    assert refused.reason.startswith("a lone request might wait ")
 
 
 @pytest.mark.parametrize(
