@@ -31,6 +31,8 @@ REPRODUCED_S = 7 * DAY_S
 """What is replayed: the newest days, for older ones may have had another setting."""
 PAUSE_S, PAUSE_OF_GROUP_S = 7 * DAY_S, DAY_S
 """One change of an autoscaler a week where nothing is broken, and one of a group a day."""
+ALMOST = 0.8
+"""Of the time that is compared: an open pull request stays so far, that it is not closed and opened from run to run."""
 BUSY = 0.75
 """Of the load that a replica ever had: from there on its metric shows what it is when it carries its capacity."""
 HOURS, SHOWN = 24, 3
@@ -60,6 +62,7 @@ class _Found:
     setting: AutoscalerSetting | None = None
     evidence: TuningEvidence | None = None
     hold: Hold | None = None
+    is_nearly_reproduced: bool = False
     words: str = ""
 
 
@@ -79,7 +82,12 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
     holds = {key: each for key, each in found.items() if isinstance(each, Hold)}
     targets = tuple(each for each in found.values() if isinstance(each, _Target))
     results = dict(zip((each.key for each in targets), _chosen(targets), strict=True))
-    holds |= {key: each.hold for key, each in results.items() if each.hold is not None}
+    proposals = {key: each for key in open_now if (each := _proposed(situation, key)) is not None}
+    holds |= {
+        key: each.hold
+        for key, each in results.items()
+        if each.hold is not None and not (each.is_nearly_reproduced and key in proposals)
+    }
     allocations, reasons, tunings = dict(staged.allocations), dict(staged.reasons), dict(staged.tunings)
     reverts, kept = dict(staged.reverts), dict(staged.kept)
     for key in open_now:
@@ -93,17 +101,18 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
         if key in holds or key in waiting or broken is not None:
             continue
         result = results.get(key, _Found(words="its autoscaler is looked at in a later run"))
-        proposal = _proposed(situation, key)
+        wanted = None if result.setting is None else written_setting(tuned[key].scaler, result.setting)
+        proposal = proposals.get(key)
         if proposal is not None:
             allocations[key], kept[key] = replace(now, scaling=proposal[1]), proposal[0]
             reasons[key] = f"as in open pull request #{proposal[0]}"
-        elif result.setting is None:
+        elif wanted is None:
             reasons[key] = result.words
         else:
-            wanted = written_setting(tuned[key].scaler, result.setting)
             allocations[key] = replace(now, scaling=str(wanted))
             reasons[key] = _why(now.scaling, wanted)
-        if result.evidence is not None and allocations[key] != now:
+        # a setting that is kept may be another than today's choice, of which the evidence says nothing
+        if result.evidence is not None and now.scaling != allocations[key].scaling == str(wanted):
             tunings[key] = result.evidence
     return replace(
         staged,
@@ -200,7 +209,7 @@ def _chosen(targets: tuple[_Target, ...]) -> tuple[_Found, ...]:
         else:
             words = f"its autoscaler is not reproduced: {replay.reason}{_drawn(replay)}"
             hold = Hold(kind=HoldKind.AUTOSCALER_NOT_REPRODUCED, words=words)
-            found[each.key] = _Found(hold=hold)
+            found[each.key] = _Found(hold=hold, is_nearly_reproduced=replay.share >= ALMOST)
     known = [each for each in targets if each.key in reproduced]
     goals = {each.key: each.attainment for each in known}
     priced = {each.key: each.price_per_hour for each in known}

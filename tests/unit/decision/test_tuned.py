@@ -164,7 +164,27 @@ def test_what_this_run_did_not_ask_about_waits_for_another(tuned: Tuned) -> None
 def test_an_open_pull_request_keeps_what_it_says(tuned: Tuned) -> None:
     tuned.choose(60.0)
     tuned.fleet.propose(tuned.change())
-    assert ScalerSetting.parse(tuned.decision().desired.scaling) == AFTER
+    decision = tuned.decision()
+    assert ScalerSetting.parse(decision.desired.scaling) == AFTER
+    assert decision.tuning is None  # what is known is of another setting
+    tuned.choose()
+    assert tuned.decision().tuning == EVIDENCE
+
+
+@pytest.mark.parametrize(
+    ("is_near", "is_open", "held"), [(True, True, False), (False, True, True), (True, False, True)]
+)
+def test_an_open_pull_request_stays_where_its_autoscaler_is_nearly_reproduced(
+    tuned: Tuned, is_near: bool, is_open: bool, held: bool
+) -> None:
+    """Else a share about the limit would close and open it from run to run."""
+    hold = Hold(kind=HoldKind.AUTOSCALER_NOT_REPRODUCED, words="not what ran")
+    tuned.found = tuning._Found(hold=hold, is_nearly_reproduced=is_near)
+    if is_open:
+        tuned.fleet.propose(tuned.change())
+    decision = tuned.decision()
+    assert decision.hold == (hold if held else None)
+    assert ScalerSetting.parse(decision.desired.scaling) == (BEFORE if held else AFTER)
 
 
 @pytest.mark.parametrize(
