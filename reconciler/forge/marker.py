@@ -200,7 +200,8 @@ def body_digest(body: str) -> str:
     return hashlib.sha256(" ".join(text.split()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-NUMBER = re.compile(r"[0-9a-f]*[0-9][0-9a-f.,]*")
+NUMBER = re.compile(r"(?<![0-9a-f])(?:[0-9]|[a-f]+(?=[0-9]))[0-9a-f.,]*")
+"""With the letters of a commit before the first digit; each run of letters is read once, however long a text has it."""
 
 
 def has_same_words(body: str, other: str) -> bool:

@@ -370,3 +370,10 @@ def test_a_setting_of_an_autoscaler_is_two_more_entries_of_its_row() -> None:
         found = read_marker(written)
         assert found is not None
         assert found.changes == (change,)
+
+
+def test_a_text_of_one_long_word_is_compared_at_once() -> None:
+    """Letters of a commit without a digit: each of them was looked at once for every letter before it."""
+    body = "a" * 60_000
+    assert has_same_words(f"{body} 1", f"{body} 2")
+    assert not has_same_words(f"{body} 1", f"{body}f 1")
