@@ -29,6 +29,7 @@ _KINDS = {
 _TARGET = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?m?")
 _LONGEST_WINDOW_S, _LONGEST_PERIOD_S, _MOST_POLICIES = 3600, 1800, 10
 """What the API server takes of `stabilizationWindowSeconds` and `periodSeconds`."""
+_RULES = frozenset({"stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance"})
 
 
 def declared_setting(scaler: Scaler, metric: ResolvedMetric) -> AutoscalerSetting | None:
@@ -66,7 +67,7 @@ def written_setting(scaler: Scaler, chosen: AutoscalerSetting) -> ScalerSetting:
 
 def is_sound(setting: ScalerSetting | None) -> bool:
     """Whether a setting that a pull request's text names is one: anybody may have edited it."""
-    if setting is None or _TARGET.fullmatch(setting.target) is None:
+    if setting is None or _TARGET.fullmatch(setting.target) is None or not setting.target.strip("0.m"):
         return False
     behavior = setting.behavior
     return behavior is None or (behavior.keys() <= {"scaleUp", "scaleDown"} and _behavior(behavior) is not None)
@@ -114,7 +115,7 @@ def _rules(written: object, default: ScalingRules) -> ScalingRules | None:
     """One direction with the API server's defaults for what is missing; None where it refuses what is there."""
     if written is None:
         return default
-    if not isinstance(written, Mapping):
+    if not isinstance(written, Mapping) or not written.keys() <= _RULES or len(str(written.get("tolerance"))) > 20:
         return None
     window_s, select, policies = (
         written.get(key) for key in ("stabilizationWindowSeconds", "selectPolicy", "policies")
@@ -138,7 +139,7 @@ def _rules(written: object, default: ScalingRules) -> ScalingRules | None:
 
 
 def _policy(written: object) -> RatePolicy | None:
-    if not isinstance(written, Mapping) or written.get("type") not in ("Pods", "Percent"):
+    if not isinstance(written, Mapping) or written.get("type") not in ("Pods", "Percent") or len(written) > 3:
         return None
     value, period_s = written.get("value"), written.get("periodSeconds")
     if not _is_count(value, 1, 2**31 - 1) or not _is_count(period_s, 1, _LONGEST_PERIOD_S):
