@@ -41,6 +41,8 @@ LASTING = 0.9
 FEWEST_DAYS, LEFT_OUT = 6, 0.3
 """Fewer days prove nothing; of all, the last part is not chosen on."""
 LEAST_SAVING = 0.05
+HALF = 0.5
+"""Of what the present setting is short of the goal on the days left out: a repair leaves no more."""
 LEAST_GAIN_OF_KNOB = 0.01
 """Of the cost: a knob that saves less is left as it is."""
 FURTHEST = 0.25
@@ -102,8 +104,10 @@ class Choice:
 
     `saving` is the share of cost saved on the days left out, and between which values in nine of ten draws of these
     days. `steps` apply one knob after the other, the present setting first; `frontier` are settings that none beats in
-    both cost and attainment on the days it was chosen on. `reaches_goal` is false where no setting does: then this one
-    keeps more requests inside their targets for no more money.
+    both cost and attainment on the days it was chosen on. `repairs` says that the present setting misses the goal on
+    the days left out, and that at least half of what it is short of is gained. `reaches_goal` is whether the goal is
+    kept on the days it was chosen on and on those left out; where no setting does, this one keeps more requests inside
+    their targets for no more money.
     """
 
     settings: Mapping[Hashable, AutoscalerSetting]
@@ -271,7 +275,8 @@ class _Search:
         goal, rest = self._goal.attainment, slice(self._first, None)
         left_before, left_after = _outcome(present, 0, "before", rest), _outcome(trial, -1, "after", rest)
         saving, gained = self._drawn(present, trial)
-        repairs = left_before.attainment < goal <= left_after.attainment
+        short_before, short_after = (max(goal - each.attainment, 0.0) for each in (left_before, left_after))
+        repairs = short_before > 0 and short_after <= HALF * short_before and gained.low > 0
         keeps = left_after.attainment >= min(goal, left_before.attainment)
         saves = saving.value >= LEAST_SAVING and saving.low > 0 and keeps
         improves = not reaches and gained.low > 0 and saving.low > -LEAST_GAIN_OF_KNOB
@@ -294,7 +299,7 @@ class _Search:
             left_out=self._left_out,
             saving=saving,
             repairs=repairs,
-            reaches_goal=reaches,
+            reaches_goal=reaches and not short_after,
             steps=(
                 _outcome(present, 0, self._present.words),
                 *(_outcome(trial, row, each.words) for row, each in enumerate(steps)),
@@ -356,6 +361,8 @@ class _Search:
             until = SHARES[min(last + 1, len(SHARES) - 1)]
             shares = np.arange(SHARES[last], max(until - FINE / 2, SHARES[last] + FINE / 2), FINE)
             fine += [self._variant(round(float(share), 2), *ways[row]) for share in shares]
+        if self._floors() is not None:
+            fine = [replace(each, least=None) for each in fine] + fine
         return fine, self._run(days, fine)
 
     def _lasting(self, trial: Trial) -> Floats:
@@ -375,6 +382,7 @@ class _Search:
             window_s=window_s,
             is_slow=is_slow,
             is_linear=self._waits_only,
+            least=self._floors(),
             most=np.array([max(float(each.setting.most), each.most_allowed) for each in self._group.targets]),
         )
 
@@ -397,26 +405,24 @@ class _Search:
             steps.append(step)
         ceilings = self._ceilings(step)
         if any(most > each.setting.most for most, each in zip(ceilings.tolist(), self._group.targets, strict=True)):
-            steps.append(replace(step, words="more replicas at most", most=ceilings))
+            step = replace(step, words="more replicas at most", most=ceilings)
+            steps.append(step)
+        if chosen.least is not None:
+            steps.append(replace(step, words=f"floors of {FLOOR:.0f}", least=chosen.least))
         return steps
 
     def _refinements(self, step: _Variant) -> Iterator[_Variant]:
-        """The same setting with what is worth little, both together first: tolerance where the cluster has it, floors.
+        """The same setting with what is worth little: a tolerance, where the cluster has it."""
+        if self._goal.has_tolerance and self._group.targets[0].setting.controller is not Controller.POLICY:
+            yield from (replace(step, words=f"tolerance {each:g}", tolerance=each) for each in TOLERANCES)
 
-        A floor of two or less stays: it is for what fails, not for the load.
+    def _floors(self) -> Floats | None:
+        """The least replicas of each target where those above two are lowered; None where none are.
+
+        A floor of two or less is for what fails, not for the load.
         """
-        targets = self._group.targets
-        floors = np.array([min(float(each.setting.least), FLOOR) for each in targets])
-        has_floor = any(floor < float(each.setting.least) for floor, each in zip(floors, targets, strict=True))
-        tolerances = TOLERANCES if self._goal.has_tolerance else ()
-        if targets[0].setting.controller is Controller.POLICY:
-            tolerances = ()
-        for each in tolerances:
-            if has_floor:
-                yield replace(step, words=f"tolerance {each:g}, floors of {FLOOR:.0f}", tolerance=each, least=floors)
-            yield replace(step, words=f"tolerance {each:g}", tolerance=each)
-        if has_floor:
-            yield replace(step, words=f"floors of {FLOOR:.0f}", least=floors)
+        present = np.array([float(each.setting.least) for each in self._group.targets])
+        return np.minimum(present, FLOOR) if (present > FLOOR).any() else None
 
     def _ceilings(self, variant: _Variant) -> Floats:
         """The most replicas of each target: what its largest load takes and a quarter more, as far as allowed."""

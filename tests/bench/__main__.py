@@ -32,6 +32,7 @@ from tests.bench import (
     start,
     steady,
     tracking,
+    tuning,
     validating,
 )
 from tests.bench.figures import Bench, Figure, Part, seconds_of
@@ -182,6 +183,7 @@ PARTS: Mapping[str, Part] = {
     "review": _review,
     "history": _history,
     "backtest": backtesting.measure,
+    "tuning": tuning.measure,
 }
 
 

@@ -7,8 +7,9 @@ that start in about 4 minutes; the present setting is 80 % of capacity with a wi
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from reconciler.simulation.draws import Spread
 from reconciler.tuning.choice import SLOW, WINDOWS_S, Choice, Goal, choose
 from reconciler.tuning.groups import Group, TargetHistory, TunedTarget
 from reconciler.tuning.trial import Days, recorded_days, run
+from tests.bench.figures import Bench, Figure
 from tests.bench.loads import DAY_S, START_S, Floats, bursty, smooth
 from tests.bench.table import table
 
@@ -188,6 +190,27 @@ def line(row: Row) -> Sequence[str | int | float]:
         *(row.cost / row.best - 1, row.cost / row.window - 1, row.cost / row.present_cost - 1),
         *(row.kept - row.present_kept, row.starts / row.present_starts - 1, row.processor_s),
     )
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    """Every load and metric with one seed, with all ten; processor seconds are of choosing for ten targets."""
+    for load in LOADS:
+        for metric in METRICS:
+            rows = [judge(load, metric, seed) for seed in range(1, 11 if bench.is_all else 2)]
+            yield Figure(
+                part="tuning",
+                name=f"a setting for {MODELS} targets, {load}, {metric}",
+                processor_s=fmean(row.processor_s for row in rows),
+                more={
+                    "seeds": float(len(rows)),
+                    "goal kept": fmean(row.kept >= row.goal for row in rows),
+                    "kept": fmean(row.kept for row in rows),
+                    "to best": fmean(row.cost / row.best - 1 for row in rows),
+                    "cost": fmean(row.cost / row.present_cost - 1 for row in rows),
+                    "more kept": fmean(row.kept - row.present_kept for row in rows),
+                    "starts": fmean(row.starts / row.present_starts - 1 for row in rows),
+                },
+            )
 
 
 def main() -> None:

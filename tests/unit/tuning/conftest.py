@@ -63,7 +63,7 @@ def target(load: Floats, metric: MetricSetting = RATE, **changes: Any) -> TunedT
 def group() -> Callable[..., Group]:
     """A group of two targets with a week of a smooth load."""
 
-    def build(metric: MetricSetting = RATE, days: float = 8.0, **changes: Any) -> Group:
+    def build(metric: MetricSetting = RATE, days: float = 7.0, **changes: Any) -> Group:
         loads = [daily(days, mean_per_s=mean, seed=seed) for seed, mean in enumerate((12.0, 20.0))]
         return Group(targets=tuple(target(load, metric, name=f"m{row}", **changes) for row, load in enumerate(loads)))
 

@@ -5,11 +5,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from reconciler.domain.autoscaler_settings import DOWN, AutoscalerSetting, Behavior, Controller
+from reconciler.domain.metric_targets import DEFAULT_BEHAVIOR
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import Signal
-from reconciler.tuning.choice import Choice, Goal, Unchanged, Unmoved, choose
-from reconciler.tuning.groups import Group, two_digits
-from tests.unit.tuning.conftest import RATE, with_desired
+from reconciler.tuning.choice import SLOW, Choice, Goal, Unchanged, Unmoved, choose
+from reconciler.tuning.groups import Group, alike, two_digits
+from tests.unit.tuning.conftest import RATE, RUNNING, WAITING, daily, with_desired
 
 GOAL = Goal(attainment=0.99)
 Build = Callable[..., Group]
@@ -51,6 +53,68 @@ def test_a_metric_that_is_not_known_to_follow_the_load_is_not_tuned(group: Build
     found = choose(group(replace(RATE, signal=Signal.OTHER), at_capacity=(2.0,)), GOAL)
     assert isinstance(found, Unchanged)
     assert found.reason is Unmoved.UNKNOWN
+
+
+def test_waiting_requests_alone_give_way_to_the_arrival_rate(group: Build) -> None:
+    search = choose(group(WAITING), GOAL)
+    assert isinstance(search, Choice)
+    assert all(each.metrics[0].signal is Signal.ARRIVALS for each in search.settings.values())
+    assert search.steps[1].words == "scaled by arrival rate"
+    assert search.left_out_before.attainment < 0.6
+    assert search.repairs
+
+
+def test_a_metric_that_saturates_shrinks_slowly(group: Build) -> None:
+    found = choose(group(replace(RUNNING, target=26.0)), GOAL)
+    assert isinstance(found, Choice)
+    assert all(
+        isinstance(each.behavior, Behavior) and each.behavior.down.policies == (SLOW,)
+        for each in found.settings.values()
+    )
+    assert found.left_out_after.starts_per_day < found.left_out_before.starts_per_day
+
+
+@pytest.mark.parametrize("controller", [Controller.SCALED_OBJECT, Controller.POLICY])
+def test_other_controllers_are_tuned_as_well(group: Build, controller: Controller) -> None:
+    behavior = DEFAULT_BEHAVIOR if controller is Controller.POLICY else None
+    setting = AutoscalerSetting(controller=controller, metrics=(RATE,), most=1000, behavior=behavior)
+    found = choose(group(setting=setting), GOAL)
+    assert isinstance(found, Choice)
+    for each in found.settings.values():
+        assert each.controller is controller
+        assert 1.2 < float(each.metrics[0].target) <= 2.0
+
+
+def test_floors_of_more_than_two_that_cost_are_lowered(group: Build) -> None:
+    setting = AutoscalerSetting(controller=Controller.HPA, metrics=(RATE,), least=14, most=1000)
+    found = choose(with_desired(group(setting=setting), 1.15), GOAL)
+    assert isinstance(found, Choice)
+    assert {each.least for each in found.settings.values()} == {2.0}
+    assert found.steps[-1].words == "floors of 2"
+
+
+def test_a_ceiling_that_binds_is_raised_as_far_as_allowed(group: Build) -> None:
+    setting = AutoscalerSetting(controller=Controller.HPA, metrics=(RATE,), most=6)
+    found = choose(with_desired(group(setting=setting, most_allowed=100), 0.5), GOAL)
+    assert isinstance(found, Choice)
+    assert found.repairs
+    assert all(6 < each.most < 30 for each in found.settings.values())
+
+
+def test_targets_with_other_windows_are_in_one_group(group: Build) -> None:
+    first, second = group().targets
+    behavior = Behavior(down=replace(DOWN, window_s=1800.0))
+    other = replace(second, setting=replace(second.setting, behavior=behavior))
+    groups = list(alike((first, other), ("chat", "chat")))
+    assert [len(each.targets) for each in groups] == [1, 1]
+
+
+def test_classes_and_bursty_loads_are_apart(group: Build) -> None:
+    first, second = group().targets
+    bursty = replace(second, history=replace(second.history, offered_per_s=daily(8.0, noise=0.6)))
+    assert len(list(alike((first, second), ("chat", "batch")))) == 2
+    assert len(list(alike((first, second), ("chat", "chat")))) == 1
+    assert len(list(alike((first, bursty), ("chat", "chat")))) == 2
 
 
 @pytest.mark.parametrize(("number", "expected"), [(7.49, 7.5), (123.0, 120.0), (0.0723, 0.072), (1.09, 1.1), (0, 0)])
