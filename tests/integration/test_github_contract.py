@@ -22,9 +22,12 @@ pytestmark = [
 
 OPERATIONS = {
     "issues/add-labels",
+    "issues/create",
     "issues/create-comment",
     "issues/delete-comment",
     "issues/list-comments",
+    "issues/list-for-repo",
+    "issues/update",
     "issues/update-comment",
     "issues/remove-label",
     "pulls/create",

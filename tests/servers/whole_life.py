@@ -45,6 +45,8 @@ def live_through_everything(forge: Forge) -> None:
     forge.edit_comment(created.number, comment.key, "Other words")
     forge.delete_comment(created.number, comment.key)
     forge.set_status(created.head_commit, CommitStatus(verdict=Verdict.NEUTRAL, words="1 cannot be judged"))
+    for _opened_then_written in range(2):
+        forge.keep_issue(label="dashboard", title="What is open", body="Nothing", is_current=lambda _text: False)
     forge.update(created.number, title="Scale llama and 2 more", unlabel=("reconciler",))
     forge.update(created.number, body=withdrawn(body), close=True)
     (closed,) = forge.list_pull_requests(head_prefix="reconciler/", base="main", closed_since_s=0.0)
