@@ -20,6 +20,7 @@ from reconciler.pipeline.adoption import WorkloadsView
 from reconciler.pipeline.doctor_workloads import PodMonitorView
 from reconciler.pipeline.init import ConfigurationView, JobView
 from reconciler.rendering.renderer import FILTERS, Renderer, shipped_templates
+from reconciler.report.dashboard import DashboardView
 from reconciler.report.page import Page
 from reconciler.report.pull_request import (
     CommitView,
@@ -62,6 +63,7 @@ def held_for(words: str) -> Hold:
 
 
 VIEWS: Mapping[str, type] = {
+    "dashboard/": DashboardView,
     "pull_request/outcome": OutcomeView,
     "pull_request/conditions": ConditionsView,
     "pull_request/": PullRequestView,
