@@ -1,4 +1,4 @@
-"""Data sheets of accelerators, as their vendors publish them: dense rates, bytes in powers of ten."""
+"""Data sheets of accelerators, entered by hand in 2026-11: dense rates, bytes in powers of ten."""
 
 from collections.abc import Mapping
 

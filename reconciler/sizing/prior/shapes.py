@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from reconciler.domain.priors import ModelShape, Weights
 from reconciler.domain.records import replace
 
-_SOURCE = "config.json on Hugging Face, 2026-08"
+_SOURCE = "its config.json, entered by hand 2026-11"
 
 
 def _dense(layers: int, hidden: int, heads: int, kv_heads: int, inner: int, words: int, head: int = 128) -> ModelShape:

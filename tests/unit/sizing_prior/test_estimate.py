@@ -173,7 +173,7 @@ def test_a_shape_is_read_from_config_json() -> None:
         "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32,
         "intermediate_size": 14336, "vocab_size": 128256,
     }  # fmt: skip
-    assert read_shape(config, "config.json on Hugging Face, 2026-08") == LLAMA
+    assert read_shape(config, "its config.json, entered by hand 2026-11") == LLAMA
     quantized = {**config, "quantization_config": {"quant_method": "fp8"}}
     assert read_shape(quantized).weights is Weights.FP8
     nested = {"text_config": config, "quantization_config": {"quant_method": "awq", "bits": 4}}
