@@ -65,6 +65,7 @@ def test_choices_and_holds_that_end_without_help_need_no_cure() -> None:
     assert set(CURES) == set(HoldKind)
     assert {kind for kind, cure in CURES.items() if not cure.is_needed} == {
         HoldKind.IGNORED,
+        HoldKind.AUTOSCALER_CHANGED,
         HoldKind.DECLINED,
         HoldKind.POOL_FULL,
         HoldKind.PUT_BACK,
