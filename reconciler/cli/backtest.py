@@ -34,6 +34,12 @@ OfficeHoursOnly = Annotated[
 Ablations = Annotated[
     bool, typer.Option("--ablations", help="Also ours without forecasts, limits or rules, and merged in a minute.")
 ]
+Scheduler = Annotated[
+    str, typer.Option("--scheduler", metavar="ADDRESS", help="Replay days on the Dask cluster there, one a worker.")
+]
+WorkerCount = Annotated[
+    int, typer.Option("--workers", metavar="N", min=0, help="Replay days in so many processes of Dask; 0 is this one.")
+]
 
 
 @with_common(outputs=OUTPUTS)
@@ -48,17 +54,26 @@ def backtest(
     seed: Seed = 1,
     office_hours: OfficeHoursOnly = False,
     ablations: Ablations = False,
+    scheduler: Scheduler = "",
+    workers: WorkerCount = 0,
 ) -> int:
     """Replay the last days: what it would have cost and missed."""
     from reconciler.cli.console import painted, progress, width, write, write_json
     from reconciler.pipeline.backtest import BacktestRequest
     from reconciler.pipeline.backtest import backtest as replay_days
+    from reconciler.pipeline.backtest_days import Workers
     from reconciler.report.backtest import backtest_json, backtest_text
 
     if record is not None and replay is not None:
         raise typer.BadParameter("a replay has nothing new to record", param_hint="--record")
     request = BacktestRequest(
-        days=days, seed=seed, loads=loads, keep=keep, office_hours=office_hours, ablations=ablations
+        days=days,
+        seed=seed,
+        loads=loads,
+        keep=keep,
+        office_hours=office_hours,
+        ablations=ablations,
+        workers=Workers(scheduler=scheduler, count=workers),
     )
     recording = _recorded(common, replay, record, days)
     with progress(quiet=common.quiet) as step:

@@ -9,6 +9,7 @@ import logging
 import math
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ import numpy as np
 
 from reconciler import __version__
 from reconciler.backtest.comparison import compare
-from reconciler.backtest.day import replay_day
 from reconciler.backtest.replayed import ABLATIONS, read_replayed
 from reconciler.domain.backtests import Backtest, BacktestDay, Course, Tally
 from reconciler.domain.history import DemandHistory
@@ -25,6 +25,7 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.recording import Recording
 from reconciler.domain.records import dataclass
 from reconciler.errors import ConfigurationError
+from reconciler.pipeline.backtest_days import Workers, replay_days
 from reconciler.pipeline.recording import fingerprint
 from reconciler.pipeline.session import Progress
 from reconciler.simulation.draws import OfficeHours
@@ -55,6 +56,7 @@ class BacktestRequest:
     keep: Path | None = None
     office_hours: bool = False
     ablations: bool = False
+    workers: Workers = Workers()
 
 
 def backtest(recording: Recording, request: BacktestRequest, progress: Progress) -> Backtest:
@@ -78,19 +80,18 @@ def backtest(recording: Recording, request: BacktestRequest, progress: Progress)
             "another load with --loads"
         )
     key = _key(print_of, request)
-    found = []
-    for number, day_s in enumerate(days):
-        progress("replay days", number, len(days))
-        file = None if request.keep is None else request.keep / f"day-{day_s / DAY_S:.0f}-{key}.json"
-        day = None if file is None else _read_day(file)
-        if day is None:
-            ablations = tuple(ABLATIONS) if request.ablations else ()
-            day = replay_day(replayed, day_s, request.seed, ablations=ablations)
-            if file is not None:
-                _keep_day(file, day)
-        found.append(day)
-    progress("replay days", len(days), len(days))
-    return compare(found, replayed, replayed.left_out, print_of, request.seed)
+    ablations = tuple(ABLATIONS) if request.ablations else ()
+    files = {} if request.keep is None else {each: request.keep / f"day-{each / DAY_S:.0f}-{key}.json" for each in days}
+    found = {day_s: day for day_s, file in files.items() if (day := _read_day(file)) is not None}
+    left = [day_s for day_s in days if day_s not in found]
+    progress("replay days", len(found), len(days))
+    with closing(replay_days(replayed, left, request.seed, ablations, request.workers)) as finished:
+        for day_s, day in finished:
+            if day_s in files:
+                _keep_day(files[day_s], day)
+            found[day_s] = day
+            progress("replay days", len(found), len(days))
+    return compare([found[day_s] for day_s in days], replayed, replayed.left_out, print_of, request.seed)
 
 
 def _key(print_of: str, request: BacktestRequest) -> str:

@@ -1,0 +1,44 @@
+"""Days of a backtest on real Dask workers: the same as here, also where one of them is killed."""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from distributed import Client, LocalCluster
+
+from reconciler.domain.backtests import BacktestDay
+from reconciler.errors import ConfigurationError
+from reconciler.pipeline import backtest_days
+from reconciler.pipeline.backtest_days import Workers, replay_days
+from tests.unit.backtest.test_replay import replayed, rising
+
+pytestmark = pytest.mark.integration
+
+
+def test_days_are_the_same_on_workers_of_which_one_is_killed(tmp_path: Path) -> None:
+    subject = replayed(rising, days=4)
+    subject = replace(subject, way=replace(subject.way, run_s=7200.0))
+    days = subject.days(3)
+    here = dict(replay_days(subject, days, 1, (), Workers(), ()))
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=backtest_days.ANY_PORT, local_directory=str(tmp_path)
+        ) as local,
+        Client(local) as client,
+    ):
+        there: dict[float, BacktestDay] = {}
+        for day_s, day in replay_days(subject, days, 1, (), Workers(scheduler=local.scheduler_address), ()):
+            if not there:
+                os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+            there[day_s] = day
+    assert there == here
+    assert len(here) == 3
+
+
+def test_a_cluster_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backtest_days, "CONNECTS_WITHIN_S", 0.5)
+    subject = replayed(rising)
+    with pytest.raises(ConfigurationError, match=r"--scheduler tcp://127\.0\.0\.1:9: no Dask cluster"):
+        next(replay_days(subject, subject.days(1), 1, (), Workers(scheduler="tcp://127.0.0.1:9")))
