@@ -28,7 +28,7 @@ DRAWS, TENTHS = 1000, (0.05, 0.95)
 LEAST_MISS = 1e-6
 REPRODUCES = {
     OURS: "this configuration, with its rules and limits",
-    RAN: "the replicas that Git asked for",
+    RAN: "the replicas that ran; where that is not known, those that Git asked for",
     DELAYED: "knows what comes; decides, merges, syncs and starts as everybody",
     AT_ONCE: "knows what comes, and replicas are there at once",
 }
@@ -53,7 +53,7 @@ def compare(
         days=tuple(days),
         models=len(replayed.models),
         unit=replayed.unit,
-        ran_from="Git's history" if replayed.written else "Git as it is now: its history is not known",
+        ran_from=_ran_from(replayed),
         policies=tuple(_result(name, each, aimed, blocks) for name, each in sums.items()),
         saving=_interval(1 - cost / paid, drawn) if paid > 0 else None,
         possible=1 - float(best.cost.sum()) / paid if paid > 0 else None,
@@ -66,6 +66,18 @@ def compare(
         left_out={str(each): words for each, words in left_out.items()},
         assumptions=_assumptions(replayed),
         recording=recording,
+    )
+
+
+def _ran_from(replayed: Replayed) -> str:
+    git = "Git's history" if replayed.written else "Git as it is now: its history is not known"
+    known = sum(variant.key in replayed.ran for variant in replayed.variants)
+    if not known:
+        return git
+    return (
+        "the clusters"
+        if known == len(replayed.variants)
+        else f"the clusters for {known} of {len(replayed.variants)} variants, else {git}"
     )
 
 

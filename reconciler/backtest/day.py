@@ -77,9 +77,10 @@ def replay_day(
 
 
 def what_ran(replayed: Replayed, fleet: Fleet) -> Floats:
-    """What Git said of each variant (variants x steps); what it says now where its history is not known."""
+    """What ran of each variant (variants x steps), else what Git said, else what it says now."""
     steps = fleet.offered_per_s.shape[1]
-    times_s = fleet.start_s + np.arange(steps) * STEP_S - replayed.way.sync_s
+    now_s = fleet.start_s + np.arange(steps) * STEP_S
+    times_s = now_s - replayed.way.sync_s
     rows = np.empty((len(replayed.variants), steps))
     for row, variant in enumerate(replayed.variants):
         now = float(variant.current.replicas)
@@ -92,6 +93,12 @@ def what_ran(replayed: Replayed, fleet: Fleet) -> Floats:
             found = counts[np.maximum(place, 0)]
             oldest = counts[0] if np.isfinite(counts[0]) else now
             rows[row] = np.where((place >= 0) & np.isfinite(found), found, oldest)
+        ran = replayed.ran.get(variant.key)
+        if ran is not None and len(ran.counts):
+            place = np.floor((now_s - ran.start_s) / ran.step_s).astype(np.int64)
+            is_inside = (place >= 0) & (place < len(ran.counts))
+            found = ran.counts[np.where(is_inside, place, 0)]
+            rows[row] = np.where(is_inside & np.isfinite(found), found, rows[row])
     return rows
 
 

@@ -12,7 +12,7 @@ from reconciler.decision.forecasting import joined
 from reconciler.domain.history import Bools, DemandHistory
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
-from reconciler.domain.observed import Load
+from reconciler.domain.observed import LiveReplicas, Load
 from reconciler.domain.plan import RATE
 from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.records import dataclass, replace
@@ -57,6 +57,8 @@ class Replayed:
     demand: DemandHistory
     """The same history as it is asked for; one object, so that what is learned of it is learned once."""
     written: Mapping[ResourceKey, WrittenCounts] = field(default_factory=dict)
+    ran: Mapping[ResourceKey, LiveReplicas] = field(default_factory=dict)
+    """What scale targets asked for, as far as it is known."""
     left_out: Mapping[ModelKey, str] = field(default_factory=dict)
 
     def days(self, most: int) -> tuple[float, ...]:
@@ -166,6 +168,7 @@ def read_replayed(
         per_s=per_s,
         way=_way(snapshot, variants, seed, hours),
         written={each.variant: each for each in snapshot.written.values()},
+        ran=snapshot.observed.ran,
         left_out=left_out,
     )
 

@@ -303,6 +303,8 @@ class Observed:
     """Replicas that scale targets ask for in their cluster."""
     merged: Mapping[ResourceKey, LiveReplicas] = field(default_factory=dict)
     """The same around our merges of the days before today."""
+    ran: Mapping[ResourceKey, LiveReplicas] = field(default_factory=dict)
+    """The same over the days that a backtest replays, also where an autoscaler sets them."""
     started: Mapping[ResourceKey, LiveReplicas] = field(default_factory=dict)
     """Replicas that were ready then."""
     devices: Mapping[str, DevicesSeen] = field(default_factory=dict)

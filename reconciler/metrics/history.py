@@ -352,10 +352,13 @@ class LiveReadings:
 def watched_target(variant: Variant) -> Target | None:
     """The scale target whose live count is compared with Git; None if Git has no count or an autoscaler sets it."""
     workload = variant.workload
-    if workload is None or workload.replicas is None or variant.is_autoscaled:
-        return None
-    key = workload.key
-    return (key.namespace, key.kind, key.name) if key.kind in WORKLOAD_LABELS else None
+    return None if workload is None or workload.replicas is None or variant.is_autoscaled else scale_target(variant)
+
+
+def scale_target(variant: Variant) -> Target | None:
+    """What is scaled, whoever sets its count; None where nothing reports the count."""
+    key = None if variant.workload is None else variant.workload.key
+    return None if key is None or key.kind not in WORKLOAD_LABELS else (key.namespace, key.kind, key.name)
 
 
 def read_live(answers: Iterable[Answer], names: LabelNames, quantity: Name = Name.LIVE_REPLICAS) -> LiveReadings:
@@ -385,6 +388,19 @@ def _target_of(labels: Mapping[str, str], names: LabelNames) -> Target | None:
     """The scale target that a series is about."""
     objects = ((kind, labels[label]) for kind, label in WORKLOAD_LABELS.items() if labels.get(label))
     return next(((labels.get(names.namespace, ""), kind, name) for kind, name in objects), None)
+
+
+def ran_of(variants: Iterable[Variant], readings: LiveReadings) -> Mapping[ResourceKey, LiveReplicas]:
+    """The counts of every variant's scale target that are known, also where an autoscaler sets them."""
+    grid, live = readings.grid, readings.counts
+    if grid is None or live is None:
+        return {}
+    counts = ((variant.key, live.of(target)) for variant in variants if (target := scale_target(variant)) is not None)
+    return {
+        key: LiveReplicas(start_s=grid.start_s, step_s=grid.step_s, counts=each)
+        for key, each in counts
+        if each is not None
+    }
 
 
 def live_of(variants: Iterable[Variant], readings: LiveReadings) -> Mapping[ResourceKey, LiveReplicas | NoAnswer]:

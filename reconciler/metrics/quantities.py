@@ -75,6 +75,7 @@ class Name(StrEnum):
     STORED_KV_TOKENS = "stored_kv_tokens"  # the KV cache of a variant that has no replica now
     LIVE_REPLICAS = "live_replicas"  # `spec.replicas` in the cluster, compared with Git
     MERGED_REPLICAS = "merged_replicas"  # the same around our merges
+    RAN_REPLICAS = "ran_replicas"  # the same over the days that a backtest replays
     STARTED_REPLICAS = "started_replicas"  # those that were ready then
     SCALER_METRIC = "scaler_metric"  # what autoscalers go by, each by its own query
     SCALER_DESIRED = "scaler_desired"  # replicas that they ask for
@@ -320,6 +321,7 @@ OWNERS: Mapping[Name, Quantity] = {quantity.name: quantity for quantity in POD_O
 OBJECTS: Mapping[Name, Quantity] = {
     Name.LIVE_REPLICAS: LIVE_REPLICAS,
     Name.MERGED_REPLICAS: replace(LIVE_REPLICAS, name=Name.MERGED_REPLICAS),
+    Name.RAN_REPLICAS: replace(LIVE_REPLICAS, name=Name.RAN_REPLICAS),
     Name.STARTED_REPLICAS: Quantity(
         name=Name.STARTED_REPLICAS,
         by=("namespace",),

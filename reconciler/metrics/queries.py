@@ -72,6 +72,8 @@ USUAL_HOUR_S = 3600.0
 USUAL_SPAN_S = 86_400.0 + USUAL_HOUR_S / 2
 LAST_WEEK_S = 7 * 86_400.0
 DEMAND_STEP_S = 600.0
+RAN_STEP_S = 300.0
+"""Of what ran in the past."""
 DEMAND_SPAN_S = 14 * 86_400.0
 """Two weeks: enough to know a daily and a weekly cycle from chance."""
 _KNOWN = {**HISTORY, **PAST, **USUAL, **DEMAND, **FINE, **OBJECTS, **OWNERS}
@@ -341,6 +343,13 @@ def live_queries(
 ) -> tuple[Query, ...]:
     """One query over the last `delay_s` and one more step; `targets` counts the scale targets of each namespace."""
     return history_queries(cluster, targets, now_s - delay_s - LIVE_STEP_S, now_s, LIVE_STEP_S, (Name.LIVE_REPLICAS,))
+
+
+def ran_queries(
+    cluster: ClusterSettings, targets: Mapping[str, int], since_s: float, now_s: float
+) -> tuple[Query, ...]:
+    """How many replicas were asked for since a moment (Unix seconds), whoever set the count."""
+    return history_queries(cluster, targets, since_s, now_s, RAN_STEP_S, (Name.RAN_REPLICAS,))
 
 
 def delay_queries(

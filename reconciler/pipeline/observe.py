@@ -30,10 +30,10 @@ from reconciler.git.history import History, LoggedCommit, PastChange, PastCommit
 from reconciler.git.repository import CommitRecord, Repository
 from reconciler.manifests.documents import MISSING, FileVersion, Value, count_then, parse_readable
 from reconciler.metrics.answers import clusters_seen
-from reconciler.metrics.history import watched_target
+from reconciler.metrics.history import scale_target, watched_target
 from reconciler.metrics.observed import device_queries
 from reconciler.metrics.quantities import CLUSTER
-from reconciler.metrics.queries import delay_queries, live_queries, queries_for
+from reconciler.metrics.queries import delay_queries, live_queries, queries_for, ran_queries
 from reconciler.metrics.scaler_metrics import MOST_ASKED, one_by_one, scaler_queries
 from reconciler.metrics.tracked_queries import tracking_queries
 from reconciler.pipeline.files import Files, is_manifest, read_files
@@ -672,6 +672,22 @@ def _ask(
         logger.info("asked Prometheus of %s %d questions, %d without an answer", cluster.name, len(answered), missing)
         answers += answered
     return tuple(answers)
+
+
+def ask_ran(
+    doors: Doors, settings: Settings, variants: Iterable[Variant], since_s: float, now_s: float
+) -> tuple[Answer, ...]:
+    """How many replicas ran since a moment: one question a cluster, split as its answer needs it."""
+    counted: dict[str, Counter[str]] = {}
+    for variant in variants:
+        target = scale_target(variant)
+        if target is not None:
+            counted.setdefault(variant.key.cluster, Counter())[target[0]] += 1
+    answers: tuple[Answer, ...] = ()
+    for each in settings.clusters:
+        queries = ran_queries(each, counted.get(each.name, {}), since_s, now_s)
+        answers += doors.ask(each, queries) if queries else ()
+    return answers
 
 
 def ask_delays(

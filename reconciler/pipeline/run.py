@@ -18,7 +18,7 @@ from reconciler.git.clone import Clone
 from reconciler.http.messages import Clock
 from reconciler.pipeline.dashboard import keep_dashboard
 from reconciler.pipeline.draft import Style, write_texts
-from reconciler.pipeline.observe import ForgeView, ObservedRun, observe, read_written
+from reconciler.pipeline.observe import ForgeView, ObservedRun, ask_ran, observe, read_written
 from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.process import paused_collector
 from reconciler.pipeline.publish import Published, publish, take_back, tell_outcomes
@@ -156,11 +156,12 @@ def plan(doors: Doors, settings: Settings, now_s: float, *, repository: str, rec
 def observe_back(
     doors: Doors, settings: Settings, now_s: float, *, repository: str, since_s: float, record: Path | None = None
 ) -> Recording:
-    """Observe, and what Git said of every variant since a moment: what a backtest replays."""
+    """Observe, and what ran and what Git said of every variant since a moment: what a backtest replays."""
     observed = observe(doors, settings, now_s, repository)
     variants = declared_variants(settings, observed.declaration)
     written = read_written(doors.repository, settings, variants, now_s, since_s)
-    observed = replace(observed, recording=replace(observed.recording, written=written))
+    answers = (*observed.recording.answers, *ask_ran(doors, settings, variants, since_s, now_s))
+    observed = replace(observed, recording=replace(observed.recording, written=written, answers=answers))
     _keep(observed, record)
     return observed.recording
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from reconciler.git.repository import create_bare
@@ -29,7 +30,13 @@ def test_a_newcomer_learns_what_the_last_days_would_have_been(tmp_path: Path, mo
     )
     recorded = tmp_path / "fleet.zip"
     (tmp_path / "prometheus").mkdir()
-    with prometheus_over(written(offered), tmp_path / "prometheus", days=15) as url:
+    history, midnight_s = written(offered), NOW_S - NOW_S % DAY_S
+    times_s = np.arange(midnight_s - 2 * DAY_S, NOW_S + 1, 60.0)
+    ran = [(at_s, offered.replicas[0] * (3 if at_s < midnight_s else 2)) for at_s in times_s]
+    labels = {"namespace": "llm", "deployment": NAMES[0]}
+    points = [(float(at_s), float(count)) for at_s, count in ran]
+    history.series("gauge", "kube_deployment_spec_replicas", labels, points, "")
+    with prometheus_over(history, tmp_path / "prometheus", days=15) as url:
         asked = ["backtest", "--repo", str(repository), "--prometheus", url, "--days", "1", "--record", str(recorded)]
         asked += ["--keep", str(tmp_path / "days")]
         outcome = run_here(asked)
@@ -41,10 +48,11 @@ def test_a_newcomer_learns_what_the_last_days_would_have_been(tmp_path: Path, mo
     found = json.loads(again.out)
     assert found["sentence"] == outcome.out.splitlines()[0]
     assert found["models"] == len(NAMES)
-    assert found["ran_from"] == "Git's history"
+    assert found["ran_from"] == f"the clusters for 1 of {len(NAMES)} variants, else Git's history"
     assert found["coverage"] is not None
     results = {each["name"]: each for each in found["policies"]}
-    assert results["what ran"]["cost"]["value"] == pytest.approx(24 * 6.88 * 2 * sum(offered.replicas), rel=1e-4)
+    counted = 2 * sum(offered.replicas) + offered.replicas[0]  # an autoscaler had a half more of the first one
+    assert results["what ran"]["cost"]["value"] == pytest.approx(24 * 6.88 * counted, rel=1e-4)
     assert results["as configured"]["attainment"]["value"] > 0.97
     assert results["clairvoyant, same delay"]["cost"]["value"] < results["as configured"]["cost"]["value"]
     assert found["saving"]["value"] > 0
