@@ -19,6 +19,8 @@ from reconciler.snapshot.priors import hardware_of, known_profiles, shipped_shap
 
 LEAST_SHARE = 0.1
 """Of what a model costs: less than this at the slow edge is not worth a trial."""
+MOST_SIZED = 20
+"""Models that are sized, the costliest of those that could be: all of a large fleet would take longer than its plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +39,19 @@ def find_trials(snapshot: Snapshot, decisions: Iterable[Decision]) -> tuple[Tria
     """What one of the cluster's priced accelerators would probably save, the most at the slow edge first.
 
     Only models that are decided by arrivals under a service class, all of whose variants are priced, whose sizes the
-    shipped table knows and that may choose their accelerator are looked at.
+    shipped table knows and that may choose their accelerator are looked at; `MOST_SIZED` of them, the costliest.
     """
     rows: list[SizingRow] = []
     found: list[tuple[_Asked, Prior]] = []
-    for asked in _asked(snapshot, decisions):
-        for prior in _priors(snapshot, asked):
+    sized, stated_of = 0, {each.model_id: each for each in snapshot.settings.models}
+    for asked in sorted(_asked(snapshot, decisions), key=lambda each: (-each.cost_per_hour, each.model)):
+        priors = _priors(snapshot, asked, stated_of)
+        for prior in priors:
             rows += _rows(asked, prior, len(found))
             found.append((asked, prior))
+        sized += bool(priors)
+        if sized == MOST_SIZED:
+            break
     if not rows:
         return ()
     carried = {key: each.rate_per_s for key, each in Capacities(rows).of.items()}
@@ -83,11 +90,10 @@ def _asked(snapshot: Snapshot, decisions: Iterable[Decision]) -> list[_Asked]:
     return [each for each in found if each.demand_per_s > 0 and each.cost_per_hour > 0]
 
 
-def _priors(snapshot: Snapshot, asked: _Asked) -> Sequence[Prior]:
+def _priors(snapshot: Snapshot, asked: _Asked, stated_of: Mapping[str, ModelSettings]) -> Sequence[Prior]:
     """Of the accelerators in the cluster's catalog with a price, on which no variant of the model has a profile."""
     model_id, load = asked.model.model_id, asked.decision.load
-    settings = snapshot.settings
-    stated = next((each for each in settings.models if each.model_id == model_id), ModelSettings(model_id=model_id))
+    stated = stated_of.get(model_id, ModelSettings(model_id=model_id))
     shape = None if stated.shape_config else shipped_shape(stated)
     catalog = snapshot.catalogs.get(asked.model.cluster)
     if shape is None or load is None or load.input_tokens is None or catalog is None:

@@ -73,6 +73,14 @@ def test_a_format_that_somebody_wrote_is_believed(told: Told, fleet: Any) -> Non
     assert told(H100=4.0).trials == ()
 
 
+def test_only_the_costliest_models_are_looked_at(told: Told, fleet: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a large fleet would take longer than its plan."""
+    monkeypatch.setattr("reconciler.decision.engines.trials.MOST_SIZED", 1)
+    fleet.add("small", replicas=6, runs_on="A100", model_id=LLAMA, profiles=(A100,), namespace="other")
+    fleet.offer(20.0, model_id=LLAMA, namespace="other", input_tokens=1000.0, output_tokens=200.0)
+    assert [each.model.namespace for each in told(H100=4.0).trials] == ["llm"]
+
+
 def test_text_and_document_say_that_it_is_not_proven(told: Told) -> None:
     plan = told(H100=4.0)
     assert "Worth a trial" in plan_text(plan)
