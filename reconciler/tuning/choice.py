@@ -417,12 +417,16 @@ class _Search:
             yield from (replace(step, words=f"tolerance {each:g}", tolerance=each) for each in TOLERANCES)
 
     def _floors(self) -> Floats | None:
-        """The least replicas of each target where those above two are lowered; None where none are.
+        """The least replicas of each target where those above two are lowered as far as allowed; None where none are.
 
         A floor of two or less is for what fails, not for the load.
         """
-        present = np.array([float(each.setting.least) for each in self._group.targets])
-        return np.minimum(present, FLOOR) if (present > FLOOR).any() else None
+        present, allowed = (
+            np.array(each, dtype=np.float64)
+            for each in zip(*((each.setting.least, each.least_allowed) for each in self._group.targets), strict=True)
+        )
+        lowered = np.minimum(present, np.maximum(allowed, FLOOR))
+        return lowered if (lowered < present).any() else None
 
     def _ceilings(self, variant: _Variant) -> Floats:
         """The most replicas of each target: what its largest load takes and a quarter more, as far as allowed."""

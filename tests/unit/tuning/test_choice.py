@@ -87,10 +87,19 @@ def test_other_controllers_are_tuned_as_well(group: Build, controller: Controlle
 
 def test_floors_of_more_than_two_that_cost_are_lowered(group: Build) -> None:
     setting = AutoscalerSetting(controller=Controller.HPA, metrics=(RATE,), least=14, most=1000)
-    found = choose(with_desired(group(setting=setting), 1.15), GOAL)
+    found = choose(with_desired(group(setting=setting, least_allowed=1), 1.15), GOAL)
     assert isinstance(found, Choice)
     assert {each.least for each in found.settings.values()} == {2.0}
     assert found.steps[-1].words == "floors of 2"
+
+
+def test_floors_that_nobody_would_write_are_not_counted_as_lowered(group: Build) -> None:
+    """What is proposed is simulated: whose bounds stay saves only what its target and window save."""
+    setting = AutoscalerSetting(controller=Controller.HPA, metrics=(RATE,), least=14, most=1000)
+    found = choose(with_desired(group(setting=setting), 1.15), GOAL)
+    settings = found.settings.values() if isinstance(found, Choice) else ()
+    assert all(each.least == 14 for each in settings)
+    assert all("floors" not in each.words for each in found.frontier)
 
 
 def test_a_ceiling_that_binds_is_raised_as_far_as_allowed(group: Build) -> None:
