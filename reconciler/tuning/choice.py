@@ -24,7 +24,7 @@ from reconciler.simulation.draws import random_generator
 from reconciler.tuning.groups import Group, TunedTarget, two_digits
 from reconciler.tuning.trial import CHANNEL, Days, Trial, recorded_days, run
 
-SHARES, FINE = (0.4, 0.6, 0.8, 1.0), 0.05
+SHARES, FINE = (0.2, 0.4, 0.6, 0.8, 1.0), 0.05
 """Of what a replica carries inside its targets, what each is to get: first coarsely, then finely where it pays."""
 MOST_SWEPT, REFINED = 16, 3
 """So many targets of a group are swept coarsely, and so many windows and ways down are then swept finely on all."""
@@ -240,10 +240,12 @@ class _Search:
         tried, swept = self._swept(aim)
         attained, cost, starts = swept.attainment(), swept.cost_per_hour(), swept.starts_per_day()
         frontier = _frontier(tried, attained, cost, starts)
-        lasts = self._lasting(swept) >= aim
-        reaches = bool(lasts.any())
+        lasting = self._lasting(swept)
+        if not (lasting >= aim).any():
+            aim = self._goal.attainment
+        reaches = bool((lasting >= aim).any())
         if reaches:
-            row = int(np.where(lasts, cost, math.inf).argmin())
+            row = int(np.where(lasting >= aim, cost, math.inf).argmin())
         else:
             affordable = cost <= float(present.cost_per_hour(fit)[0])
             if not affordable.any():
@@ -315,7 +317,7 @@ class _Search:
     def _no_setting(self, frontier: tuple[Outcome, ...], best: float) -> Unchanged:
         words = (
             f"the goal is {self._goal.attainment:.2%} of requests inside their targets; "
-            f"the best setting that was tried kept {best:.2%} on the days it was tried on"
+            f"no setting that was tried keeps that on most days, the best kept {best:.2%} in the mean"
         )
         return Unchanged(reason=Unmoved.NO_SETTING, words=words, frontier=frontier)
 
