@@ -203,7 +203,7 @@ class Snapshot:
     tuned: Mapping[ResourceKey, TunedScaler] = field(default_factory=dict)
     """The autoscalers that are tuned, by the variants that they scale."""
     scaled: Mapping[ResourceKey, ScalerHistory | NoAnswer] = field(default_factory=dict)
-    """What those of them that this run asked about did in the last week."""
+    """What those of them that this run asked about did in the last two weeks."""
     tracked: tuple[TrackedTarget, ...] = ()
     """What policies with metric targets scale."""
     histories: Mapping[ResourceKey, TrackedHistory] = field(default_factory=dict)
