@@ -1,5 +1,6 @@
 """Merge requests of GitLab.com and self-managed GitLab, as pull requests."""
 
+import contextlib
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -372,7 +373,9 @@ class GitLab(HostedForge[GitLabClient]):
     def _propose(self, wanted: PullRequest, reviewers: tuple[str, ...]) -> object:
         """See `HostedForge`. GitLab would also open one for a head that has nothing that its base lacks."""
         head, base = wanted.head_branch, wanted.base_branch
-        reviewer_ids, action = self._user_ids(reviewers), f"propose {head}"
+        action, attached = f"propose {head}", dict[str, object]()
+        with contextlib.suppress(ReconcilerError):  # labels say that it is complete: they wait for its reviewers
+            attached = _filled(labels=wanted.labels, reviewer_ids=self._user_ids(reviewers))
         query = {"from": base, "to": head, "straight": "false"}
         try:
             compared = self._client.get(self._path("repository/compare"), action=action, query=query)
@@ -381,7 +384,6 @@ class GitLab(HostedForge[GitLabClient]):
         if not list_of(find(compared, "commits")):
             raise NothingToProposeError(f"{action}: {base} has all of it")
         form = {"source_branch": head, "target_branch": base, "title": wanted.title, "description": wanted.body}
-        attached = _filled(labels=wanted.labels, reviewer_ids=reviewer_ids)
         return self._client.write("POST", self._path(self.pulls), {**form, **attached}, action=action)
 
     def _may_settle(self, refusal: ReconcilerError) -> bool:
@@ -439,7 +441,7 @@ class GitLab(HostedForge[GitLabClient]):
         try:
             users = self._client.get("/users", action=f"look for the user {name}", query={"username": name})
             found = next((number_of(user, "id") for user in list_of(users)), None)
-        except ReconcilerError as error:
+        except (ForbiddenError, NotFoundError) as error:
             logger.warning("%s is not asked for reviews: %s", name, error)
             return None
         if found is None:

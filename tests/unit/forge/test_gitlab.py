@@ -364,3 +364,14 @@ def test_developers_see_pipeline_schedules(gitlab: Any) -> None:
     ]
     gitlab.server.access_level = 20
     assert gitlab.open().schedules() is None
+
+
+def test_labels_wait_for_reviewers_that_could_not_be_looked_up(gitlab: Any) -> None:
+    """Labels say that a merge request is complete: the next run would not ask again."""
+    gitlab.push(HEAD)
+    gitlab.server.fail("GET", "/users$", status=500, times=99)
+    assert create(gitlab.open(), labels=("reconciler",), reviewers=("alice",)).labels == ()
+    gitlab.server.faults.clear()
+    updated = gitlab.open().update(1, labels=("reconciler",), reviewers=("alice",))
+    assert updated.labels == ("reconciler",)
+    assert gitlab.server.repositories[gitlab.full_name].pull_requests[1].reviewers == ["alice"]
