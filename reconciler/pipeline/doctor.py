@@ -528,7 +528,7 @@ class _Doctor:
         except ReconcilerError as error:  # several clusters behind one Prometheus without a label for each
             yield failed_by(self._settings.clusters[0].name, "prometheus", error)
             return
-        prepared = prepare(observed.recording, doors.renderer, observed.declaration)
+        prepared = prepare(observed.recording, doors.renderer, observed.declaration, observed.variants)
         yield from check_versions(observed.files)
         yield from check_findings(prepared.plan.findings)
         snapshot = self._with_merges(doors, prepared.snapshot)

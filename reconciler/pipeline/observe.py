@@ -400,6 +400,7 @@ class ObservedRun:
     recording: Recording
     files: "Files"
     declaration: Declaration
+    variants: tuple[Variant, ...]
     forge: ForgeView
 
 
@@ -440,7 +441,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         paid=paid,
         moved=moved,
     )
-    return ObservedRun(recording=recording, files=files, declaration=declaration, forge=forge_view)
+    return ObservedRun(recording=recording, files=files, declaration=declaration, variants=variants, forge=forge_view)
 
 
 def read_moved(

@@ -6,7 +6,7 @@ from reconciler.domain.plan import Plan
 from reconciler.domain.proposals import Edited
 from reconciler.domain.recording import Recording
 from reconciler.domain.records import dataclass
-from reconciler.domain.snapshot import Snapshot
+from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.pipeline.draft import draft_plan
 from reconciler.pipeline.process import paused_collector
 from reconciler.pipeline.recording import fingerprint
@@ -29,13 +29,18 @@ class Prepared:
 
 
 @paused_collector()
-def prepare(recording: Recording, renderer: Renderer, declaration: Declaration | None = None) -> Prepared:
-    """Decide and draft from a recording; `declaration` spares reading its manifests again."""
+def prepare(
+    recording: Recording,
+    renderer: Renderer,
+    declaration: Declaration | None = None,
+    variants: tuple[Variant, ...] | None = None,
+) -> Prepared:
+    """Decide and draft from a recording; `declaration` and its `variants` spare reading its manifests again."""
     if declaration is None:
         declaration = read_declaration(
             recording.manifests, recording.withheld, recording.settings, recording.paths, recording.repository
         )
-    snapshot = read_snapshot(recording, declaration, fingerprint(recording))
+    snapshot = read_snapshot(recording, declaration, fingerprint(recording), declared=variants)
     decided, edited = draft_plan(snapshot, recording, renderer)
     logger.info(
         "decided %d variants: %s",

@@ -387,7 +387,7 @@ def decide_base(doors: Doors, settings: Settings, now_s: float, name: str) -> Re
     """What a plan would do with the base; our own pull requests play no part."""
     observed = observe(replace(doors, forge=None), settings, now_s, name)
     recording = observed.recording
-    snapshot = read_snapshot(recording, observed.declaration, fingerprint(recording))
+    snapshot = read_snapshot(recording, observed.declaration, fingerprint(recording), declared=observed.variants)
     logger.info("decided the base %s", recording.commit[:7])
     return ReviewedBase.of(recording, snapshot, observed.files.commit)
 

@@ -24,7 +24,6 @@ from reconciler.pipeline.process import paused_collector
 from reconciler.pipeline.publish import Published, publish, take_back, tell_outcomes
 from reconciler.pipeline.recording import write_recording
 from reconciler.pipeline.session import Doors
-from reconciler.snapshot.variants import declared_variants
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ def run(
         observed = observe(doors, settings, now_s, repository)
         _keep(observed, record)
     with acts.timed("decide"):
-        prepared = prepare(observed.recording, doors.renderer, observed.declaration)
+        prepared = prepare(observed.recording, doors.renderer, observed.declaration, observed.variants)
     style = Style(
         body_limit=doors.forge.body_limit,
         pages=Pages(
@@ -150,7 +149,7 @@ def plan(doors: Doors, settings: Settings, now_s: float, *, repository: str, rec
     """Observe, decide and draft; nothing is published."""
     observed = observe(doors, settings, now_s, repository)
     _keep(observed, record)
-    return prepare(observed.recording, doors.renderer, observed.declaration)
+    return prepare(observed.recording, doors.renderer, observed.declaration, observed.variants)
 
 
 def observe_back(
@@ -158,9 +157,8 @@ def observe_back(
 ) -> Recording:
     """Observe, and what ran and what Git said of every variant since a moment: what a backtest replays."""
     observed = observe(doors, settings, now_s, repository)
-    variants = declared_variants(settings, observed.declaration)
-    written = read_written(doors.repository, settings, variants, now_s, since_s)
-    answers = (*observed.recording.answers, *ask_ran(doors, settings, variants, since_s, now_s))
+    written = read_written(doors.repository, settings, observed.variants, now_s, since_s)
+    answers = (*observed.recording.answers, *ask_ran(doors, settings, observed.variants, since_s, now_s))
     observed = replace(observed, recording=replace(observed.recording, written=written, answers=answers))
     _keep(observed, record)
     return observed.recording

@@ -35,15 +35,24 @@ class ChangeOf:
 
 
 def read_snapshot(
-    recording: Recording, declaration: Declaration, fingerprint: str, change: ChangeOf | None = None
+    recording: Recording,
+    declaration: Declaration,
+    fingerprint: str,
+    change: ChangeOf | None = None,
+    declared: tuple[Variant, ...] | None = None,
 ) -> Snapshot:
     """Join the `declaration` (read from the recording's manifests) with Prometheus' answers.
 
-    What runs of a change is what its base declares, of new variants none.
+    What runs of a change is what its base declares, of new variants none. `declared` are the variants where they were
+    joined before without pull requests, which matter only to Kthena's minimums.
     """
     settings = recording.settings
     catalogs = build_catalogs(settings, declaration)
-    if change is None:
+    kthena = declaration.kthena
+    is_ours_in_them = bool(recording.proposals and (kthena.policies or kthena.bindings or kthena.models))
+    if change is None and declared is not None and not is_ours_in_them:
+        variants = declared
+    elif change is None:
         variants = join_variants(settings, declaration, catalogs, recording.proposals)
     else:
         variants = tuple(_as_running(change.variants, change.base))

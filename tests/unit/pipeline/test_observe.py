@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.answers import Answer, Query
+from reconciler.domain.metric_targets import Generation
 from reconciler.domain.settings import ClusterSettings
 from reconciler.errors import TransientError
 from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import PullRequest
+from reconciler.manifests.documents import parse_readable
 from reconciler.metrics.quantities import (
     CLUSTER_LABEL,
     DEMAND,
@@ -25,6 +27,9 @@ from reconciler.metrics.quantities import (
 from reconciler.pipeline.observe import observe
 from reconciler.pipeline.prepare import prepare
 from reconciler.pipeline.recording import read_recording
+from reconciler.resources.kthena.models import ModelResource
+from reconciler.resources.objects import KubernetesObject
+from reconciler.snapshot.build import read_snapshot
 from tests.servers.answers import Rows, answering
 from tests.servers.desk import BUSY, GRANITE, QUIET, QWEN, RENDERER, Desk, llama
 
@@ -127,6 +132,24 @@ def test_a_plan_without_a_forge_assumes_no_pull_requests(desk: Desk) -> None:
     observed = observe(doors, desk.settings(doors.repository), desk.now_s, "fleet")
     assert observed.recording.proposals == ()
     assert observed.recording.settings.assumed[-1] == "open pull requests were not read"
+
+
+@pytest.mark.parametrize("has_forge", [True, False])
+def test_variants_that_were_joined_to_ask_are_those_of_the_snapshot(desk: Desk, has_forge: bool) -> None:
+    desk.run(BUSY)
+    doors = desk.doors(BUSY) if has_forge else replace(desk.doors(BUSY), forge=None, needs_forge=False)
+    observed = observe(doors, desk.settings(doors.repository), desk.now_s, "fleet")
+    recording, declaration = observed.recording, observed.declaration
+    joined = read_snapshot(recording, declaration, "").variants
+    assert bool(recording.proposals) is has_forge
+    assert read_snapshot(recording, declaration, "", declared=observed.variants).variants is observed.variants
+    assert observed.variants == joined
+    # Of Kthena's models and policies a minimum may be ours.
+    (document,), _ = parse_readable("model.yaml", b"kind: ModelBooster\n")
+    source = KubernetesObject(cluster="prod", kind="ModelBooster", document=document, prefix=(), fields={}, name="m")
+    model = ModelResource(source=source, generation=Generation.G4, label_prefix="", model_id="m", backends=())
+    with_models = replace(declaration, kthena=replace(declaration.kthena, models=(model,)))
+    assert (read_snapshot(recording, with_models, "", declared=()).variants == ()) is not has_forge
 
 
 def test_the_devices_of_the_cluster_are_part_of_the_recording(desk: Desk, tmp_path: Path) -> None:
