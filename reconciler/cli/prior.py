@@ -17,10 +17,11 @@ Accelerators = Annotated[
 
 @with_common(outputs=OUTPUTS)
 def prior(common: Common, model: Model, accelerators: Accelerators = None) -> int:
-    """Say what a model would probably do on accelerators it never ran on, and how sure that is.
+    """Say how fast a model would probably be on untried accelerators.
 
-    A roofline from the model's shape and data sheets, corrected by the model's profile on another accelerator, with
-    the band that measured points leave. What those do not cover is refused, with the reason. No network is used.
+    A band says how sure that is. The number is a roofline from the model's shape and data sheets, corrected by the
+    model's profile on another accelerator. What measured points do not cover is refused, with the reason. No network
+    is used.
     """
     from reconciler.cli.console import exit_of_findings, painted, progress, width, write, write_json
     from reconciler.config.environment import read_environment
