@@ -110,7 +110,7 @@ def test_a_ceiling_that_binds_is_raised_as_far_as_allowed(group: Build) -> None:
     assert all(6 < each.most < 30 for each in found.settings.values())
 
 
-def test_targets_with_other_windows_are_in_one_group(group: Build) -> None:
+def test_a_target_with_a_behavior_is_apart_from_one_without(group: Build) -> None:
     first, second = group().targets
     behavior = Behavior(down=replace(DOWN, window_s=1800.0))
     other = replace(second, setting=replace(second.setting, behavior=behavior))
