@@ -81,7 +81,7 @@ def test_the_makefile_passes_each_option() -> None:
     recipe = (ROOT / "Makefile").read_text().split("\nbench:")[1].split("\n\n")[0]
 
     assert {"--part $(PART)", "--all", "--base $(BASE)", "--write"} <= set(re.findall(r"--\w+(?: \$\(\w+\))?", recipe))
-    assert set(PARTS) == {"plan", "sizing", "optimizer", "review", "start", "history", "backtest"}
+    assert set(PARTS) == {"plan", "sizing", "optimizer", "review", "start", "history", "backtest", "tuning"}
 
 
 def test_a_kept_figure_is_json() -> None:
