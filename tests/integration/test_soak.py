@@ -89,6 +89,7 @@ def test_nothing_fails_grows_or_is_left_behind(tmp_path: Path, record_property: 
     codes: list[tuple[int, str]] = []
     measured: list[tuple[int, int, int]] = []
     merged = restarts = 0
+    *_, others = usage()  # servers of other tests that this process runs
     with temporary_files(tmp_path / "temporary") as temporary:
         with at_work(
             days[0],
@@ -120,7 +121,7 @@ def test_nothing_fails_grows_or_is_left_behind(tmp_path: Path, record_property: 
     assert {code for code, _ in codes} == {0}, [said for code, said in codes if code][:3]
     memory, descriptors, children = zip(*measured, strict=True)
     assert max(descriptors) - min(descriptors) <= 2
-    assert max(children) <= 1, "no child but Prometheus"
+    assert max(children) <= others + 1, "no child but Prometheus"
     assert memory[-1] - memory[0] < MOST_GROWTH
     assert merged
     grown = (memory[-1] - memory[0]) / 2**20
