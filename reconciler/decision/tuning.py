@@ -369,8 +369,8 @@ def _settling(situation: Situation, key: ResourceKey, merges: Mapping[ResourceKe
         last = max(merged, key=lambda each: each.at_s, default=None)
         if last is not None and now_s - last.at_s < pause_s:
             ago = duration(max(now_s - last.at_s, 60.0) // 60 * 60)
-            told = f"a setting was changed by #{last.number} {ago} ago: {words}"
-            return Hold(kind=HoldKind.AUTOSCALER_CHANGED, words=told)
+            reason = f"a setting was changed by #{last.number} {ago} ago: {words}"
+            return Hold(kind=HoldKind.AUTOSCALER_CHANGED, words=reason)
     return None
 
 
