@@ -57,6 +57,7 @@ def dump_settings(settings: Settings) -> object:
     """
     dumped = cast(dict[str, object], dump(Settings, settings))
     for model in cast(list[dict[str, list[dict[str, Any]]]], dumped["models"]):
+        _drop_defaults(cast(dict[str, object], model), shape=None)
         for profile in model["profiles"]:
             _drop_defaults(profile, tokens_per_step=1.0, step_tokens=1.0, overlap=0.0)
             _drop_defaults(profile["learning"] or {}, cached=0.0, margin=1.0)

@@ -111,7 +111,7 @@ class Prior:
     `itl_s` and `throughput_tokens_per_s` (of output) are at `batch`, the largest that fits into memory and, at the slow
     edge, into the target of the gap between tokens. `carried_from` is the accelerator whose profile corrects the
     roofline, None without one. `evidence` says what the band is calibrated with, `narrower` what would make it
-    narrower.
+    narrower. `clusters` are those that it is of, where others differ; empty for all.
     """
 
     model_id: str
@@ -125,6 +125,7 @@ class Prior:
     carried_from: str | None = None
     evidence: str
     narrower: str
+    clusters: tuple[str, ...] = ()
 
     @property
     def cost_per_million_tokens(self) -> Band | None:
@@ -169,11 +170,12 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A model and an accelerator that nothing is said of, and why."""
+    """A model and an accelerator that nothing is said of in `clusters` (empty: in any), and why."""
 
     model_id: str
     accelerator: str
     reason: str
+    clusters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

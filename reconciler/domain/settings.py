@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from reconciler.domain.identity import Place, Source, path_matches
 from reconciler.domain.inventory import Accelerator
-from reconciler.domain.priors import Weights
+from reconciler.domain.priors import ModelShape, Weights
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass
 from reconciler.domain.records import dataclass
 from reconciler.domain.rules import Rule
@@ -226,6 +226,8 @@ class ModelSettings:
     profiles: tuple[PerformanceProfile, ...] = ()
     shape_config: str = ""
     """The path of its config.json in the repository; empty for the shipped table."""
+    shape: ModelShape | None = None
+    """What that file says, once the commit was read; None where nothing can be made of it."""
     weights: Weights | None = None
     """Their format, where somebody wrote it."""
     settings: Mapping[str, Setting] = field(default_factory=dict)

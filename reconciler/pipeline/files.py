@@ -86,6 +86,18 @@ def read_files(
     return Files(commit=commit, paths=tuple(sorted(commit.paths)), unread=(*odd, *told, *commit.unreadable))
 
 
+def read_small(repository: Repository, path: str) -> bytes | None:
+    """The bytes of a file that is no manifest, None without one; ValueError for one that is too long or not there."""
+    entry = next((each for each in repository.list_files() if each.path == path), None)
+    if entry is None or entry.kind is EntryKind.SYMLINK:
+        return None
+    if entry.kind is not EntryKind.FILE:
+        raise ValueError(f"expected a file, found a {entry.kind}")
+    if _is_giant(entry):
+        raise ValueError(f"expected at most {MAX_READ_BYTES} bytes, got {entry.size_bytes}")
+    return next(body for _, body in repository.read_files([entry.oid]))
+
+
 def _unchanged(
     wanted: Mapping[str, TreeEntry], repository: Repository, commit: Commit
 ) -> Iterator[tuple[str, FileReading]]:

@@ -5,7 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 
 from reconciler.config.files import REPOSITORY_FILE
@@ -36,7 +36,7 @@ from reconciler.metrics.quantities import CLUSTER
 from reconciler.metrics.queries import delay_queries, live_queries, queries_for, ran_queries
 from reconciler.metrics.scaler_metrics import MOST_ASKED, one_by_one, scaler_queries
 from reconciler.metrics.tracked_queries import tracking_queries
-from reconciler.pipeline.files import Files, is_manifest, read_files
+from reconciler.pipeline.files import Files, is_manifest, read_files, read_small
 from reconciler.pipeline.session import Doors
 from reconciler.placement.fleet import Fleet
 from reconciler.resources.declaration import Declaration
@@ -45,6 +45,7 @@ from reconciler.snapshot.declarations import (
     fold,
 )
 from reconciler.snapshot.inventory import device_names
+from reconciler.snapshot.priors import with_shapes
 from reconciler.snapshot.tuned import tuned_scalers
 from reconciler.snapshot.variants import build_catalogs, declared_variants, join_variants
 
@@ -407,6 +408,8 @@ class ObservedRun:
 def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str) -> ObservedRun:
     """Read the base commit, ask every Prometheus, list our pull requests."""
     files = read_files(doors.repository, settings, repository_name, doors.progress)
+    settings, wrong = with_shapes(settings, partial(read_small, doors.repository))
+    files = replace(files, unread=(*files.unread, *wrong))
     declaration = fold(files.commit, settings)
     commit = doors.repository.commit
     logger.info("read %d manifests at %s", len(files.commit.manifests), commit[:7])

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 from reconciler.config.environment import FORGE_TOKEN, SECRETS_DIRECTORY, TRUSTED_ORIGINS, Environment, Flags
@@ -30,7 +31,7 @@ from reconciler.http.messages import Clock
 from reconciler.http.redaction import Redactor
 from reconciler.manifests.wording import join_words
 from reconciler.pipeline.confidential import NAMED, without_secrets
-from reconciler.pipeline.files import MAX_READ_BYTES, is_manifest, read_files
+from reconciler.pipeline.files import MAX_READ_BYTES, is_manifest, read_files, read_small
 from reconciler.pipeline.observe import observe, runs_on
 from reconciler.pipeline.process import paused_collector
 from reconciler.pipeline.recording import fingerprint
@@ -40,6 +41,7 @@ from reconciler.rendering.renderer import Renderer
 from reconciler.report.review import comment_view, is_silent, reductions, review_summary, told_fingerprint
 from reconciler.snapshot.build import ChangeOf, read_snapshot
 from reconciler.snapshot.declarations import Commit, fold, read_recorded
+from reconciler.snapshot.priors import with_shapes
 from reconciler.snapshot.variants import declared_variants
 
 # One comment kept up to date under a pull request, and a status on its head. The comment is found again by its marker
@@ -175,6 +177,8 @@ class HeadReader:
             )
         repository = merged.repository
         stated = self._settings_of(repository)
+        shaped, _ = with_shapes(stated.settings, partial(read_small, repository))
+        stated = replace(stated, settings=shaped)
         files = read_files(repository, stated.settings, self.name, known=(self.base, base.commit))
         declaration = fold(files.commit, stated.settings)
         variants = declared_variants(stated.settings, declaration)

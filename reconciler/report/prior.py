@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 
-from reconciler.domain.priors import BAND_COVERAGE, Band, Prior, Priors
+from reconciler.domain.priors import BAND_COVERAGE, Band, Prior, Priors, Refusal
 from reconciler.domain.profiles import PerformanceProfile
+from reconciler.manifests.wording import join_words
 from reconciler.report.findings import finding_json
 from reconciler.report.formatting import (
     UNKNOWN,
@@ -29,9 +30,9 @@ def prior_text(found: Priors, width: int = 0) -> str:
     sections: Iterable[Iterable[str]] = (
         _head(found, width),
         _table(found),
-        _listed("Rests on", ((each.accelerator, each.evidence) for each in found.priors), width),
-        _listed("Narrower with", ((each.accelerator, each.narrower) for each in found.priors), width),
-        _listed("Nothing said", ((each.accelerator, each.reason) for each in found.refusals), width),
+        _listed("Rests on", ((_name(each), each.evidence) for each in found.priors), width),
+        _listed("Narrower with", ((_name(each), each.narrower) for each in found.priors), width),
+        _listed("Nothing said", ((_name(each), each.reason) for each in found.refusals), width),
         _listed("To fix", (("", str(each)) for each in found.findings), width),
         wrapped(NEVER, indent=0, width=width) if found.priors else (),
     )
@@ -50,7 +51,7 @@ def prior_json(found: Priors) -> Json:
         "currency": found.currency,
         "band_coverage": BAND_COVERAGE,
         "priors": [_prior_json(each) for each in found.priors],
-        "refusals": [{"accelerator": each.accelerator, "reason": each.reason} for each in found.refusals],
+        "refusals": [_refusal_json(each) for each in found.refusals],
         "findings": [finding_json(each) for each in found.findings],
     }
 
@@ -71,13 +72,18 @@ def _table(found: Priors) -> tuple[str, ...]:
     share = percentage(BAND_COVERAGE)
     money = f"{found.currency} A MILLION" if found.currency else "COST A MILLION"
     columns = (
-        ("ACCELERATOR", False, [one_line(each.accelerator) for each in found.priors]),
+        ("ACCELERATOR", False, [one_line(_name(each)) for each in found.priors]),
         ("BATCH", True, [f"{each.batch} of {each.profile.max_batch_size}" for each in found.priors]),
         (f"ITL ({share})", True, [_span(each.itl_s, duration) for each in found.priors]),
         ("TOKENS/S", True, [_span(each.throughput_tokens_per_s, rate) for each in found.priors]),
         (money, True, [_money(each) for each in found.priors]),
     )
     return lines_of([Column(heading=heading, cells=tuple(cells), right=right) for heading, right, cells in columns])
+
+
+def _name(each: Prior | Refusal) -> str:
+    """The accelerator, and where clusters differ those that it is said of."""
+    return f"{each.accelerator} in {join_words(each.clusters, 'and')}" if each.clusters else each.accelerator
 
 
 def _span(band: Band, spell: Callable[[float], str]) -> str:
@@ -106,6 +112,7 @@ def _listed(heading: str, entries: Iterable[tuple[str, str]], width: int) -> tup
 def _prior_json(prior: Prior) -> Json:
     return {
         "accelerator": prior.accelerator,
+        **({"clusters": list(prior.clusters)} if prior.clusters else {}),
         "batch": prior.batch,
         "itl_s": _band_json(prior.itl_s),
         "throughput_tokens_per_s": _band_json(prior.throughput_tokens_per_s),
@@ -117,6 +124,11 @@ def _prior_json(prior: Prior) -> Json:
         "evidence": prior.evidence,
         "narrower_with": prior.narrower,
     }
+
+
+def _refusal_json(refusal: Refusal) -> Json:
+    told: Json = {"accelerator": refusal.accelerator, "reason": refusal.reason}
+    return {**told, "clusters": list(refusal.clusters)} if refusal.clusters else told
 
 
 def _band_json(band: Band | None) -> Json | None:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.inventory import PRODUCT_KEYS, Accelerator, Catalog
@@ -27,44 +27,58 @@ def find_priors(
     settings: Settings,
     catalogs: Mapping[str, Catalog],
     variants: Sequence[Variant],
-    shape_text: bytes | None = None,
 ) -> Priors:
     """The priors of a model on the accelerators in `asked`, by name; without any on all that a cluster prices.
 
-    Without prices it is all of the shipped table. `shape_text` is the `config.json` that the model's settings name.
+    Without prices it is all of the shipped table. Where clusters differ, in a price say, each is answered for itself.
     """
     stated = next((each for each in settings.models if each.model_id == model_id), ModelSettings(model_id=model_id))
     mine = [each for each in variants if each.model.model_id == model_id]
-    shape, findings = _shape(stated, shape_text)
-    merged = Catalog(
-        accelerators={name: each for catalog in catalogs.values() for name, each in catalog.accelerators.items()},
-        names={spelling: name for catalog in catalogs.values() for spelling, name in catalog.names.items()},
-    )
-    known = known_profiles(stated, mine, merged)
-    lengths = _lengths(known)
     target_s = min((each for each in map(_itl_target_s, mine) if each is not None), default=None)
-    priced = [name for name, each in merged.accelerators.items() if each.cost_per_hour is not None]
-    found: list[Prior | Refusal] = []
-    for name in dict.fromkeys(asked or priced or DATASHEETS):
-        accelerator = find_or_name(merged, name)
-        runs = next((each for each in known if each.hardware.name == accelerator.name), None)
-        if runs is not None:
-            found.append(Refusal(model_id=model_id, accelerator=accelerator.name, reason=_has_profile(runs)))
-        elif shape is None:
-            reason = "no shape of the model: give models[].shape.config, the path of its config.json"
-            found.append(Refusal(model_id=model_id, accelerator=accelerator.name, reason=reason))
-        else:
-            found.append(estimate(model_id, shape, hardware_of(accelerator), lengths, known, target_s))
+    found: list[tuple[Prior | Refusal, list[str]]] = []
+    lengths = USUAL
+    for cluster, catalog in sorted(catalogs.items()):
+        known = known_profiles(stated, mine, catalog)
+        lengths = _lengths(known)  # of profiles, which are the same everywhere
+        for answer in _answers(stated, asked, catalog, known, lengths, target_s):
+            same = next((clusters for each, clusters in found if each == answer), None)
+            if same is None:
+                found.append((answer, [cluster]))
+            else:
+                same.append(cluster)
+    told = [replace(each, clusters=() if len(at) == len(catalogs) else tuple(at)) for each, at in found]
     return Priors(
         model_id=model_id,
-        shape=shape,
+        shape=shape_of(stated),
         lengths=lengths,
         itl_target_s=target_s,
         currency=settings.currency,
-        priors=tuple(sorted((each for each in found if isinstance(each, Prior)), key=_cost)),
-        refusals=tuple(each for each in found if isinstance(each, Refusal)),
-        findings=findings,
+        priors=tuple(sorted((each for each in told if isinstance(each, Prior)), key=_cost)),
+        refusals=tuple(each for each in told if isinstance(each, Refusal)),
     )
+
+
+def _answers(
+    stated: ModelSettings,
+    asked: Sequence[str],
+    catalog: Catalog,
+    known: Sequence[Known],
+    lengths: Lengths,
+    target_s: float | None,
+) -> Iterator[Prior | Refusal]:
+    """What is said of each accelerator in one cluster."""
+    model_id, shape = stated.model_id, shape_of(stated)
+    priced = [name for name, each in catalog.accelerators.items() if each.cost_per_hour is not None]
+    for name in dict.fromkeys(asked or priced or DATASHEETS):
+        accelerator = find_or_name(catalog, name)
+        runs = next((each for each in known if each.hardware.name == accelerator.name), None)
+        if runs is not None:
+            yield Refusal(model_id=model_id, accelerator=accelerator.name, reason=_has_profile(runs))
+        elif shape is None:
+            reason = "no shape of the model: give models[].shape.config, the path of its config.json"
+            yield Refusal(model_id=model_id, accelerator=accelerator.name, reason=reason)
+        else:
+            yield estimate(model_id, shape, hardware_of(accelerator), lengths, known, target_s)
 
 
 def hardware_of(accelerator: Accelerator) -> Hardware:
@@ -87,24 +101,31 @@ def _shipped(accelerator: Accelerator) -> Datasheet | None:
     return smaller or DATASHEETS.get(accelerator.device)
 
 
-def shipped_shape(stated: ModelSettings) -> ModelShape | None:
-    """The shape that the shipped table has of a model, in the format that somebody wrote."""
-    return _in_format(find_shape(stated.model_id), stated)
-
-
-def _shape(stated: ModelSettings, text: bytes | None) -> tuple[ModelShape | None, tuple[Finding, ...]]:
-    if not stated.shape_config:
-        return shipped_shape(stated), ()
-    try:
-        return _in_format(read_shape(_mapping(text), source=stated.shape_config), stated), ()
-    except ValueError as error:
-        place = stated.place or Place(path=stated.shape_config)
-        message = f"models[].shape.config: {stated.shape_config}: {error}"
-        return None, (Finding(place=place, severity=Severity.ERROR, message=message),)
-
-
-def _in_format(shape: ModelShape | None, stated: ModelSettings) -> ModelShape | None:
+def shape_of(stated: ModelSettings) -> ModelShape | None:
+    """The shape of a model, in the format that somebody wrote: of its `config.json`, else the shipped table's."""
+    shape = stated.shape if stated.shape_config else find_shape(stated.model_id)
     return shape if shape is None or stated.weights is None else replace(shape, weights=stated.weights)
+
+
+def with_shapes(settings: Settings, read: Callable[[str], bytes | None]) -> tuple[Settings, tuple[Finding, ...]]:
+    """The settings with what the `config.json` of each model says, and what is wrong with those that say nothing.
+
+    `read` gives the bytes of a file of the commit, None where there is none; ValueError says why it cannot.
+    """
+    models: list[ModelSettings] = []
+    found: list[Finding] = []
+    for each in settings.models:
+        models.append(each)
+        if not each.shape_config:
+            continue
+        try:
+            shape = read_shape(_mapping(read(each.shape_config)), source=each.shape_config, weights=each.weights)
+            models[-1] = replace(each, shape=shape)
+        except ValueError as error:
+            place = each.place or Place(path=each.shape_config)
+            message = f"models[].shape.config: {each.shape_config}: {error}"
+            found.append(Finding(place=place, severity=Severity.WARNING, message=message))
+    return replace(settings, models=tuple(models)), tuple(found)
 
 
 def _mapping(text: bytes | None) -> Mapping[str, object]:

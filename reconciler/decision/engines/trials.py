@@ -15,7 +15,7 @@ from reconciler.domain.settings import ModelSettings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, MIN_REPLICAS
 from reconciler.sizing.prior.estimate import estimate
-from reconciler.snapshot.priors import hardware_of, known_profiles, shipped_shape
+from reconciler.snapshot.priors import hardware_of, known_profiles, shape_of
 
 LEAST_SHARE = 0.1
 """Of what a model costs: less than this at the slow edge is not worth a trial."""
@@ -38,8 +38,8 @@ class _Asked:
 def find_trials(snapshot: Snapshot, decisions: Iterable[Decision]) -> tuple[Trial, ...]:
     """What one of the cluster's priced accelerators would probably save, the most at the slow edge first.
 
-    Only models that are decided by arrivals under a service class, all of whose variants are priced, whose sizes the
-    shipped table knows and that may choose their accelerator are looked at; `MOST_SIZED` of them, the costliest.
+    Only models that are decided by arrivals under a service class, all of whose variants are priced, whose sizes are
+    known and that may choose their accelerator are looked at; `MOST_SIZED` of them, the costliest.
     """
     rows: list[SizingRow] = []
     found: list[tuple[_Asked, Prior]] = []
@@ -94,7 +94,7 @@ def _priors(snapshot: Snapshot, asked: _Asked, stated_of: Mapping[str, ModelSett
     """Of the accelerators in the cluster's catalog with a price, on which no variant of the model has a profile."""
     model_id, load = asked.model.model_id, asked.decision.load
     stated = stated_of.get(model_id, ModelSettings(model_id=model_id))
-    shape = None if stated.shape_config else shipped_shape(stated)
+    shape = shape_of(stated)
     catalog = snapshot.catalogs.get(asked.model.cluster)
     if shape is None or load is None or load.input_tokens is None or catalog is None:
         return ()

@@ -123,8 +123,11 @@ def _named(name: str) -> ModelShape | None:
     return SHAPES.get(stem)
 
 
-def read_shape(config: Mapping[str, object], source: str = "") -> ModelShape:
-    """The shape in a model's `config.json`; raises ValueError naming a size that is missing or not whole."""
+def read_shape(config: Mapping[str, object], source: str = "", weights: Weights | None = None) -> ModelShape:
+    """The shape in a model's `config.json`, in the format that somebody wrote, if any.
+
+    Raises ValueError naming a size that is missing or not whole.
+    """
     text = config.get("text_config")
     sizes: Mapping[str, object] = text if isinstance(text, Mapping) else config
 
@@ -174,7 +177,7 @@ def read_shape(config: Mapping[str, object], source: str = "") -> ModelShape:
         query_latent_size=size("q_lora_rank", default=0),
         full_attention=full,
         window=window if full < 1.0 else 0,
-        weights=_format_of(config.get("quantization_config") or sizes.get("quantization_config")),
+        weights=weights or _format_of(config.get("quantization_config") or sizes.get("quantization_config")),
         source=source,
     )
 

@@ -74,3 +74,34 @@ def test_another_board_of_a_name_is_not_taken_for_its_module(desk: Desk, folder:
     desk.write("reconciler.yaml", SETTINGS.partition("    datasheet")[0])
     outcome = command("prior", LLAMA, "board", "--repo", str(folder))
     assert "board: no data sheet: give accelerators[].datasheet" in outcome.out
+
+
+PRICES = """
+clusters:
+  - name: east
+    paths: {include: ["east/**"]}
+    pools:
+      - {name: h200, device: H200, devices: 8, costPerHour: 5.00}
+  - name: west
+    paths: {include: ["west/**"]}
+"""
+
+
+def test_each_cluster_answers_at_its_own_price(desk: Desk, folder: Path, command: Command) -> None:
+    desk.write("reconciler.yaml", SETTINGS + PRICES)
+    outcome = command("prior", LLAMA, "H200", "L40S", "-o", "json", "--repo", str(folder))
+    assert outcome.code == 0, outcome.err
+    said = json.loads(outcome.out)
+    assert [(each["clusters"], each["cost_per_hour"]) for each in said["priors"]] == [(["east"], 5.0), (["west"], 8.2)]
+    assert [each["accelerator"] for each in said["refusals"]] == ["L40S"]
+    assert "clusters" not in said["refusals"][0]
+    assert "H200 in east" in command("prior", LLAMA, "H200", "--repo", str(folder)).out
+
+
+def test_a_format_that_is_written_does_not_need_the_files(desk: Desk, folder: Path, command: Command) -> None:
+    """As the message about an unknown one says."""
+    quantized = {**CONFIG, "quantization_config": {"quant_method": "secret"}}
+    desk.write("models/chat/config.json", json.dumps(quantized))
+    assert command("prior", OWN, "--repo", str(folder)).code == 0
+    desk.write("reconciler.yaml", SETTINGS.replace(", weights: fp8", ""))
+    assert "give shape.weights" in command("prior", OWN, "--repo", str(folder)).out

@@ -12,6 +12,7 @@ from reconciler.domain.records import replace
 from reconciler.domain.settings import ModelSettings
 from reconciler.report.document import plan_json
 from reconciler.report.text import plan_text
+from reconciler.sizing.prior.shapes import SHAPES
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 A100 = PerformanceProfile(accelerator="A100", alpha_s=0.0135, beta_s=0.00012, prompt_s=6e-5, max_batch_size=128)
@@ -70,6 +71,15 @@ def test_who_keeps_the_accelerator_is_not_asked_to_try(told: Told, fleet: Any) -
 
 def test_a_format_that_somebody_wrote_is_believed(told: Told, fleet: Any) -> None:
     fleet.set(models=(ModelSettings(model_id=LLAMA, weights=Weights.INT4),))
+    assert told(H100=4.0).trials == ()
+
+
+def test_the_sizes_in_a_config_json_are_used(told: Told, fleet: Any) -> None:
+    """A model of the team's own that no table knows; without what its file says there is no trial."""
+    stated = ModelSettings(model_id=LLAMA, shape_config="models/own/config.json", shape=SHAPES["llama-3.1-8b"])
+    fleet.set(models=(stated,))
+    assert [each.accelerator for each in told(H100=4.0).trials] == ["H100"]
+    fleet.set(models=(replace(stated, shape=None),))
     assert told(H100=4.0).trials == ()
 
 
