@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
-from reconciler.domain.autoscaler_settings import (
+from reconciler.domain.records import replace
+from reconciler.domain.scalers import (
     DOWN,
     TOLERANCE,
     UP,
@@ -13,12 +14,15 @@ from reconciler.domain.autoscaler_settings import (
     Controller,
     MetricKind,
     MetricSetting,
+    MetricSource,
     RatePolicy,
+    ResolvedMetric,
+    Scaler,
+    ScalerMetric,
+    ScalerSetting,
     ScalingRules,
     Select,
 )
-from reconciler.domain.records import replace
-from reconciler.domain.scalers import MetricSource, ResolvedMetric, Scaler, ScalerMetric, ScalerSetting
 
 _KINDS = {
     MetricSource.PODS: MetricKind.PODS,

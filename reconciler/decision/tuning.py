@@ -11,13 +11,19 @@ from reconciler.decision.actuation import ActuationDelays
 from reconciler.decision.scaler_settings import declared_setting, is_sound, written_setting
 from reconciler.decision.staged_plan import Situation, StagedPlan
 from reconciler.domain.answers import NoAnswer
-from reconciler.domain.autoscaler_settings import AutoscalerSetting
 from reconciler.domain.history import DemandHistory, Floats
 from reconciler.domain.holds import Hold, HoldKind, hold_of
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import RATE
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.scalers import ScalerHistory, ScalerSetting, Signal, TunedScaler, TuningEvidence
+from reconciler.domain.scalers import (
+    AutoscalerSetting,
+    ScalerHistory,
+    ScalerSetting,
+    Signal,
+    TunedScaler,
+    TuningEvidence,
+)
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.units import significant
 from reconciler.metrics.queries import duration

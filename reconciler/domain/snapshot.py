@@ -1,6 +1,6 @@
 """Snapshot: the typed, immutable input of decide, and its variants: resources joined with everything about them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ from reconciler.domain.profiles import PerformanceProfile, ServiceClass
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import PaidPrices, WrittenCounts
 from reconciler.domain.records import dataclass
-from reconciler.domain.scalers import Scaler, ScalerHistory, TunedScaler
+from reconciler.domain.scalers import ScalerHistory, TunedScaler
 from reconciler.domain.settings import SaturationRules, Settings, ZeroRules
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.domain.workloads import DeliveryPlace, DocumentRef, EntryPlace, ReplicaOwner, Workload
@@ -123,7 +123,7 @@ class Variant:
     """Where llmaz reads the order of flavors in; empty where there are none."""
     is_autoscaled: bool = False
     """Whether its numbers in Git are the bounds of an autoscaler, which moves the replicas between them."""
-    scaler: Scaler | None = None
+    tuned: TunedScaler | None = None
     """The autoscaler whose settings are proposed too, where that is wanted."""
     tracked_by: ResourceKey | None = None
     """The policy (or binding) whose metric targets ask for its replicas."""
@@ -200,10 +200,8 @@ class Snapshot:
     """What upstream's ConfigMaps say of a model's saturation, where they say anything."""
     zero: Mapping[ModelKey, ZeroRules] = field(default_factory=dict)
     """What upstream's ConfigMap says of scaling a model to zero, where it says anything."""
-    tuned: Mapping[ResourceKey, TunedScaler] = field(default_factory=dict)
-    """The autoscalers that are tuned, by the variants that they scale."""
     scaled: Mapping[ResourceKey, ScalerHistory | NoAnswer] = field(default_factory=dict)
-    """What those of them that this run asked about did in the last two weeks."""
+    """What autoscalers that are tuned did, those that this run asked about, by the variants that they scale."""
     tracked: tuple[TrackedTarget, ...] = ()
     """What policies with metric targets scale."""
     histories: Mapping[ResourceKey, TrackedHistory] = field(default_factory=dict)
@@ -224,3 +222,13 @@ class Snapshot:
     unmanaged: tuple[UnmanagedWorkload, ...] = ()
     """By key."""
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def tuned(self) -> dict[ResourceKey, TunedScaler]:
+        """The autoscalers that are tuned, by the variants that they scale."""
+        return tuned_of(self.variants)
+
+
+def tuned_of(variants: Iterable[Variant]) -> dict[ResourceKey, TunedScaler]:
+    """The autoscalers of variants that are tuned, by variant."""
+    return {each.key: each.tuned for each in variants if each.tuned is not None}

@@ -77,7 +77,7 @@ def _autoscalers(snapshot: Snapshot) -> Iterator[Check]:
         return
     for cluster in snapshot.settings.clusters:
         bounded = [each for each in snapshot.variants if each.is_autoscaled and each.key.cluster == cluster.name]
-        untuned = sum(each.scaler is None for each in bounded)
+        untuned = sum(each.tuned is None for each in bounded)
         if untuned:
             words = (
                 f"{count(untuned, 'autoscaler')} with bounds from pull requests: where a person merges, "

@@ -434,9 +434,10 @@ class Editor:
 
         What is written and stays is not touched; a behavior that is missing is inserted, with what holds it.
         """
-        scaler, wanted = variant.scaler, ScalerSetting.parse(decision.desired.scaling)
-        if scaler is None or wanted is None or decision.desired.scaling == decision.current.scaling:
+        tuned, wanted = variant.tuned, ScalerSetting.parse(decision.desired.scaling)
+        if tuned is None or wanted is None or decision.desired.scaling == decision.current.scaling:
             return
+        scaler = tuned.scaler
         metric = scaler.metrics[0]
         if wanted.target != metric.text and metric.written is not None:
             yield set_field(metric.written, _as_written(wanted.target), open_sheet)

@@ -20,7 +20,7 @@ from reconciler.domain.recording import PaidPrices, Recording, WrittenCounts
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.scalers import TunedScaler
 from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
-from reconciler.domain.snapshot import Variant
+from reconciler.domain.snapshot import Variant, tuned_of
 from reconciler.domain.workloads import WrittenField
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.marker import decision_of_commit, proposal_of, stranger_of
@@ -46,7 +46,6 @@ from reconciler.snapshot.declarations import (
 )
 from reconciler.snapshot.inventory import device_names
 from reconciler.snapshot.priors import with_shapes
-from reconciler.snapshot.tuned import tuned_scalers
 from reconciler.snapshot.variants import build_catalogs, declared_variants, join_variants
 
 
@@ -422,7 +421,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         settings = replace(settings, assumed=(*settings.assumed, Assumption.WITHOUT_FORGE))
         forge_view = ForgeView()
     answers += ask_delays(doors, settings, variants, forge_view.proposals, now_s)
-    answers += ask_scalers(doors, settings, tuned_scalers(settings, variants, declaration), forge_view.proposals, now_s)
+    answers += ask_scalers(doors, settings, tuned_of(variants), forge_view.proposals, now_s)
     # After the forge, which may have deepened the clone less far.
     written = read_written(doors.repository, settings, variants, now_s)
     paid = read_paid(doors, settings, variants, files, now_s, repository_name)

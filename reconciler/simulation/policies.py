@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from reconciler.domain.autoscaler_settings import Behavior, MetricKind, RatePolicy, ScalingRules
 from reconciler.domain.metric_targets import LONGEST_WINDOW_S
 from reconciler.domain.records import dataclass
+from reconciler.domain.scalers import Behavior, MetricKind, RatePolicy, ScalingRules
 from reconciler.forecast.series import HOUR_S, Floats, Integers
 from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric
 from reconciler.simulation.autoscalers.keda import CronTrigger, PrometheusTrigger, ScaledObject

@@ -1,6 +1,6 @@
 """The typed snapshot of a recording, from which everything is decided: a pure function."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.identity import ModelKey, ResourceKey
@@ -8,9 +8,9 @@ from reconciler.domain.metric_targets import TrackedTarget
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import Recording
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.scalers import ScalerHistory, TunedScaler
+from reconciler.domain.scalers import ScalerHistory
 from reconciler.domain.settings import SaturationRules, Settings, ZeroRules
-from reconciler.domain.snapshot import Snapshot, UnmanagedWorkload, Variant
+from reconciler.domain.snapshot import Snapshot, UnmanagedWorkload, Variant, tuned_of
 from reconciler.domain.workloads import Workload
 from reconciler.metrics.observed import read_observed
 from reconciler.metrics.queries import names_in
@@ -22,7 +22,6 @@ from reconciler.resources.llmd.saturation import saturation_for, zero_for
 from reconciler.resources.registry import KINDS
 from reconciler.snapshot.adoption import find_left, find_unmanaged
 from reconciler.snapshot.inventory import take_inventory
-from reconciler.snapshot.tuned import tuned_scalers
 from reconciler.snapshot.variants import build_catalogs, join_variants, settle_minimums
 
 
@@ -67,7 +66,6 @@ def read_snapshot(
         histories = base.histories
     else:
         histories = read_tracked(tracked, recording.answers, recording.now_s, settings)
-    tuned = tuned_scalers(settings, variants, declaration)
     left = find_left(settings, declaration, {each.workload.key for each in variants if each.workload})
     return Snapshot(
         now_s=recording.now_s,
@@ -83,8 +81,7 @@ def read_snapshot(
         observed=observed,
         saturation=saturation_rules(declaration, models),
         zero=zero_rules(declaration, models),
-        tuned=tuned,
-        scaled=_scaled(tuned, recording),
+        scaled=_scaled(variants, recording),
         tracked=tracked,
         histories=histories,
         committed_s=recording.committed_s,
@@ -99,9 +96,8 @@ def read_snapshot(
     )
 
 
-def _scaled(
-    tuned: Mapping[ResourceKey, TunedScaler], recording: Recording
-) -> dict[ResourceKey, ScalerHistory | NoAnswer]:
+def _scaled(variants: Iterable[Variant], recording: Recording) -> dict[ResourceKey, ScalerHistory | NoAnswer]:
+    tuned = tuned_of(variants)
     found: dict[ResourceKey, ScalerHistory | NoAnswer] = {}
     for cluster in sorted({key.cluster for key in tuned}):
         of_cluster = {key: each for key, each in tuned.items() if key.cluster == cluster}

@@ -1,31 +1,20 @@
-"""Which autoscalers are tuned, and what each goes by as a query."""
+"""What an autoscaler that is tuned goes by, as a query."""
 
 from collections.abc import Iterable
 
 from reconciler.domain.holds import NOT_ASKED, Hold
-from reconciler.domain.identity import ResourceKey
 from reconciler.domain.scalers import AdapterRule, Scaler, TunedScaler
 from reconciler.domain.settings import Settings
-from reconciler.domain.snapshot import Variant
+from reconciler.domain.workloads import Workload
 from reconciler.metrics.scaler_metrics import pods_named, resolve
-from reconciler.resources.declaration import Declaration
 from reconciler.resources.kinds import ROLE
 from reconciler.resources.registry import KINDS
 
 
-def tuned_scalers(
-    settings: Settings, variants: Iterable[Variant], declaration: Declaration
-) -> dict[ResourceKey, TunedScaler]:
-    """The autoscalers of the variants that are to be tuned, by variant."""
-    return {
-        variant.key: _tuned(variant, variant.scaler, settings, declaration.adapter_rules)
-        for variant in variants
-        if variant.scaler is not None
-    }
-
-
-def _tuned(variant: Variant, scaler: Scaler, settings: Settings, rules: Iterable[AdapterRule]) -> TunedScaler:
-    cluster, workload = variant.key.cluster, variant.workload
+def tuned_scaler(
+    scaler: Scaler, cluster: str, workload: Workload | None, settings: Settings, rules: Iterable[AdapterRule]
+) -> TunedScaler:
+    """An autoscaler that is to be tuned, with its metric as a query, or why there is none."""
     prometheus = next((each.prometheus for each in settings.clusters if each.name == cluster), None)
     if scaler.bounds_only:
         return TunedScaler(scaler=scaler)

@@ -41,6 +41,7 @@ from reconciler.snapshot.accelerators import (
 )
 from reconciler.snapshot.adoption import adopted_variants
 from reconciler.snapshot.effective_settings import ClassLookup, Layers, ListedClasses, find_class, resolve_settings
+from reconciler.snapshot.tuned import tuned_scaler
 
 RULE = "cost-order-contradicts-prices"
 
@@ -124,7 +125,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     settings = resolve_settings(layers)
     owner = index.owners.owner_of(target, workload)
     is_autoscaled = owner is not None and bool(owner.fields) and settings[WHEN_AUTOSCALED].value in (BOUNDS, TUNE)
-    scaler = owner.scaler if owner is not None and settings[WHEN_AUTOSCALED].value == TUNE else None
+    scaler = owner.scaler if is_autoscaled and owner is not None and settings[WHEN_AUTOSCALED].value == TUNE else None
     if workload is not None and owner is not None and is_autoscaled:
         # the autoscaler stays, and we move its bounds
         place, fields = owner.fields[0].place, owner.fields
@@ -142,7 +143,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         accelerator, source = recognise(catalog, workload, label, profiled)
     if accelerator is None and len(resource.profiles) == 1:
         accelerator, source = find_or_name(catalog, resource.profiles[0].accelerator), "the only profile"
-    lookup = find_class(layers, index.classes)
+    lookup, rules = find_class(layers, index.classes), index.declaration.adapter_rules
     running = Running(accelerator=accelerator, resource=resource, workload=workload)
     options = options_for(catalog, running, profiles, settings[ACCELERATOR])
     # variants of one policy share its load, and a variant with a share has its own
@@ -165,7 +166,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         current=Allocation(
             accelerator=accelerator.name if accelerator else "",
             replicas=(workload.replicas or 0) if workload is not None else 0,
-            scaling=str(scaler.setting) if scaler is not None and is_autoscaled and not scaler.bounds_only else "",
+            scaling=str(scaler.setting) if scaler is not None and not scaler.bounds_only else "",
         ),
         accelerator_source=source,
         settings=settings,
@@ -184,7 +185,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         is_pooled=workload is not None and bool(index.priorities.pools_of(workload)),
         flavors_field=resource.flavors.field if resource.flavors is not None else (),
         is_autoscaled=is_autoscaled,
-        scaler=scaler if is_autoscaled else None,
+        tuned=None if scaler is None else tuned_scaler(scaler, target.cluster, workload, index.settings, rules),
         tracked_by=resource.tracked_by,
         holds=tuple(_holds(resource, workload, settings, index, owner, lookup)),
     )

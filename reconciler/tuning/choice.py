@@ -6,19 +6,19 @@ from enum import StrEnum
 
 import numpy as np
 
-from reconciler.domain.autoscaler_settings import (
+from reconciler.domain.backtests import Interval
+from reconciler.domain.metric_targets import LONGEST_WINDOW_S
+from reconciler.domain.metric_targets import Behavior as PolicyBehavior
+from reconciler.domain.records import dataclass, replace
+from reconciler.domain.scalers import (
     AutoscalerSetting,
     Behavior,
     Controller,
     MetricKind,
     MetricSetting,
     RatePolicy,
+    Signal,
 )
-from reconciler.domain.backtests import Interval
-from reconciler.domain.metric_targets import LONGEST_WINDOW_S
-from reconciler.domain.metric_targets import Behavior as PolicyBehavior
-from reconciler.domain.records import dataclass, replace
-from reconciler.domain.scalers import Signal
 from reconciler.forecast.series import Floats
 from reconciler.simulation.draws import random_generator
 from reconciler.tuning.groups import Group, TunedTarget, two_digits

@@ -8,8 +8,8 @@ from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
-from reconciler.domain.autoscaler_settings import AutoscalerSetting, Behavior
 from reconciler.domain.records import dataclass
+from reconciler.domain.scalers import AutoscalerSetting, Behavior
 from reconciler.forecast.series import DAY_S, Floats
 from reconciler.simulation.draws import Spread
 

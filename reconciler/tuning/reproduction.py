@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from reconciler.domain.autoscaler_settings import AutoscalerSetting
 from reconciler.domain.records import dataclass
+from reconciler.domain.scalers import AutoscalerSetting
 from reconciler.forecast.series import Bools, Floats
 from reconciler.simulation.autoscalers.port import Seen
 from reconciler.tuning.groups import TargetHistory

@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from reconciler.domain.autoscaler_settings import (
+from reconciler.domain.metric_targets import Behavior as PolicyBehavior
+from reconciler.domain.records import dataclass, replace
+from reconciler.domain.scalers import (
     AutoscalerSetting,
     Behavior,
     Controller,
     MetricKind,
     RatePolicy,
     ScalingRules,
+    Signal,
     Value,
 )
-from reconciler.domain.metric_targets import Behavior as PolicyBehavior
-from reconciler.domain.records import dataclass, replace
-from reconciler.domain.scalers import Signal
 from reconciler.forecast.series import DAY_S, Floats, Integers
 from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric, Tolerance
 from reconciler.simulation.autoscalers.keda import PrometheusTrigger, ScaledObject

@@ -14,7 +14,7 @@ from statistics import fmean
 import numpy as np
 
 from reconciler.backtest.comparison import cost_at
-from reconciler.domain.autoscaler_settings import (
+from reconciler.domain.scalers import (
     AutoscalerSetting,
     Behavior,
     Controller,
@@ -22,8 +22,8 @@ from reconciler.domain.autoscaler_settings import (
     MetricSetting,
     RatePolicy,
     ScalingRules,
+    Signal,
 )
-from reconciler.domain.scalers import Signal
 from reconciler.simulation.draws import Spread
 from reconciler.tuning.choice import SLOW, WINDOWS_S, Choice, Goal, choose
 from reconciler.tuning.groups import Group, TargetHistory, TunedTarget
@@ -40,7 +40,7 @@ LOADS: dict[str, Callable[[int], Floats]] = {
     "m-mid": lambda seed: bursty(MODELS, "m_mid", seed=seed, shuffles=True).per_s,
 }
 GOALS = {"smooth": 0.99, "m-large": 0.98, "m-mid": 0.98}
-SHARES = tuple(round(0.3 + 0.1 * each, 1) for each in range(8))
+SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, *(round(0.3 + 0.1 * each, 1) for each in range(8)))
 METRICS = {
     "rate": (MetricSetting(kind=MetricKind.EXTERNAL_AVERAGE, signal=Signal.ARRIVALS, target=1.6), CAPACITY_PER_S),
     "running": (MetricSetting(kind=MetricKind.PODS, signal=Signal.RUNNING, target=25.6), IN_BATCHES),

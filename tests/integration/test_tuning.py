@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reconciler.domain.autoscaler_settings import MetricKind
+from reconciler.domain.scalers import MetricKind
 from reconciler.domain.settings import Identity
 from reconciler.git.repository import create_bare
 from reconciler.simulation.autoscalers.hpa import Controller, Tolerance, proposal_of_value

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from reconciler.domain.autoscaler_settings import (
+from reconciler.domain.records import dataclass
+from reconciler.domain.scalers import (
     STABILIZATION_S,
     SYNC_S,
     TOLERANCE,
@@ -21,7 +22,6 @@ from reconciler.domain.autoscaler_settings import (
     Select,
     Value,
 )
-from reconciler.domain.records import dataclass
 from reconciler.forecast.series import Bools, Floats
 from reconciler.simulation.autoscalers.port import Seen
 

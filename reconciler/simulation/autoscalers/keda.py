@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from reconciler.domain.autoscaler_settings import SYNC_S, Behavior, MetricKind, Value
 from reconciler.domain.records import dataclass
+from reconciler.domain.scalers import SYNC_S, Behavior, MetricKind, Value
 from reconciler.forecast.series import DAY_S, Floats
 from reconciler.simulation.autoscalers.hpa import Controller, Tolerance, combined, proposal_of_value
 from reconciler.simulation.autoscalers.port import Seen

@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from reconciler.domain.autoscaler_settings import TOLERANCE, Value
 from reconciler.domain.metric_targets import DEFAULT_BEHAVIOR, SYNC_PERIOD_S, Behavior, Rate, Select
+from reconciler.domain.scalers import TOLERANCE, Value
 from reconciler.forecast.series import Floats
 from reconciler.simulation.autoscalers.hpa import RecentExtremes
 from reconciler.simulation.autoscalers.port import Seen

@@ -5,10 +5,19 @@ from typing import Any
 import pytest
 
 from reconciler.decision.scaler_settings import declared_setting, is_sound, written_setting
-from reconciler.domain.autoscaler_settings import Behavior, Controller, RatePolicy
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.records import replace
-from reconciler.domain.scalers import MetricSource, ResolvedMetric, Scaler, ScalerMetric, ScalerSetting, Signal
+from reconciler.domain.scalers import (
+    Behavior,
+    Controller,
+    MetricSource,
+    RatePolicy,
+    ResolvedMetric,
+    Scaler,
+    ScalerMetric,
+    ScalerSetting,
+    Signal,
+)
 from reconciler.domain.workloads import DocumentRef, WrittenField
 
 PLACE = Place(path="hpa.yaml", line=3)

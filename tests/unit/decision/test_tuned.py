@@ -105,11 +105,11 @@ class Tuned:
     def decision(self) -> Decision:
         """About the variant."""
         snapshot = self.fleet.snapshot()
-        model = snapshot.variants[0].model
-        fine = DemandHistory(models=(model,), start_s=0.0, step_s=60.0, per_s=np.ones((1, 3)))
+        (variant,) = snapshot.variants
+        fine = DemandHistory(models=(variant.model,), start_s=0.0, step_s=60.0, per_s=np.ones((1, 3)))
         snapshot = replace(
             snapshot,
-            tuned={self.key: TunedScaler(scaler=self.scaler, **self.resolved)},
+            variants=(replace(variant, tuned=TunedScaler(scaler=self.scaler, **self.resolved)),),
             scaled={} if self.history is None else {self.key: self.history},
             observed=replace(snapshot.observed, fine=(fine,)),
         )

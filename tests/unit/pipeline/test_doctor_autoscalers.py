@@ -13,7 +13,6 @@ from reconciler.pipeline.doctor_workloads import AUTOSCALERS, check_workloads
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import merge
 from reconciler.resources.reading import read_file
-from reconciler.snapshot.tuned import tuned_scalers
 from reconciler.snapshot.variants import declared_variants
 
 TEXT = """\
@@ -52,7 +51,6 @@ def checks(when: str, text: str = TEXT, *, merges: bool = False) -> Iterator[str
         fingerprint="f",
         settings=settings,
         variants=variants,
-        tuned=tuned_scalers(settings, variants, declaration),
     )
     found: Iterator[Check] = check_workloads(snapshot, ["prod"], Renderer())
     return (each.words for each in found if each.rule == AUTOSCALERS)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.scalers import ScalerSetting
+from reconciler.domain.scalers import ScalerSetting, TunedScaler
 from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.manifests.edits import EditRefused
 from reconciler.pipeline.edits import Editor, sheet_of, write_edits
@@ -56,7 +56,7 @@ def tuned(text: str, target: str, behavior: Any = None) -> str:
             accelerator="", replicas=1, scaling=str(ScalerSetting(target=target, behavior=behavior or scaler.behavior))
         ),
     )
-    variant: Any = SimpleNamespace(scaler=scaler)
+    variant: Any = SimpleNamespace(tuned=TunedScaler(scaler=scaler))
     edits = Editor(renderer=Renderer()).tuning_edits(
         decision, variant, lambda reference: sheet_of(file.documents_near(reference.document), reference)
     )

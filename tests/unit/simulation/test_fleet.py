@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.autoscaler_settings import MetricKind
+from reconciler.domain.scalers import MetricKind
 from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric
 from reconciler.simulation.draws import OfficeHours, Spread, random_generator
 from reconciler.simulation.fleet import Fleet, Ledger, Planned, simulate

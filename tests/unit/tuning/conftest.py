@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reconciler.domain.autoscaler_settings import (
+from reconciler.domain.records import replace
+from reconciler.domain.scalers import (
     AutoscalerSetting,
     Controller,
     MetricKind,
     MetricSetting,
+    Signal,
 )
-from reconciler.domain.records import replace
-from reconciler.domain.scalers import Signal
 from reconciler.forecast.series import DAY_S, Floats
 from reconciler.simulation.draws import Spread
 from reconciler.tuning.groups import Group, TargetHistory, TunedTarget

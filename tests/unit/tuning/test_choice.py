@@ -5,10 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from reconciler.domain.autoscaler_settings import DOWN, AutoscalerSetting, Behavior, Controller
 from reconciler.domain.metric_targets import DEFAULT_BEHAVIOR
 from reconciler.domain.records import replace
-from reconciler.domain.scalers import Signal
+from reconciler.domain.scalers import DOWN, AutoscalerSetting, Behavior, Controller, Signal
 from reconciler.tuning.choice import SLOW, Choice, Goal, Unchanged, Unmoved, choose
 from reconciler.tuning.groups import Group, alike, two_digits
 from tests.unit.tuning.conftest import RATE, RUNNING, WAITING, daily, with_desired

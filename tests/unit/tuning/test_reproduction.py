@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from reconciler.domain.autoscaler_settings import (
+from reconciler.domain.records import replace
+from reconciler.domain.scalers import (
     AutoscalerSetting,
     Behavior,
     Controller,
@@ -11,7 +12,6 @@ from reconciler.domain.autoscaler_settings import (
     RatePolicy,
     ScalingRules,
 )
-from reconciler.domain.records import replace
 from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric
 from reconciler.simulation.autoscalers.port import Seen
 from reconciler.tuning.groups import TargetHistory

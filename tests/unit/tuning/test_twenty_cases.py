@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reconciler.domain.autoscaler_settings import (
+from reconciler.domain.records import replace
+from reconciler.domain.scalers import (
     AutoscalerSetting,
     Behavior,
     Controller,
@@ -14,9 +15,8 @@ from reconciler.domain.autoscaler_settings import (
     MetricSetting,
     RatePolicy,
     ScalingRules,
+    Signal,
 )
-from reconciler.domain.records import replace
-from reconciler.domain.scalers import Signal
 from reconciler.forecast.series import Floats
 from reconciler.tuning.choice import Goal, Unchanged, Unmoved, choose, score
 from reconciler.tuning.groups import Group, TargetHistory, TunedTarget

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.domain.autoscaler_settings import Behavior, MetricKind, RatePolicy, ScalingRules, Select
+from reconciler.domain.scalers import Behavior, MetricKind, RatePolicy, ScalingRules, Select
 from reconciler.simulation.autoscalers.hpa import (
     OF_PODS,
     Controller,
