@@ -232,7 +232,7 @@ class Gitea(HostedForge[GiteaClient]):
     ) -> PullRequest:
         number, present = shown.number, shown.labels
         if not self._ask_for_reviews(number, reviewers):
-            return shown
+            return replace(shown, is_asked=False)
         gone = [label for label in unlabel if label in present]
         missing = [label for label in labels if label not in present]
         if not gone and not missing:

@@ -355,7 +355,7 @@ class GitHub(HostedForge[GitHubClient]):
     ) -> PullRequest:
         number, present = shown.number, shown.labels
         if not self._ask_for_reviews(number, reviewers):
-            return shown
+            return replace(shown, is_asked=False)
         path, gone = self._path(f"issues/{number}/labels"), []
         try:
             for label in [each for each in unlabel if each in present]:

@@ -418,7 +418,7 @@ class GitLab(HostedForge[GitLabClient]):
             taken = pull_request_of(completed).labels
         except ReconcilerError as error:
             logger.warning("pull request %d stays without its labels or reviewers: %s", shown.number, error)
-            return shown
+            return replace(shown, is_asked=False)
         left = [label for label in missing if label not in taken]
         if left:
             logger.warning("pull request %d stays without %s: GitLab ignored it", shown.number, ", ".join(left))

@@ -140,7 +140,8 @@ class Marker:
 
     `decision` is the decision fingerprint. Without `changes` (if there were too many) a closed decision is remembered
     by its fingerprint alone; `promises` are one for each change, or none. `part` is None in a marker from before groups
-    had parts. `merges`: its text says that it merges by itself, without which it does not.
+    had parts. `merges`: its text says that it merges by itself, without which it does not. `asks`: reviews are still to
+    be asked for, where no label says that.
     """
 
     group: str
@@ -150,6 +151,7 @@ class Marker:
     changes: tuple[ProposedChange, ...] = ()
     promises: tuple[Promise, ...] = ()
     merges: bool = False
+    asks: bool = False
 
 
 def write_marker(marker: Marker) -> str:
@@ -181,6 +183,15 @@ def withdrawn(body: str) -> str:
         return body
     marker, start, end = found
     return body[:start] + write_marker(replace(marker, state=MarkerState.WITHDRAWN)) + body[end:]
+
+
+def asking(body: str) -> str:
+    """`body` with a marker that says that reviews are still to be asked for; unchanged without a marker."""
+    found = _find(body)
+    if found is None:
+        return body
+    marker, start, end = found
+    return body[:start] + write_marker(replace(marker, asks=True)) + body[end:]
 
 
 def with_outcome(body: str, text: str) -> str:
@@ -237,6 +248,7 @@ def _json(marker: Marker) -> str:
         "decision": marker.decision,
         "state": marker.state.value,
         **({"merges": True} if marker.merges else {}),
+        **({"asks": True} if marker.asks else {}),
     }
     if marker.changes:
         content["changes"] = [_change_row(change) for change in sorted(marker.changes)]
@@ -273,6 +285,7 @@ def _parse_marker(text: str) -> Marker | None:
         changes=changes,
         promises=parse_promises(content.get("promises"), resources) if is_ordered else (),
         merges=content.get("merges") is True,
+        asks=content.get("asks") is True,
     )
 
 

@@ -246,6 +246,8 @@ class PullRequest:
     opened_by: str = ""
     merged_as: tuple[str, ...] = ()
     url: str = ""
+    is_asked: bool = True
+    """False where reviews could not be asked for now, and the next run is to try it again."""
 
     @property
     def is_open(self) -> bool:

@@ -16,6 +16,7 @@ from reconciler.domain.settings import Identity, PullRequestSettings
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError
 from reconciler.forge.marker import (
     MarkerState,
+    asking,
     decision_of_commit,
     has_same_words,
     is_of_newer_version,
@@ -675,34 +676,45 @@ class _Press:
         if not pushed and state.has_current_body and not _is_unfinished(pull_request, draft):
             return state.outcome(Operation.NONE, pull_request=pull_request)
         self._check_access()
+        reviewers = self._reviewers(draft) if _is_unfinished(pull_request, draft) else ()
         updated = self._forge.update(
             pull_request.number,
             title=draft.title,
-            body=draft.body,
+            body=_first_body(draft, reviewers),
             labels=draft.labels,
             unlabel=draft.unfit_labels,
-            reviewers=self._reviewers(draft) if _is_unfinished(pull_request, draft) else (),
+            reviewers=reviewers,
         )
+        updated = self._finish(updated, draft, reviewers)
         return state.outcome(Operation.UPDATED, pull_request=updated, head_commit=commit)
 
     def _create(self, state: GroupState, draft: Draft, commit: str) -> Published:
         self._check_access()
+        reviewers = self._reviewers(draft)
+        body = _first_body(draft, reviewers)
         created = self._forge.create(
             head=state.branch,
             base=self.clone.branch,
             title=draft.title,
-            body=draft.body,
+            body=body,
             draft=self.settings.draft,
             labels=draft.labels,
-            reviewers=self._reviewers(draft),
+            reviewers=reviewers,
         )
         if created is None:
             return state.outcome(Operation.NONE, reason="the forge sees nothing to propose")
         found = proposal_of(created, None, self.doors.author)
         if found.decision != draft.change_set.decision:
             # Another run created it first: its body is about another decision than the branch.
-            created = self._forge.update(created.number, title=draft.title, body=draft.body)
+            asked = created.is_asked
+            created = replace(self._forge.update(created.number, title=draft.title, body=body), is_asked=asked)
+        created = self._finish(created, draft, reviewers)
         return state.outcome(Operation.CREATED, pull_request=created, head_commit=commit)
+
+    def _finish(self, shown: PullRequest, draft: Draft, reviewers: tuple[str, ...]) -> PullRequest:
+        """Take the remark that reviews are to be asked for out of a text, once they are."""
+        is_remarked = _first_body(draft, reviewers) != draft.body
+        return self._forge.update(shown.number, body=draft.body) if is_remarked and shown.is_asked else shown
 
     def _reviewers(self, draft: Draft) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.settings.reviewers, *draft.reviewers)))
@@ -743,6 +755,14 @@ class _Press:
         return self.doors.forge
 
 
+def _first_body(draft: Draft, reviewers: tuple[str, ...]) -> str:
+    """The text until reviews are asked for: where labels are set last, these say whether that was done."""
+    return asking(draft.body) if reviewers and not draft.labels else draft.body
+
+
 def _is_unfinished(pull_request: PullRequest, draft: Draft) -> bool:
-    """Whether a killed run or a refusal of the forge left it without any of our labels; they are then set again."""
-    return bool(draft.labels) and not set(draft.labels) & set(pull_request.labels)
+    """Whether a killed run or a refusal left it without any of our labels or reviewers; the next run tries again."""
+    if draft.labels:
+        return not set(draft.labels) & set(pull_request.labels)
+    marker = read_marker(pull_request.body)
+    return marker is not None and marker.asks

@@ -15,6 +15,7 @@ from reconciler.forge.marker import (
     Marker,
     MarkerState,
     ReviewMarker,
+    asking,
     body_digest,
     has_same_words,
     is_marked,
@@ -79,10 +80,11 @@ def promised(changes: list[ProposedChange], drawn: list[Promise]) -> dict[str, o
 
 
 markers = st.builds(
-    lambda group, decision, state, both: Marker(group=group, decision=decision, state=state, **both),
+    lambda group, decision, state, asks, both: Marker(group=group, decision=decision, state=state, asks=asks, **both),
     group=printable | st.sampled_from(["-->", "--!>", "----", "a--b", "<!-- reconciler: {} -->", "&gt;", "\\", '"']),
     decision=st.text("0123456789abcdef", min_size=64, max_size=64),
     state=st.sampled_from(MarkerState),
+    asks=st.booleans(),
     both=st.builds(promised, st.lists(changes, max_size=5), st.lists(promises, max_size=5)),
 )
 
@@ -239,6 +241,12 @@ ROW = ["r", 1, 2, "a", "b"]
 def test_one_wrong_change_drops_all_and_leaves_the_fingerprint(rows: object) -> None:
     marker = read_marker(comment(json_with(changes=rows)))
     assert marker == Marker(group="g", decision=DECISION)
+
+
+def test_a_text_says_that_reviews_are_still_to_be_asked_for() -> None:
+    text = f"Words\n\n{write_marker(MARKER)}"
+    assert read_marker(asking(text)) == replace(MARKER, asks=True)
+    assert asking("Words") == "Words"
 
 
 def test_of_several_markers_the_last_valid_one_counts() -> None:
