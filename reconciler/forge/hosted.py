@@ -651,7 +651,9 @@ class HostedForge(ABC, Generic[Client]):
         with contextlib.suppress(NotFoundError):
             self._client.write("DELETE", self._comment(number, key), None, action="delete a comment")
 
-    def keep_issue(self, *, label: str, title: str, body: str, is_current: Callable[[str], bool]) -> None:
+    def keep_issue(
+        self, *, label: str, title: str, body: str, is_current: Callable[[str], bool], opens: bool = True
+    ) -> None:
         """See `Forge`; it is found by its label, and ours by its author: anybody may write such a text."""
         form: dict[str, object] = {"title": title, self.body_field: self._text_to_send(body)}
         listed = self._client.entries(
@@ -660,7 +662,7 @@ class HostedForge(ABC, Generic[Client]):
         found = {number_of(each, self.issue_number): each for each in listed if self._is_issue(each)}
         ours = [number for number in sorted(found) if self._is_by_us(found[number], self.author_role)]
         opened = [number for number in ours if text_of(found[number], "state") in ("open", "opened")]
-        if not ours:
+        if opens and not ours:
             labelled = {**form, "labels": self._labels_to_send(label)}
             made = self._client.write("POST", self._path("issues"), labelled, action="open the dashboard issue")
             if label not in str(find(made, "labels")):  # it would not be found again, and opened by each run

@@ -386,9 +386,11 @@ class Local:
         """See `Forge`."""
         (self._comments(number) / f"{int(key)}.md").unlink(missing_ok=True)
 
-    def keep_issue(self, *, label: str, title: str, body: str, is_current: Callable[[str], bool]) -> None:
+    def keep_issue(
+        self, *, label: str, title: str, body: str, is_current: Callable[[str], bool], opens: bool = True
+    ) -> None:
         """See `Forge`; a directory has no issues."""
-        del label, title, body, is_current
+        del label, title, body, is_current, opens
 
     def set_status(self, commit: str, status: CommitStatus) -> None:
         """Write it, unless the file has it already."""

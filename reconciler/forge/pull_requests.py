@@ -398,11 +398,13 @@ class Forge(Protocol):
     def delete_comment(self, number: int, key: str) -> None:
         """Delete a comment, if it still exists."""
 
-    def keep_issue(self, *, label: str, title: str, body: str, is_current: Callable[[str], bool]) -> None:
+    def keep_issue(
+        self, *, label: str, title: str, body: str, is_current: Callable[[str], bool], opens: bool = True
+    ) -> None:
         """Keep one issue of ours with `label` up to date; a forge without issues does nothing.
 
-        It is opened where there is none, and written unless `is_current` says so of its text. Of several the first one
-        is kept and the others are closed. One that a person closed stays closed and as it is.
+        It is opened where there is none (unless `opens` is false), and written unless `is_current` says so of its text.
+        Of several the first one is kept and the others are closed. One that a person closed stays closed and as it is.
         """
 
     def set_status(self, commit: str, status: CommitStatus) -> None:

@@ -37,22 +37,29 @@ def keep_dashboard(forge: Forge, renderer: Renderer, result: "RunResult", pages:
     failed = [each for each in result.published if each.operation is Operation.FAILED]
     settings = result.prepared.recording.settings.pull_requests
     words = [one_line(f"{each.group}: {each.reason}") for each in failed]
-    view = dashboard_view(result.prepared.plan, tuple(_rows(result)), words, settings, pages)
+    view = dashboard_view(result.prepared.plan, tuple(_rows(result)), words, settings, pages, result.paused)
     marker = write_dashboard_marker(*substance(view))
     views = shortened(replace(view, marker=marker))
     body = renderer.render_within("dashboard/body.md.j2", views, limit=forge.body_limit, marker=marker)
     try:
         forge.keep_issue(
-            label=LABEL, title=TITLE, body=body, is_current=lambda text: is_current_dashboard(text, marker)
+            label=LABEL,
+            title=TITLE,
+            body=body,
+            is_current=lambda text: is_current_dashboard(text, marker),
+            opens=not result.paused,
         )
     except ReconcilerError as error:
         logger.warning("the dashboard issue is not up to date: %s", error)
 
 
 def _rows(result: "RunResult") -> Iterator[OpenRow]:
-    """What is open now: what was before, and what this run opened."""
+    """What is open now: what was before, and what this run opened; in a pause the former alone."""
     proposals = result.prepared.recording.proposals
     before = {each.head_branch: each for each in proposals if each.state is ProposalState.OPEN}
+    for left in before.values() if result.paused else ():
+        page = Link(text=f"#{left.number}", address=left.url)
+        yield OpenRow(page=page, title=one_line(left.title), group=left.group, state="left as it is in the pause")
     drafts = {each.change_set.head_branch: each for each in result.drafts}
     for each in result.published:
         proposal, draft = before.get(each.head_branch), drafts.get(each.head_branch)

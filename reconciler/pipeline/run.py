@@ -132,14 +132,18 @@ def run(
         prepared=prepared, drafts=drafts, published=(), judged=judged, forge=observed.forge, acts=acts.seconds
     )
     paused = find_pause(paused, observed.forge)
+    keeps_dashboard = settings.pull_requests.dashboard and not settings.other_clusters  # a part would hide the rest
     if paused:
         take_back(doors.forge, observed.forge)
-        return replace(result, paused=paused)
+        result = replace(result, paused=paused)
+        if keeps_dashboard:
+            keep_dashboard(doors.forge, doors.renderer, result, style.pages)
+        return result
     with acts.timed("publish"):
         published = publish(doors, doors.repository, observed, prepared.plan, drafts)
         told = tuple(tell_outcomes(doors, observed.forge, judged))
     result = replace(result, published=published, told=told)
-    if settings.pull_requests.dashboard and not settings.other_clusters:  # a part would hide the rest
+    if keeps_dashboard:
         keep_dashboard(doors.forge, doors.renderer, result, style.pages)
     return result
 

@@ -25,7 +25,7 @@ class OpenRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardView:
-    """What the template shows; `put_back`, `failed` and `cut` may be empty."""
+    """What the template shows; `put_back`, `failed`, `paused` (by whom) and `cut` may be empty."""
 
     counts: str
     rows: tuple[OpenRow, ...]
@@ -36,12 +36,18 @@ class DashboardView:
     limits: tuple[str, ...]
     written: str
     commit: Link
+    paused: str = ""
     cut: str = ""
     marker: str = ""
 
 
 def dashboard_view(
-    plan: Plan, rows: Sequence[OpenRow], failed: Sequence[str], settings: PullRequestSettings, pages: Pages
+    plan: Plan,
+    rows: Sequence[OpenRow],
+    failed: Sequence[str],
+    settings: PullRequestSettings,
+    pages: Pages,
+    paused: str = "",
 ) -> DashboardView:
     """What a run leaves behind: open pull requests by `rows`, and the plan's own words for the rest."""
     whole = plan_view(plan, pages)
@@ -57,11 +63,17 @@ def dashboard_view(
         limits=tuple(_limits(len(rows), settings)),
         written=datetime.fromtimestamp(int(plan.now_s), UTC).strftime("%Y-%m-%d %H:%M UTC"),
         commit=commit_link(plan.commit, pages),
+        paused=paused,
     )
 
 
 def substance(view: DashboardView) -> tuple[object, object]:
-    """What must differ for the issue to be written again: to the letter, and apart from numbers, which are measured."""
+    """What must differ for the issue to be written again: to the letter, and apart from numbers, which are measured.
+
+    In a pause it is written once, to say so.
+    """
+    if view.paused:
+        return view.paused, ()
     exact = (view.counts, [(each.page, each.title, each.group) for each in view.rows], view.limits)
     states = [each.state for each in view.rows]
     return exact, (states, view.put_back, view.failed, view.held, view.waiting)

@@ -49,7 +49,9 @@ kind: Policy
 rules:
   - {name: up, scope: {direction: [up]}, autoMerge: {}}
 """
-ASKED = "pullRequests: {labels: [reconciler], reviewers: [alice]}"
+ASKED = "labels: [reconciler], reviewers: [alice]"
+HOSTED = ("github", "gitlab", "gitea")
+DASHBOARD = "/issues$"
 BLOCKED = {"github": "blocked", "gitlab": "not_approved"}
 SHORT = 0.05
 """Seconds that a client waits for a server that does not answer."""
@@ -87,9 +89,18 @@ class Operation:
     load: str = "busy"
     minutes: float = 1.0
     merges: bool = False
-    forges: tuple[str, ...] = ("github", "gitlab", "gitea", "local")
+    forges: tuple[str, ...] = (*HOSTED, "local")
     blocked: bool = False
     """Whether the forge waits for the rules of the base."""
+    settings: str = ASKED
+    """Of pull requests, where it begins with nothing."""
+    first: str = ""
+    """A pattern of the first call that is spoiled: other operations have the same ones before."""
+
+    def spoiled(self, calls: "Sequence[Call]") -> range:
+        """The numbers of its calls that are spoiled."""
+        begin = next((number for number, call in enumerate(calls) if re.search(self.first, str(call))), len(calls))
+        return range(begin, len(calls))
 
 
 OPERATIONS: Mapping[str, Operation] = {
@@ -99,6 +110,11 @@ OPERATIONS: Mapping[str, Operation] = {
     "propose": Operation(merges=True),
     "merge": Operation(before="propose", minutes=10, merges=True),
     "schedule": Operation(before="propose", minutes=10, merges=True, blocked=True, forges=("github", "gitlab")),
+    "ask": Operation(
+        settings="labels: [], reviewers: [alice]", first=r"^POST .*/(pulls|merge_requests)$", forges=HOSTED
+    ),
+    "show": Operation(settings=f"{ASKED}, dashboard: true", first=DASHBOARD, forges=HOSTED),
+    "show again": Operation(before="show", load="peak", minutes=20, first=DASHBOARD, forges=HOSTED),
     "withdraw": Operation(before="schedule", load="peak", minutes=22, merges=True, forges=("github", "gitlab")),
 }
 COUNTED = tuple(name for name in OPERATIONS if name != "propose")
@@ -294,8 +310,13 @@ class Place:
             shown = {each.number: each for each in self.desk.pull_requests()}
             fields = ("state", "head_branch", "title", "body", "labels")
             return _seen(shown, fields)
-        stored = self.server.repositories[NAME].pull_requests
-        return _seen(stored, ("state", "head", "base", "title", "body", "labels", "reviewers", "told_by", "merged_by"))
+        repository = self.server.repositories[NAME]
+        issues = [each for each in repository.issues.values() if each.state == "open"]  # a second one is closed
+        told = {f"issue {number}": f"{each.title} {each.body} {each.labels}" for number, each in enumerate(issues)}
+        stored = repository.pull_requests
+        return told | _seen(
+            stored, ("state", "head", "base", "title", "body", "labels", "reviewers", "told_by", "merged_by")
+        )
 
     def _left_by_another_run(self) -> dict[str, str]:
         left = self.heal()
@@ -307,7 +328,7 @@ class Place:
         operation = OPERATIONS[name]
         if not operation.before:
             policies = "policies: [.reconciler/policies/]\n" if operation.merges else ""
-            settings = SETTINGS.replace("pullRequests: {labels: [reconciler]}", ASKED)
+            settings = SETTINGS.replace("{labels: [reconciler]}", f"{{{operation.settings}}}")
             self.desk.write("reconciler.yaml", settings + policies)
             self.desk.write(".reconciler/policies/rules.yaml", RULES)
         else:

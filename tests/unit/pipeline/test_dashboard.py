@@ -67,3 +67,21 @@ def test_a_forge_without_issues_stops_nothing(seen: Seen, caplog: pytest.LogCapt
     seen.server.fail("GET", "/issues$", status=410, times=9)
     assert seen.desk.run(BUSY, seen.forge).published
     assert "the dashboard issue is not up to date" in caplog.text
+
+
+def test_a_pause_is_told_once_and_opens_none(seen: Seen) -> None:
+    repository = seen.server.repositories[NAME]
+    seen.desk.variables = {"RECONCILER_PAUSED": "true"}
+    seen.desk.run(BUSY, seen.forge)
+    assert not repository.issues
+    seen.desk.variables = {}
+    seen.run(BUSY)
+    seen.desk.variables = {"RECONCILER_PAUSED": "true"}
+    told = seen.run(PEAK)
+    assert "**Paused by RECONCILER\\_PAUSED: nothing is opened" in told
+    assert "left as it is in the pause" in told
+    written = len(seen.server.writes)
+    assert seen.run(QUIET) == told
+    assert len(seen.server.writes) == written
+    seen.desk.variables = {}
+    assert "Paused" not in seen.run(BUSY)
