@@ -2,7 +2,7 @@
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from reconciler.domain.answers import Answer
 from reconciler.domain.identity import Finding, ResourceKey
@@ -104,10 +104,9 @@ class Recording:
     """Variants whose accelerator or profiles changed within the history that profiles are checked by; None: unknown."""
 
 
-def fingerprint_of(entries: Iterator[tuple[str, bytes]]) -> str:
+def fingerprint_of(digests: Iterable[tuple[str, str]]) -> str:
     """sha256 over the sorted (name, sha256 of content) of a recording's entries, in hexadecimal."""
-    digests = sorted((name, hashlib.sha256(content).hexdigest()) for name, content in entries)
     total = hashlib.sha256()
-    for name, digest in digests:
+    for name, digest in sorted(digests):
         total.update(f"{name}\0{digest}\n".encode())
     return total.hexdigest()

@@ -14,6 +14,7 @@ from reconciler.domain.records import dataclass, replace
 from reconciler.errors import InputError
 from reconciler.http.redaction import REDACTED, Redactor
 from reconciler.manifests.documents import (
+    MAX_DOCUMENTS,
     ComposingBudget,
     Section,
     SourceText,
@@ -153,10 +154,13 @@ def _holds_ours(manifest: ManifestFile) -> bool:
 def _redact_file(path: str, body: bytes, *, is_whole: bool) -> bytes:
     try:
         source = decode_source(path, body)
+        has_hints = is_whole or may_hold_secrets(source.text)
+        if not has_hints and source.text.count("\n---") < MAX_DOCUMENTS:
+            return body
         sections = split_sections(source)
     except InputError:
         return re.sub(rb"[A-Za-z0-9]", b"x", body)  # the error is the same, and nothing else is read
-    if not is_whole and not may_hold_secrets(source.text):
+    if not has_hints:
         return body
     return source.encode("".join(_redact_section(source, each, is_whole=is_whole) for each in sections))
 

@@ -5,7 +5,7 @@ import logging
 from reconciler.domain.plan import Plan
 from reconciler.domain.proposals import Edited
 from reconciler.domain.recording import Recording
-from reconciler.domain.records import dataclass
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.pipeline.draft import draft_plan
 from reconciler.pipeline.process import paused_collector
@@ -40,7 +40,8 @@ def prepare(
         declaration = read_declaration(
             recording.manifests, recording.withheld, recording.settings, recording.paths, recording.repository
         )
-    snapshot = read_snapshot(recording, declaration, fingerprint(recording), declared=variants)
+    snapshot = read_snapshot(recording, declaration, "", declared=variants)
+    snapshot = replace(snapshot, fingerprint=fingerprint(recording))  # last: by now answers know what they hold
     decided, edited = draft_plan(snapshot, recording, renderer)
     logger.info(
         "decided %d variants: %s",

@@ -4,6 +4,7 @@
 and `proposals.json`; fixed times, sorted names. What may be a secret is replaced.
 """
 
+import hashlib
 import io
 import json
 import zipfile
@@ -38,26 +39,36 @@ DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, TypeE
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ZippedBody:
     """An answer inside a recording that is in memory compressed; decompressed when it is read.
 
-    All answers share one open archive: opening it reads its index, which has an entry for every manifest.
+    All answers share one open archive: opening it reads its index, which has an entry for every manifest. The sha256
+    of what was read is kept: who asks for it afterwards need not decompress it again.
     """
 
     archive: zipfile.ZipFile
     name: str
+    sha256: str = ""
 
     def read(self) -> bytes:
         """The raw bytes of the answer; ConfigurationError when they are not what was once written."""
         try:
-            return self.archive.read(self.name)
+            content = self.archive.read(self.name)
         except DAMAGES as error:
             raise ConfigurationError(f"--replay: the recording is damaged ({error})") from error
+        self.sha256 = self.sha256 or _sha256(content)
+        return content
 
 
 def entries_of(recording: Recording) -> Iterator[tuple[str, bytes]]:
     """Every entry of the file with its content, one answer at a time."""
+    yield from _entries_before_answers(recording)
+    for number, answer in enumerate(recording.answers):
+        yield f"{ANSWERS}{number}", answer.body.read()
+
+
+def _entries_before_answers(recording: Recording) -> Iterator[tuple[str, bytes]]:
     # Most runs record nothing, and its expressions take long to compile.
     from reconciler.pipeline.confidential import without_secrets
 
@@ -65,13 +76,22 @@ def entries_of(recording: Recording) -> Iterator[tuple[str, bytes]]:
     yield PROPOSALS, _dump([_proposal(proposal) for proposal in recording.proposals])
     for manifest in without_secrets(recording.manifests):
         yield MANIFESTS + manifest.path, manifest.body
-    for number, answer in enumerate(recording.answers):
-        yield f"{ANSWERS}{number}", answer.body.read()
 
 
 def fingerprint(recording: Recording) -> str:
     """The recording's identity: the same for the run that made it and for every replay."""
-    return fingerprint_of(entries_of(recording))
+    digests = [(name, _sha256(content)) for name, content in _entries_before_answers(recording)]
+    bodies = (answer.body for answer in recording.answers)
+    return fingerprint_of([*digests, *((f"{ANSWERS}{number}", _digest(body)) for number, body in enumerate(bodies))])
+
+
+def _digest(body: Body) -> str:
+    known = body.sha256 if isinstance(body, ZippedBody) else ""
+    return known or _sha256(body.read())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def write_recording(recording: Recording, path: Path) -> None:

@@ -174,11 +174,11 @@ def test_a_cluster_holds_what_is_included_and_not_excluded() -> None:
 
 
 def test_a_recordings_fingerprint_ignores_order_and_nothing_else() -> None:
-    entries = [("a", b"1"), ("b", b"2")]
-    fingerprint = fingerprint_of(iter(entries))
-    assert fingerprint == fingerprint_of(iter(entries[::-1]))
-    others = [[("a", b"1")], [("a", b"2"), ("b", b"1")], [("a", b"1"), ("b", b"3")], [("a", b"1"), ("c", b"2")]]
-    assert fingerprint not in {fingerprint_of(iter(each)) for each in others}
+    digests = [("a", "1"), ("b", "2")]
+    fingerprint = fingerprint_of(digests)
+    assert fingerprint == fingerprint_of(digests[::-1])
+    others = [[("a", "1")], [("a", "2"), ("b", "1")], [("a", "1"), ("b", "3")], [("a", "1"), ("c", "2")]]
+    assert fingerprint not in {fingerprint_of(each) for each in others}
     assert len(fingerprint) == 64
 
 

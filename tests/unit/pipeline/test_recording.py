@@ -36,6 +36,17 @@ def test_a_replay_is_the_same_plan_with_the_same_edits(recorded: tuple[Prepared,
     assert fingerprint(recording) == prepared.plan.recording
 
 
+def test_answers_that_were_read_are_not_decompressed_again_for_the_fingerprint(
+    recorded: tuple[Prepared, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared, path = recorded
+    recording = read_recording(path)
+    for answer in recording.answers:
+        answer.body.read()
+    monkeypatch.setattr(zipfile.ZipFile, "read", None)
+    assert fingerprint(recording) == prepared.plan.recording
+
+
 def test_what_is_written_again_is_the_same_file(recorded: tuple[Prepared, Path], tmp_path: Path) -> None:
     _, path = recorded
     write_recording(read_recording(path), tmp_path / "again.zip")
