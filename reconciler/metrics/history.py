@@ -312,10 +312,16 @@ def demand_of(
     rows: list[Floats] = []
     owners: list[ModelKey] = []
     for source in dict.fromkeys(source for _, source in known):
-        counted = [model for model, each in known if each is source]
-        rates, is_counted = readings.summed(sources[source], counted)
-        rows.append((rates * np.array([[model.share] for model in counted]))[is_counted])
-        owners += [model.key for model, is_known in zip(counted, is_counted, strict=True) if is_known]
+        history = readings.rates.get(sources[source], History[Served](times_s=readings.times_s))
+        # weeks of every model take a hundred megabytes: only of those that have a series
+        counted = [
+            model for model, each in known if each is source and not history.rows.keys().isdisjoint(model.served)
+        ]
+        if not counted:
+            continue
+        rates, _ = history.summed(model.served for model in counted)
+        rows.append(rates * np.array([[model.share] for model in counted]))
+        owners += [model.key for model in counted]
     if not owners:
         return ()
     start_s = float(readings.times_s[0])
