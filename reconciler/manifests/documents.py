@@ -161,18 +161,14 @@ def compose_documents(
     first_line: int,
     budget: ComposingBudget,
     last_key_counts: bool = False,
-    next_event: Callable[[], Event] | None = None,
 ) -> list[ComposedDocument]:
     """Compose every document of `text`; `first_line` is the number of its first line in the file.
-
-    `next_event` gives the events of `text` where somebody else needs them, too.
 
     Raises InputError for malformed YAML, duplicate keys (unless the last one counts), keys that are not texts, and
     everything beyond the caps.
     """
     try:
-        composer = _Composer(next_event or events_of(text), first_line, budget, last_key_counts=last_key_counts)
-        return composer.compose()
+        return _Composer(events_of(text), first_line, budget, last_key_counts=last_key_counts).compose()
     except _RefusedError as refused:
         line, field, message = refused.line, format_field(refused.parts[::-1]), refused.message
     except MarkedYAMLError as error:
@@ -693,6 +689,14 @@ def _read_alone(text: str) -> tuple[Value, _Nodes] | None:
 
 
 _SHAPES: Final = Shapes(_read_alone, resolve_plain)
+
+
+def compose_values(text: str) -> list[Value]:
+    """The values of all documents of a text that is no file; InputError as from `compose_documents`."""
+    known = _SHAPES.find(text) if text.isascii() and "\r" not in text else None
+    if known is not None:
+        return [cast(Value, known[0])]
+    return [each.value for each in compose_documents("", text, first_line=1, budget=ComposingBudget())]
 
 
 def _parse_section(

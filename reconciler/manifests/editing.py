@@ -317,7 +317,7 @@ def _edit_embedded(file: OpenFile, document: int, field: Field, edits: Sequence[
     position = file.position_of(document)
     section = file.sections[max(position, 0)]
     text = file.source.text[section.start : section.end]
-    tree = build_tree(text)
+    tree = build_tree(text, [field])
     number = document - section.index
     if position < 0 or number >= len(tree.roots):
         raise EditRefused(path, 0, name, f"there is no document {document}")
@@ -409,7 +409,7 @@ def _edit_section(file: OpenFile, position: int, edits: Sequence[PlainEdit]) -> 
     except InputError as error:
         raise EditRefused(error.path, error.line, error.field, error.message) from error
     text = source.text[section.start : section.end]
-    tree = build_tree(text)
+    tree = build_tree(text, map(_way_of, edits))
     splices: list[Splice] = []
     for edit in edits:
         number = edit.document - section.index
@@ -433,6 +433,11 @@ def _edit_section(file: OpenFile, position: int, edits: Sequence[PlainEdit]) -> 
         offset = section.start
         splices += [Splice(each.start + offset, each.end + offset, each.text, each.column) for each in edit_splices]
     return splices, values
+
+
+def _way_of(edit: PlainEdit) -> Field:
+    """The field up to which an edit must know its document."""
+    return edit.parent if isinstance(edit, InsertBlock | InsertItem) else edit.field
 
 
 def _with_value(root: Value, field: Field, value: Value) -> Value:

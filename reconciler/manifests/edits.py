@@ -1,30 +1,29 @@
 """The edits of a file, the nodes of its text, and the writing of new text."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias, cast
 
 import msgspec
 from yaml._yaml import Mark
 from yaml.events import (
     AliasEvent,
+    CollectionStartEvent,
     DocumentStartEvent,
     Event,
     MappingEndEvent,
     MappingStartEvent,
     ScalarEvent,
     SequenceEndEvent,
-    SequenceStartEvent,
     StreamEndEvent,
 )
 
 from reconciler.domain.records import dataclass
 from reconciler.errors import InputError
 from reconciler.manifests.documents import (
-    ComposingBudget,
     Scalar,
     Value,
-    compose_documents,
+    compose_values,
     events_of,
     resolve_plain,
     resolve_plain_key,
@@ -150,10 +149,11 @@ class AliasNode(YamlNode, kw_only=True):
 
 
 class SequenceNode(YamlNode, kw_only=True):
-    """A list."""
+    """A list; `last` is its last item, or the last leaf of a list that was not looked into."""
 
     is_flow: bool
     items: list[YamlNode] = msgspec.field(default_factory=list)
+    last: YamlNode | None = None
 
 
 class Member(msgspec.Struct, kw_only=True):
@@ -164,7 +164,10 @@ class Member(msgspec.Struct, kw_only=True):
 
 
 class MappingNode(YamlNode, kw_only=True):
-    """A mapping; `merge_start` is the position of its merge key, `others` are merged or set again further on."""
+    """A mapping; `merge_start` is the position of its merge key, `others` are merged or set again further on.
+
+    `last` is its last value, or the last leaf of a mapping that was not looked into.
+    """
 
     is_flow: bool
     members: dict[str, Member] = msgspec.field(default_factory=dict)
@@ -184,24 +187,38 @@ class Tree:
     used_anchors: set[str]
 
 
-def build_tree(text: str, next_event: Callable[[], Event] | None = None) -> Tree:
-    """Locate every node of `text`, which must have been composed without error; `next_event` gives its events."""
-    return _Builder(next_event or events_of(text)).build()
+_Ways: TypeAlias = dict[str | int, "_Ways"]
+"""The members of a collection that are looked into, each with those of its own."""
+
+
+def build_tree(text: str, fields: Iterable[Field] | None = None) -> Tree:
+    """Locate every node of `text`, which must have been composed without error.
+
+    With `fields` only collections on the way to one of these have members.
+    """
+    ways: _Ways = {}
+    for each in fields or ():
+        way = ways
+        for part in each:
+            way = way.setdefault(part, {})
+    return _Builder(events_of(text)).build(None if fields is None else ways)
 
 
 class _Builder:
+    """`ways` is None where everything is looked into."""
+
     def __init__(self, next_event: Callable[[], Event]) -> None:
         self._next_event = next_event
         self._used_anchors: set[str] = set()
 
-    def build(self) -> Tree:
+    def build(self, ways: _Ways | None) -> Tree:
         roots: list[YamlNode] = []
         while type(event := self._next_event()) is not StreamEndEvent:
             if type(event) is DocumentStartEvent:
-                roots.append(self._node(self._next_event()))
+                roots.append(self._node(self._next_event(), ways))
         return Tree(roots=roots, used_anchors=self._used_anchors)
 
-    def _node(self, event: Event) -> YamlNode:
+    def _node(self, event: Event, ways: _Ways | None) -> YamlNode:
         mark: Mark = event.start_mark  # type: ignore[assignment]  # as the types of PyYAML have it, it may be missing
         start, column, end = mark.index, mark.column, event.end_mark.index  # type: ignore[union-attr]
         if type(event) is ScalarEvent:
@@ -214,60 +231,106 @@ class _Builder:
                 text=event.value,
                 style=event.style or "",
             )
-        if not isinstance(event, MappingStartEvent | SequenceStartEvent):
+        if not isinstance(event, CollectionStartEvent):
             self._used_anchors.add(cast(AliasEvent, event).anchor or "")
             return AliasNode(start=start, end=end, column=column)
-        is_mapping = type(event) is MappingStartEvent
-        node = (MappingNode if is_mapping else SequenceNode)(
-            start=start,
-            end=start,
-            column=column,
-            anchor=event.anchor,
-            has_tag=event.tag is not None,
-            is_flow=bool(event.flow_style),
-        )
-        closing = self._fill_mapping(node) if isinstance(node, MappingNode) else self._fill_sequence(node)
+        node = _collection(event)
+        closing = self._fill_mapping(node, ways) if isinstance(node, MappingNode) else self._fill_sequence(node, ways)
         if node.is_flow:
             node.end = cast(Mark, closing.end_mark).index
         return node
 
-    def _fill_mapping(self, node: MappingNode) -> Event:
+    def _fill_mapping(self, node: MappingNode, ways: _Ways | None) -> Event:
         next_event, make, members = self._next_event, self._node, node.members
         is_empty = True
         while type(event := next_event()) is not MappingEndEvent:
-            key = make(event)
-            value = make(next_event())
+            key = make(event, None)
+            is_plain = isinstance(key, ScalarNode) and not key.style and not key.has_tag
+            name = ""
+            if isinstance(key, ScalarNode):
+                name = (resolve_plain_key(key.text) if is_plain else None) or key.text
+            event = next_event()
+            value = make(event, ways and ways[name]) if ways is None or name in ways else self._pass(event)
             if is_empty and not node.is_flow:
                 node.column = key.column
             is_empty = False
             node.last, node.end = value, value.end
             if not isinstance(key, ScalarNode):
                 continue
-            is_plain = not key.style and not key.has_tag
             if is_plain and key.text == "<<":
                 node.merge_start = key.start
                 node.others.append(Member(key=key, value=value))
             else:
-                name = (resolve_plain_key(key.text) if is_plain else None) or key.text
                 if name in members:
                     node.others.append(members[name])
                 members[name] = Member(key=key, value=value)
         return event
 
-    def _fill_sequence(self, node: SequenceNode) -> Event:
+    def _fill_sequence(self, node: SequenceNode, ways: _Ways | None) -> Event:
+        items = node.items
         while type(event := self._next_event()) is not SequenceEndEvent:
-            node.items.append(self._node(event))
-            node.end = node.items[-1].end
+            way = None if ways is None else ways.get(len(items))
+            items.append(self._pass(event) if way is None and ways is not None else self._node(event, way))
+            node.last, node.end = items[-1], items[-1].end
         return event
+
+    def _pass(self, event: Event) -> YamlNode:
+        """A node whose members are not looked into."""
+        if not isinstance(event, CollectionStartEvent):
+            return self._node(event, None)
+        node = _collection(event)
+        first, begin, end = self._skip(event)
+        if node.is_flow:
+            node.end = cast(Mark, end.end_mark).index
+            return node
+        if isinstance(node, MappingNode):
+            node.column = cast(Mark, first.start_mark).column
+        is_flow = isinstance(begin, CollectionStartEvent)
+        node.last = _collection(begin) if is_flow else self._node(begin, None)
+        node.last.end = node.end = cast(Mark, end.end_mark).index
+        return node
+
+    def _skip(self, start: CollectionStartEvent) -> tuple[Event, Event, Event]:
+        """Read on to the end of a collection: its first event, and those with which its last leaf begins and ends.
+
+        A flow collection is one leaf.
+        """
+        next_event = self._next_event
+        first = event = begin = end = next_event()
+        while type(event) not in _ENDS:
+            if isinstance(event, CollectionStartEvent):
+                _, begin, end = self._skip(event)
+            else:
+                begin = end = event
+                if type(event) is AliasEvent:
+                    self._used_anchors.add(event.anchor or "")
+            event = next_event()
+        return (first, start, event) if start.flow_style else (first, begin, end)
+
+
+_ENDS: Final = (MappingEndEvent, SequenceEndEvent)
+
+
+def _collection(event: Event) -> "Collection":
+    """The collection that begins here, without members."""
+    start = cast(CollectionStartEvent, event)
+    mark = cast(Mark, start.start_mark)
+    return (MappingNode if type(event) is MappingStartEvent else SequenceNode)(
+        start=mark.index,
+        end=mark.index,
+        column=mark.column,
+        anchor=start.anchor,
+        has_tag=start.tag is not None,
+        is_flow=bool(start.flow_style),
+    )
 
 
 def last_leaf(node: YamlNode) -> YamlNode:
     """Find the node whose text ends a block; a flow collection counts as a leaf."""
     while isinstance(node, MappingNode | SequenceNode) and not node.is_flow:
-        child = node.last if isinstance(node, MappingNode) else node.items[-1] if node.items else None
-        if child is None:
+        if node.last is None:
             break
-        node = child
+        node = node.last
     return node
 
 
@@ -337,10 +400,10 @@ def _reads_as_plain(text: str, *, in_flow: bool) -> bool:
     # `a: b` is an error as a mapping's value, and a mapping as a list's item.
     framed = f"[{text}]" if in_flow else f"- {text}"
     try:
-        composed = compose_documents("", framed, first_line=1, budget=ComposingBudget())
+        composed = compose_values(framed)
     except InputError:
         return False
-    return len(composed) == 1 and composed[0].value == [text] and text[0] not in "&*!|>'\"@`%"
+    return composed == [[text]] and text[0] not in "&*!|>'\"@`%"
 
 
 def value_start(text: str, node: YamlNode) -> int:
@@ -368,26 +431,25 @@ def read_block(text: str) -> RenderedBlock:
     """Read the text of a new value; ObstacleError when it is not exactly one YAML value."""
     if "\r" in text:
         raise ObstacleError("expected LF line breaks in the new text, got a carriage return")
-    next_event, events = events_of(text), list[Event]()
-
-    def kept_event() -> Event:
-        events.append(event := next_event())
-        return event
-
     try:
-        composed = compose_documents("", text, first_line=1, budget=ComposingBudget(), next_event=kept_event)
+        values = compose_values(text)
     except InputError as error:
         raise ObstacleError(f"the new text is not YAML: {error.message}") from error
-    if len(composed) != 1:
-        raise ObstacleError(f"expected one value in the new text, got {len(composed)}")
-    root = build_tree(text, iter(events).__next__).roots[0]
+    if len(values) != 1:
+        raise ObstacleError(f"expected one value in the new text, got {len(values)}")
+    value = values[0]
     lines = text.rstrip("\n").split("\n")
-    is_mapping = isinstance(root, MappingNode) and not root.is_flow
-    is_sequence = isinstance(root, SequenceNode) and not root.is_flow
+    root = None if _BLOCK_START.match(text) and isinstance(value, dict | list) else build_tree(text, ()).roots[0]
+    is_mapping = isinstance(value, dict) if root is None else isinstance(root, MappingNode) and not root.is_flow
+    is_sequence = isinstance(value, list) if root is None else isinstance(root, SequenceNode) and not root.is_flow
     if is_mapping or is_sequence:
-        return RenderedBlock(composed[0].value, "", tuple(lines), is_mapping, is_sequence, is_scalar=False)
+        return RenderedBlock(value, "", tuple(lines), is_mapping, is_sequence, is_scalar=False)
     is_scalar = isinstance(root, ScalarNode) and root.is_block
-    return RenderedBlock(composed[0].value, lines[0], tuple(lines[1:]), is_mapping, is_sequence, is_scalar)
+    return RenderedBlock(value, lines[0], tuple(lines[1:]), is_mapping, is_sequence, is_scalar)
+
+
+_BLOCK_START: Final = re.compile(r"[A-Za-z]|- ")
+"""What the text of a block of several values begins with; all others are looked at as YAML."""
 
 
 def write_lines(block: RenderedBlock, *, column: int, newline: str) -> str:
