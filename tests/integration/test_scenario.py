@@ -1,4 +1,10 @@
-"""One company over a day: its pull requests come, follow the load, yield to people and go, on every forge."""
+"""One company over a day: its pull requests come, follow the load, yield to people and go.
+
+From a real Prometheus, by the command line, over git on this machine and by HTTP. That they do so on every forge is
+tried by tests/unit/pipeline/test_thirty_steps.py.
+"""
+
+from collections.abc import Callable
 
 import pytest
 
@@ -20,6 +26,12 @@ def chat_of(fleet: Fleet) -> ShownPullRequest:
 def replicas(count: int) -> bytes:
     """The deployment with other replicas, and every other byte as people wrote it."""
     return CHAT_DEPLOYMENT.replace(b"replicas:   2 ", b"replicas:   %d " % count)
+
+
+@pytest.fixture(params=["github", "local"])
+def fleet(request: pytest.FixtureRequest, make_fleet: Callable[..., Fleet]) -> Fleet:
+    """The company on a hosted forge, and on a directory."""
+    return make_fleet(request.param)
 
 
 @pytest.fixture
