@@ -3,8 +3,9 @@
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from reconciler.domain.proposals import Draft
@@ -13,7 +14,7 @@ from reconciler.pipeline.draft import says_the_same
 from reconciler.pipeline.publish import Operation, Published
 from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Ask
-from tests.servers.desk import BUSY, Desk
+from tests.servers.desk import BUSY, Desk, open_desk
 from tests.servers.fleet import SETTINGS
 from tests.servers.forge_server import ForgeServer, StoredPullRequest
 from tests.servers.git_workshop import run_git
@@ -60,6 +61,11 @@ class Field:
         """The first pull request as the server remembers it."""
         assert self.server is not None
         return self.server.repositories[NAME].pull_requests[1]
+
+    def state(self) -> tuple[object, ...]:
+        """Everything that a run or the forge could change, but for times."""
+        pulls = {} if self.server is None else self.server.repositories[NAME].pull_requests
+        return (self.desk.state(), *(repr(replace(each, updated_s=0.0)) for each in pulls.values()))
 
     def git(self, *arguments: str, stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> str:
         """Git in the remote, as anybody who may write to it."""
@@ -175,12 +181,29 @@ def open_field(kind: str, desk: Desk) -> Iterator[Field]:
     desk.write(".reconciler/policies/rules.yaml", RULES)
     run_git(desk.workshop.remote, "update-ref", "refs/heads/release", "main")
     start = desk.branches()["main"]
-    if kind == "local":
-        made = Field(kind=kind, desk=desk, forge=desk.forge, server=None, start=start)
-        made.run()
-        yield made
-        return
-    with open_hosted(kind, desk.workshop.remote, desk.now_s) as (forge, server):
+    with ExitStack() as stack:
+        forge, server = _forge_of(kind, desk, stack)
         made = Field(kind=kind, desk=desk, forge=forge, server=server, start=start)
         made.run()
         yield made
+
+
+@contextmanager
+def copy_field(begun: Field, folder: Path) -> Iterator[Field]:
+    """A field of its own in `folder`, which stands where another was left; its server is a new one."""
+    desk = open_desk(begun.desk.workshop, folder)
+    desk.now_s, desk.dates = begun.desk.now_s, set(begun.desk.dates)
+    drafts = {branch: list(each) for branch, each in begun.drafts.items()}
+    with ExitStack() as stack:
+        forge, server = _forge_of(begun.kind, desk, stack)
+        if server is not None and begun.server is not None:
+            stored = deepcopy(begun.server.repositories[NAME])
+            server.repositories[NAME] = replace(stored, directory=desk.workshop.remote)
+            server.now_s, server.pushed_by = begun.server.now_s, dict(begun.server.pushed_by)
+        yield Field(kind=begun.kind, desk=desk, forge=forge, server=server, drafts=drafts, start=begun.start)
+
+
+def _forge_of(kind: str, desk: Desk, stack: ExitStack) -> tuple[Forge, ForgeServer | None]:
+    if kind == "local":
+        return desk.forge, None
+    return stack.enter_context(open_hosted(kind, desk.workshop.remote, desk.now_s))

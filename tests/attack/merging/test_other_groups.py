@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.attack.merging.field import open_field
-from tests.attack.merging.test_merging_attacks import template
+from tests.attack.merging.field import copy_field
+from tests.attack.merging.test_merging_attacks import Begin, begin
 from tests.attack.merging.ways import CONTENTS, TEXTS_AND_TARGETS, Way
-from tests.servers.desk import BUSY_TWICE, open_desk
-from tests.servers.git_workshop import Workshop
+from tests.servers.desk import BUSY_TWICE
 
-__all__ = ["template"]
+__all__ = ["begin"]
 OTHER = "clusters/prod/code/granite.yaml"
 
 
@@ -19,11 +18,9 @@ OTHER = "clusters/prod/code/granite.yaml"
     [(way, kind) for way in (*CONTENTS, *TEXTS_AND_TARGETS) for kind in way.forges if kind in ("github", "local")],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_the_others_merge(
-    template: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way, kind: str
-) -> None:
+def test_the_others_merge(begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way, kind: str) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with open_field(kind, open_desk(template, tmp_path)) as place:
+    with copy_field(begin(kind, "open"), tmp_path) as place:
         place.run(BUSY_TWICE, minutes=1)
         assert len(place.drafts) == 2
         before = place.show("main", OTHER)
