@@ -29,6 +29,8 @@ WARM_UP_S = 3 * 3600.0
 """Before each day: what it begins with is forgotten by then, so days are replayed apart and in any order."""
 LEAD_S = 3900.0
 """Before that, which the first decisions look back at."""
+LEAST_LEFT = 0.02
+"""Of a replica's time: a law that leaves less of it has no batch of its own, and the largest one counts."""
 FEWEST_KNOWN = 0.5
 """Of a day's moments: a day with fewer is not replayed."""
 
@@ -47,6 +49,9 @@ class Replayed:
     classes: tuple[str, ...]
     model_of: Integers
     capacity_per_s: Floats
+    batches: Floats
+    """Of a replica of each variant at capacity (3 x variants): requests in its batches, what of the time between tokens
+    grows with the batch, and the prompt's part of a request's tokens."""
     weight: Floats
     unit: str
     start_s: float
@@ -111,6 +116,9 @@ class Replayed:
             capacity_per_s=self.capacity_per_s,
             weight=self.weight,
             start_steps=np.rint(starts_s / STEP_S).astype(np.int64),
+            in_batches=self.batches[0],
+            batch_share=self.batches[1],
+            prompt_share=self.batches[2],
         )
 
     def before(self, day_s: float) -> Floats:
@@ -159,6 +167,7 @@ def read_replayed(
         classes=tuple(_class_of(each) for each in (members[model] for model in models)),
         model_of=np.repeat(np.arange(len(models)), [len(each) for each in chosen.values()]).astype(np.int64),
         capacity_per_s=capacity,
+        batches=_batches(snapshot, variants, capacity),
         weight=np.array([price if is_priced else 1.0 for price in prices], dtype=np.float64),
         unit=snapshot.settings.currency if is_priced else "replica-hours",
         start_s=start_s,
@@ -176,6 +185,26 @@ def read_replayed(
 def _carried(members: Sequence[Variant], per_replica: Mapping[CandidateKey, float]) -> Iterator[float]:
     for variant in members:
         yield per_replica.get(variant.key.on(variant.current.accelerator), 0.0)
+
+
+def _batches(snapshot: Snapshot, variants: Sequence[Variant], capacity_per_s: Floats) -> Floats:
+    """`Replayed.batches` by Little's law of each profile; without one no batch grows slower than its load."""
+    found = np.tile(np.array([[math.inf], [0.0], [1.0]]), len(variants))
+    for column, variant in enumerate(variants):
+        on = variant.current.accelerator
+        profile = next((each.profile for each in variant.options if each.accelerator == on), None)
+        load = snapshot.observed.loads.get(variant.model)
+        if profile is None or not isinstance(load, Load) or not load.has_lengths:
+            continue
+        rate, prompt = float(capacity_per_s[column]), load.input_tokens or 0.0
+        steps = load.output_tokens / profile.tokens_per_step
+        slower = max(1.0 - rate * prompt * (profile.prompt_s or 0.0), LEAST_LEFT)
+        alone_s = (profile.gamma_s or 0.0) + steps * profile.alpha_s / slower
+        each_s = (profile.delta_s or 0.0) * prompt + steps * profile.beta_s / slower
+        batch = min(rate * alone_s / max(1.0 - rate * each_s, LEAST_LEFT), float(profile.max_batch_size))
+        grown_s = profile.beta_s * batch
+        found[:, column] = batch, grown_s / (profile.alpha_s + grown_s), prompt / (prompt + load.output_tokens)
+    return found
 
 
 def _why_not(members: Sequence[Variant], is_other: bool, carried: Sequence[float], known: float | None) -> str:

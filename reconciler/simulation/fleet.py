@@ -44,6 +44,8 @@ class Fleet:
     Requests stay as long as their tokens take, so batches grow faster than the load: n = ρ·(1 - b) / (1 - ρ·b) of what
     they hold at capacity, at a load of ρ of it (Little's law).
     """
+    prompt_share: Floats | float = 1.0
+    """Of a request's tokens, those of its prompt: while it runs it holds that and half of the rest in the mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,21 @@ from reconciler.domain.metric_targets import LONGEST_WINDOW_S
 from reconciler.domain.records import dataclass
 from reconciler.domain.scalers import Behavior, MetricKind, RatePolicy, ScalingRules
 from reconciler.forecast.series import HOUR_S, Floats, Integers
+from reconciler.simulation.autoscalers.dynamo import (
+    CACHE_DOWN,
+    CACHE_UP,
+    CachePlanner,
+    LatencyPlanner,
+    ThroughputPlanner,
+)
 from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric
 from reconciler.simulation.autoscalers.keda import CronTrigger, PrometheusTrigger, ScaledObject
 from reconciler.simulation.autoscalers.kthena import AutoscalingPolicy
 from reconciler.simulation.autoscalers.port import Autoscaler
+from reconciler.simulation.autoscalers.wva import SCALE_DOWN, SCALE_UP, PercentSaturation, TokenSaturation
 from reconciler.simulation.draws import OfficeHours, Spread
-from reconciler.simulation.fleet import Fleet, Planned
-from reconciler.simulation.fluid import follow
+from reconciler.simulation.fleet import Fleet, Planned, requests_in_batches
+from reconciler.simulation.fluid import FULL_BATCH, follow
 from reconciler.simulation.through_git import ThroughGit
 
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -25,6 +33,7 @@ WINDOWS_S = (300.0, 900.0, 1800.0, 3600.0)
 """For how long a higher recommendation holds back a lower one."""
 PEAKS = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5)
 """Of the largest load of the days before: what a fleet that never changes is made for."""
+_TARGET_ROWS = np.array([[each] for each in TARGETS])
 DOWN_PERCENT, DOWN_PERIOD_S = 10.0, 60.0
 """A metric that saturates cycles unless it shrinks slowly."""
 
@@ -93,6 +102,71 @@ def _kthena(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
     return AutoscalingPolicy(signal="load", target=targets, stabilization_s=windows_s, sync_s=fleet.step_s)
 
 
+def _full(fleet: Fleet) -> Floats:
+    """The requests of a replica from which on others wait, in units of those that it has at capacity."""
+    return requests_in_batches(np.array(FULL_BATCH), np.ones(len(fleet.model_of)), fleet.batch_share)
+
+
+def _shrinking_after(windows_s: Floats) -> Behavior:
+    policies = (RatePolicy(value=100.0, period_s=15.0, is_percent=True),)
+    return Behavior(down=ScalingRules(window_s=windows_s, policies=policies))
+
+
+def _percent(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
+    _, targets, windows_s = _swept()
+    return PercentSaturation(
+        model_of=fleet.model_of,
+        cost=fleet.weight,
+        full=_full(fleet),
+        kv_limit=targets,
+        behavior=_shrinking_after(windows_s),
+        sync_s=fleet.step_s,
+    )
+
+
+def _tokens(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
+    """A cache holds what a full batch holds; a request that waits will hold its prompt and all that it asks for."""
+    _, targets, windows_s = _swept()
+    batch = np.broadcast_to(fleet.in_batches, fleet.weight.shape)
+    return TokenSaturation(
+        model_of=fleet.model_of,
+        cost=fleet.weight,
+        full=_full(fleet),
+        cache=np.where(np.isfinite(batch), batch, fleet.capacity_per_s) * _full(fleet),
+        queued=2.0 / (1.0 + np.asarray(fleet.prompt_share)),
+        scale_up=targets,
+        scale_down=targets * (SCALE_DOWN / SCALE_UP),
+        behavior=_shrinking_after(windows_s),
+        sync_s=fleet.step_s,
+    )
+
+
+def _planned_by_throughput(fleet: Fleet, _past: Floats, _way: Way) -> ThroughputPlanner:
+    return ThroughputPlanner(capacity_per_s=fleet.capacity_per_s, target=_TARGET_ROWS, step_s=fleet.step_s)
+
+
+def _planned_by_cache(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
+    down = _TARGET_ROWS * (CACHE_DOWN / CACHE_UP)
+    return CachePlanner(full=_full(fleet), queued=_prompts(fleet), up=_TARGET_ROWS, down=down)
+
+
+def _planned_by_latency(fleet: Fleet, past: Floats, way: Way) -> Autoscaler:
+    return LatencyPlanner(
+        _planned_by_throughput(fleet, past, way),
+        capacity_per_s=fleet.capacity_per_s,
+        batch_share=fleet.batch_share,
+        full=_full(fleet),
+        target=_TARGET_ROWS,
+        queued=_prompts(fleet),
+    )
+
+
+def _prompts(fleet: Fleet) -> Floats:
+    """What the prompt of a waiting request will hold, over what one that runs holds in the mean."""
+    share = np.asarray(fleet.prompt_share, dtype=np.float64)
+    return np.asarray(2.0 * share / (1.0 + share))
+
+
 def _by_pull_request(fleet: Fleet, _past: Floats, way: Way) -> Autoscaler:
     return ThroughGit(
         _hpa("load", sync_s=way.run_s, shrinks_slowly=False),
@@ -113,9 +187,8 @@ def _schedule(fleet: Fleet, past: Floats, _way: Way) -> Autoscaler:
     desired = np.ceil(level * _even_share(fleet) / fleet.capacity_per_s / targets)
     cron = CronTrigger(start_s=starts_s, end_s=ends_s, desired=desired)
     trigger = PrometheusTrigger(signal="load", threshold=targets)
-    down = ScalingRules(window_s=windows_s, policies=(RatePolicy(value=100.0, period_s=15.0, is_percent=True),))
     return ScaledObject(
-        triggers=(trigger, cron), least=1.0, most=math.inf, behavior=Behavior(down=down), sync_s=fleet.step_s
+        triggers=(trigger, cron), least=1.0, most=math.inf, behavior=_shrinking_after(windows_s), sync_s=fleet.step_s
     )
 
 
@@ -178,6 +251,7 @@ def _cheapest(fleet: Fleet) -> Integers:
     return np.asarray(order[np.searchsorted(fleet.model_of[order], np.arange(len(fleet.offered_per_s)))])
 
 
+_TARGETS_ALONE = tuple(Setting(target=each) for each in TARGETS)
 POLICIES: Mapping[str, Policy] = {
     each.name: each
     for each in (
@@ -186,6 +260,11 @@ POLICIES: Mapping[str, Policy] = {
         Policy(name="HPA on running requests", settings=_swept()[0], build=_running),
         Policy(name="KEDA with a schedule", settings=_swept()[0], build=_schedule),
         Policy(name="Kthena on arrival rate", settings=_swept(LONGEST_WINDOW_S)[0], build=_kthena),
+        Policy(name="WVA on percentages", settings=_swept()[0], build=_percent),
+        Policy(name="WVA on tokens", settings=_swept()[0], build=_tokens),
+        Policy(name="Dynamo on throughput", settings=_TARGETS_ALONE, build=_planned_by_throughput),
+        Policy(name="Dynamo on caches", settings=_TARGETS_ALONE, build=_planned_by_cache),
+        Policy(name="Dynamo on latencies", settings=_TARGETS_ALONE, build=_planned_by_latency),
         Policy(name="HPA's rule by pull request", settings=_swept()[0], build=_by_pull_request),
     )
 }

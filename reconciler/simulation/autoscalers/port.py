@@ -40,3 +40,9 @@ class Autoscaler(Protocol):
     def decide(self, seen: Seen) -> Floats:
         """How many replicas the scale target asks for from now on (settings x variants); called once each sync."""
         ...
+
+
+def per_replica(total: Floats, ready: Floats) -> Floats:
+    """A total of each variant, for each replica that serves; 0 where none does."""
+    shape = np.broadcast_shapes(np.shape(total), np.shape(ready))
+    return np.divide(np.nan_to_num(total), ready, out=np.zeros(shape), where=np.asarray(ready) > 0)

@@ -17,6 +17,7 @@ from reconciler.decision.actuation import ActuationDelays
 from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.identity import ModelKey
+from reconciler.domain.observed import Load
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.snapshot import Snapshot
@@ -87,6 +88,21 @@ def test_what_a_load_needs_serves_after_run_merge_and_sync() -> None:
     assert noon + (subject.way.sync_s / STEP_S) < first.step < noon + 120
     assert day.replicas[0, first.step - 1] == first.before < day.replicas[0, first.step] == 7
     assert day.opened >= 1
+
+
+def test_a_batch_at_capacity_holds_what_arrives_while_a_request_is_served() -> None:
+    subject = replayed(steady)
+    batch, share, prompt = subject.batches[:, 0]
+    profile, load = subject.variants[0].options[0].profile, subject.snapshot.observed.loads[model(0)]
+    assert isinstance(load, Load)
+    assert load.input_tokens is not None
+    itl_s = profile.alpha_s + profile.beta_s * batch
+    served_s = (
+        load.output_tokens * itl_s + (profile.gamma_s or 0.0) + (profile.delta_s or 0.0) * batch * load.input_tokens
+    )
+    assert batch == pytest.approx(min(subject.capacity_per_s[0] * served_s, profile.max_batch_size), rel=0.02)
+    assert share == pytest.approx(1 - profile.alpha_s / itl_s)
+    assert prompt == load.input_tokens / (load.input_tokens + load.output_tokens)
 
 
 def test_people_merge_nothing_at_weekends() -> None:
