@@ -6,7 +6,7 @@ import typer
 
 from reconciler.cli.options import Common, with_common
 
-OUTPUTS = ("text", "json")
+OUTPUTS = ("text", "json", "html")
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="The id of a model.")]
 Accelerators = Annotated[
@@ -27,7 +27,8 @@ def prior(common: Common, model: Model, accelerators: Accelerators = None) -> in
     from reconciler.config.environment import read_environment
     from reconciler.pipeline.prior import find_model_priors
     from reconciler.pipeline.session import open_session
-    from reconciler.report.prior import prior_json, prior_text
+    from reconciler.rendering.renderer import Renderer
+    from reconciler.report.prior import prior_json, prior_page, prior_text
 
     with (
         progress(quiet=common.quiet) as step,
@@ -36,6 +37,8 @@ def prior(common: Common, model: Model, accelerators: Accelerators = None) -> in
         found = find_model_priors(session.doors, session.settings, session.repository, model, tuple(accelerators or ()))
     if common.output == "json":
         write_json(prior_json(found))
+    elif common.output == "html":
+        write(Renderer().render("html/page.html.j2", prior_page(found)))
     else:
         write(painted(common.color, prior_text(found, width=width())))
     return exit_of_findings(found.findings)

@@ -20,6 +20,7 @@ from reconciler.decision.variant_states import (
     span,
 )
 from reconciler.domain.answers import NoAnswer
+from reconciler.domain.canaries import ENOUGH_HOURS
 from reconciler.domain.history import Floats, Integers, LoadHistory
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Figure, ModelKey, ResourceKey
@@ -32,6 +33,7 @@ from reconciler.domain.variant_settings import SYNC_DELAY_S
 from reconciler.metrics.history import watched_target
 from reconciler.metrics.quantities import LIVE_WINDOW_S, Name
 from reconciler.metrics.queries import duration
+from reconciler.snapshot.canaries import is_canary
 
 
 def why_unproven(snapshot: Snapshot, variant: Variant, waits_s: float) -> Hold | None:
@@ -261,8 +263,24 @@ def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> 
     )
     alone = _share_gaps(alone)
     blind = {state.variant.model: (state.variant, words) for state in reversed(alone) if (words := _blind(state))}
-    return tuple(
+    alone = tuple(
         _beside(state, *blind[state.variant.model]) if state.variant.model in blind else state for state in alone
+    )
+    # A canary counts for nobody, so more replicas of one than were tried would all be had twice.
+    grown = {each.model.whole: each for each in snapshot.variants if is_canary(each) and each.current.replicas > 1}
+    return tuple(
+        _beside(state, grown[state.variant.model.whole], unmeasured(grown[state.variant.model.whole]))
+        if state.variant.model.whole in grown
+        else state
+        for state in alone
+    )
+
+
+def unmeasured(canary: Variant) -> str:
+    """Why it is not known what the replicas of a canary carry."""
+    return (
+        f"it has {canary.current.replicas} replicas, and what one carries is measured in {ENOUGH_HOURS} hours with "
+        "load; until then give it one, or a profile in models[].profiles"
     )
 
 

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.decision.assessment import assess_variants
+from reconciler.decision.canaries import why_not_tried, with_orders
 from reconciler.decision.devices import Devices, scarcity_assumed
 from reconciler.decision.engines.port import EngineAnswer, SizingInput
 from reconciler.decision.engines.registry import size_models, way_of
-from reconciler.decision.engines.trials import find_trials
+from reconciler.decision.engines.trials import find_trials, size_trials
 from reconciler.decision.explanation import (
     DecisionContext,
     FiguresOnDemand,
@@ -38,6 +39,7 @@ from reconciler.manifests.wording import join_words, name_first
 from reconciler.optimizer.fleet import COLUMNS, DIRECT, AutoSolver
 from reconciler.optimizer.separable import SeparableSolver
 from reconciler.policy.judging import unreadable
+from reconciler.snapshot.canaries import is_canary
 from reconciler.upstream.inferno import OptimalSolver, PriorityGreedySolver, WeightedGreedySolver
 
 # The solvers by name. `auto` decides each model alone where that fits into what they share (`separable`, exact), else
@@ -108,7 +110,9 @@ class Solved:
         solver = self.solution.solver or SOLVER
         decisions = list(self._decisions(context))
         plan = assemble(context, decisions, solver=solver, bonds=bonds)
-        return replace(plan, trials=find_trials(self.situation.snapshot, decisions))
+        snapshot = self.situation.snapshot
+        trials = find_trials(size_trials(snapshot, decisions), snapshot)
+        return replace(plan, trials=tuple(replace(each, obstacle=why_not_tried(snapshot, each)) for each in trials))
 
     def brief_plan_of(self, staged: StagedPlan) -> Plan:
         """The same without explanations and totals, for replays: only what changes has all its numbers."""
@@ -194,6 +198,13 @@ def solve(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> Solved:
     solution, staged = stage_reachable(situation, SOLVERS[SOLVER].solve)
     staged = tell_what_is_full(situation, solution, staged)
     return Solved(situation=situation, answers=answers, variations=variations, solution=solution, staged=staged)
+
+
+def ordered(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    """The snapshot with the canaries that its plan wants started or taken back; the same one without any."""
+    if not plan.trials and not any(map(is_canary, snapshot.variants)):
+        return snapshot
+    return with_orders(snapshot, size_trials(snapshot, plan.decisions), plan.decisions)
 
 
 def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver: str, bonds: Bonds = ()) -> Plan:
@@ -294,7 +305,7 @@ def _how_adopted_are_sized(snapshot: Snapshot, decisions: Sequence[Decision]) ->
     learned = {
         each.key: any(option.profile.learning is not None for option in each.options)
         for each in snapshot.variants
-        if each.form is Form.ADOPTED
+        if each.form is Form.ADOPTED and not is_canary(each)
     }
     sized = [each for each in decisions if each.variant in learned and each.outcome is not Outcome.HELD]
     ways = Counter(way_of(each.engine, is_learned=learned[each.variant]) for each in sized)

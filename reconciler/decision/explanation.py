@@ -7,6 +7,7 @@ import numpy as np
 
 from reconciler.decision.actuation import ActuationDelays, delay_figures
 from reconciler.decision.assessment import live_figures, why_outage
+from reconciler.decision.canaries import told_measures
 from reconciler.decision.devices import pool_figures
 from reconciler.decision.engines.port import Basis, EngineAnswer
 from reconciler.decision.engines.registry import ENGINES, EXPECTED
@@ -39,6 +40,7 @@ from reconciler.domain.variant_settings import Engine
 from reconciler.metrics.quantities import Name
 from reconciler.metrics.queries import alternatives_in
 from reconciler.sizing.queueing_laws import slo_projections, targets_under
+from reconciler.snapshot.canaries import is_canary
 
 
 class Projection:
@@ -340,6 +342,8 @@ def decision_for(context: DecisionContext, state: VariantState, *, is_explained:
     need = context.formulated.needs.of_variant(variant.key)
     observation = context.snapshot.observed.observations.get(variant.key)
     key = variant.key.on(variant.current.accelerator)
+    measured = context.snapshot.tried.get(variant.key)
+    is_trying = is_canary(variant)  # what it carries is what it is to find out
     return Decision(
         variant=variant.key,
         model=variant.model,
@@ -357,10 +361,10 @@ def decision_for(context: DecisionContext, state: VariantState, *, is_explained:
         engine="" if state.choice.conflict else str(state.engine),
         engine_reason=state.choice.reason,
         unit=need.unit if need is not None else RATE,
-        demand=_rounded(context.after.demand(variant)),
-        capacity_before=_rounded(context.before.capacity(variant)),
-        capacity_after=_rounded(context.after.capacity(variant)),
-        slos=_slos(context, variant, desired),
+        demand=None if is_trying else _rounded(context.after.demand(variant)),
+        capacity_before=None if is_trying else _rounded(context.before.capacity(variant)),
+        capacity_after=None if is_trying else _rounded(context.after.capacity(variant)),
+        slos=() if is_trying else _slos(context, variant, desired),
         fullness=_fullness(context, variant),
         cost_before_per_hour=_rounded(variant.cost_of(variant.current)),
         cost_after_per_hour=_rounded(variant.cost_of(desired)),
@@ -377,6 +381,8 @@ def decision_for(context: DecisionContext, state: VariantState, *, is_explained:
         labels=_joined(each.labels for each in staged.said.get(variant.key, ())),
         reviewers=_joined(each.reviewers for each in staged.said.get(variant.key, ())),
         tuning=staged.tunings.get(variant.key),
+        canary=context.snapshot.canaries.get(variant.key) if outcome is Outcome.CHANGE else None,
+        tried=tuple(told_measures(measured)) if measured is not None and not is_trying else (),
     )
 
 

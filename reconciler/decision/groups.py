@@ -123,6 +123,8 @@ Bonds = Collection[frozenset[ResourceKey]]
 
 def part_of(change: Decision) -> Part:
     """Where a change belongs by itself: what repairs a target before all else, then what a person must agree to."""
+    if change.canary is not None:
+        return Part.URGENT if change.canary.is_repair else Part.CANARY
     # Whether it adds capacity to what lacks it: a target missed, replicas too full, or less than is asked for.
     before, after = change.capacity_before, change.capacity_after
     is_known = before is not None and after is not None
@@ -140,8 +142,11 @@ def split_into_parts(
     """The part of every change: its own, or the strictest of those that it cannot be parted from.
 
     These are the same model's, the ones that `bonds` name, and the ones in a pool of devices that could not hold every
-    part if it were merged alone. What an open pull request says already stays in it; `kept` is why some must stay.
+    part if it were merged alone. What an open pull request says already stays in it; `kept` is why some must stay. An
+    experiment stands alone: there is room for it beside all else.
     """
+    alone = {change.variant: Part.CANARY for change in changes if part_of(change) is Part.CANARY}
+    changes = [change for change in changes if change.variant not in alone]
     parts = {change.variant: part_of(change) for change in changes}
     bonds = [*_models(changes), *(frozenset(bond & parts.keys()) for bond in bonds)]
     standing = dict(_standing(situation, changes, kept))
@@ -150,7 +155,7 @@ def split_into_parts(
         parts = _joined(parts, bonds, standing, loose)
         shared = [bond for bond in _sharing_devices(situation, staged, parts) if len({parts[key] for key in bond}) > 1]
         if not shared:
-            return parts
+            return parts | alone
         bonds += shared
 
 

@@ -63,9 +63,10 @@ def _asked(situation: Situation, changes: Sequence[Decision]) -> Worth | None:
 
 
 def _goes_at_once(situation: Situation, change: Decision) -> bool:
-    """Whether it cannot wait: it moves, takes a merge back, or its model is short at the load of now."""
+    """Whether it cannot wait: it moves, takes back, tries, or its model is short at the load of now."""
     formulated = situation.formulated
-    if change.desired.accelerator != change.current.accelerator or change.reverts is not None:
+    is_move = change.desired.accelerator != change.current.accelerator
+    if is_move or change.reverts is not None or change.canary is not None:
         return True
     model = formulated.needs.owner_of.get(change.variant)
     if model is None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import StrEnum
 
+from reconciler.domain.canaries import CanaryOrder
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Figure, Finding, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
@@ -236,6 +237,10 @@ class Decision:
     reviewers: tuple[str, ...] = ()
     tuning: TuningEvidence | None = field(default=None, compare=False)
     """What speaks for another setting of its autoscaler."""
+    canary: CanaryOrder | None = None
+    """That it starts or ends an experiment, and what that is."""
+    tried: tuple[str, ...] = ()
+    """What it measured as an experiment, of one that has ended well, a sentence each."""
 
     @property
     def change(self) -> AllocationChange:

@@ -156,7 +156,8 @@ class Trial:
     """An accelerator that a model never ran on and that is probably cheaper: what to try, never what to move to.
 
     `replicas` of it carry the demand at the slow edge of the band. `planned_cost_per_hour` is of the model in the plan,
-    `saves_per_hour` what would be saved at the slow edge, the median and the fast edge.
+    `saves_per_hour` what would be saved at the slow edge, the median and the fast edge. `obstacle` says why no canary
+    of it can be written.
     """
 
     model: ModelKey
@@ -166,6 +167,7 @@ class Trial:
     planned_cost_per_hour: float
     saves_per_hour: tuple[float, float, float]
     evidence: str
+    obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

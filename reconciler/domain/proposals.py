@@ -98,12 +98,14 @@ STOP_LABEL = "stop-updating"
 class Part(StrEnum):
     """The pull requests of one group, in the order in which they matter, each with its own branch.
 
-    STATUS changes nothing: it brings conditions that flipped into the cluster.
+    CANARY starts or ends one replica on an accelerator that nobody tried. STATUS changes nothing: it brings conditions
+    that flipped into the cluster.
     """
 
     URGENT = "urgent"
     APPROVAL = "approval"
     AUTO = "auto"
+    CANARY = "canary"
     STATUS = "status"
 
 

@@ -5,6 +5,7 @@ from dataclasses import field
 from enum import StrEnum
 
 from reconciler.domain.answers import NoAnswer
+from reconciler.domain.canaries import CanaryOrder, Copy, Measured
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Sourced, SourceKind
 from reconciler.domain.inventory import Allocation, Catalog, Inventory
@@ -128,6 +129,8 @@ class Variant:
     tracked_by: ResourceKey | None = None
     """The policy (or binding) whose metric targets ask for its replicas."""
     holds: tuple[Hold, ...] = ()
+    copied: Copy | None = None
+    """Of a canary that is not in Git yet."""
 
     @property
     def hold(self) -> Hold | None:
@@ -211,6 +214,10 @@ class Snapshot:
     inventory: Inventory = field(default_factory=Inventory)
     """How many devices there are of each type in each cluster, and who holds them."""
     proposals: tuple[Proposal, ...] = ()
+    tried: Mapping[ResourceKey, Measured] = field(default_factory=dict)
+    """What canaries have measured, where anything is believed of their accelerators."""
+    canaries: Mapping[ResourceKey, CanaryOrder] = field(default_factory=dict)
+    """The canaries that are started or taken back now."""
     measured: "Snapshot | None" = None
     """Whose merges say how long changes take, where it is not this one: a replay decides as its recording measured."""
     written: Mapping[ResourceKey, WrittenCounts] = field(default_factory=dict)

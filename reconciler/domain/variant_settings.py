@@ -30,6 +30,8 @@ class Engine(StrEnum):
     WVA_V2 = "wva-v2"
     KTHENA_V0 = "kthena-v0"
     KTHENA_V1 = "kthena-v1"
+    CANARY = "canary"
+    """Of canaries alone: nobody chooses it."""
 
 
 class ValueKind(StrEnum):
@@ -123,7 +125,7 @@ ENGINE = SettingDefinition(
     kind=ValueKind.WORD,
     default=AUTO,
     words="auto, queueing, saturation, tracking, or upstream's own: wva-v1, wva-v2, kthena-v0, kthena-v1 (= auto)",
-    choices=(AUTO, *Engine),
+    choices=(AUTO, *(each for each in Engine if each != "canary")),
 )
 HEADROOM = SettingDefinition(
     name="sizing.headroom",
@@ -200,6 +202,16 @@ MANAGED = SettingDefinition(
     is_explained=False,
     is_of_workloads=True,
 )
+CANARY = SettingDefinition(
+    name="canary",
+    kind=ValueKind.NAME,
+    default="",
+    words="the accelerator that a serving workload tries with one replica beside others of its model (= none)",
+    annotation="canary",
+    default_words="none",
+    is_explained=False,
+    is_of_workloads=True,
+)
 HELM_REPLICAS = SettingDefinition(
     name="helmValues.replicas",
     kind=ValueKind.PATH,
@@ -240,6 +252,7 @@ SETTING_DEFINITIONS: tuple[SettingDefinition[Any], ...] = (
     IGNORE,
     MODEL,
     MANAGED,
+    CANARY,
     WHEN_AUTOSCALED,
     HELM_REPLICAS,
     HELM_MIN_REPLICAS,

@@ -9,6 +9,7 @@ from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.records import dataclass
 
 if TYPE_CHECKING:
+    from reconciler.domain.canaries import CopyPlace
     from reconciler.domain.scalers import Scaler
 
 FieldPath: TypeAlias = tuple[str | int, ...]
@@ -283,6 +284,8 @@ class Workload:
     """What a person should know who is about to merge an edit of it."""
     budgets: tuple[DisruptionBudget, ...] = ()
     """Over its pods, by name."""
+    copies_at: "CopyPlace | None" = None
+    """Where a second one can be written beside it; None where nobody looked."""
     becomes: ResourceKey | None = None
     bounds_of: str = ""
     """The autoscaler whose lower bound `replicas` is; empty where they are a count of their own."""

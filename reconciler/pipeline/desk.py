@@ -8,12 +8,14 @@ from functools import partial
 
 import yaml
 
+from reconciler.domain.canaries import Copy
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.proposals import ChangeSet, MovedFile
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Snapshot, StatusShape, Variant
+from reconciler.domain.variant_settings import CANARY
 from reconciler.domain.workloads import DeliveryPlace, DocumentRef
 from reconciler.errors import InputError
 from reconciler.manifests.documents import OpenFile
@@ -23,7 +25,6 @@ from reconciler.rendering.renderer import Renderer
 from reconciler.report.status import (
     DeliveredStatus,
     FluxDeliveryView,
-    ResourceEntryView,
     StatusDeliveryView,
     StatusOmission,
     carrier_name,
@@ -131,16 +132,9 @@ class Deliverer:
         return Delivery(place=place, edits=tuple(edits), files={path: stamp(body) + body})
 
     def _listing(self, view: StatusDeliveryView, place: DeliveryPlace) -> Iterator[FileEdit]:
-        name = f"{view.name}.yaml"
-        if name in place.resources or f"./{name}" in place.resources:
-            return
         reference = DocumentRef(path=place.kustomization, document=place.kustomization_document)
-        sheet: Sheet = self.open_sheet(reference)
-        text = self.renderer.render("delivery/kustomize-resources.yaml.j2", ResourceEntryView(path=name))
-        if not place.resources:
-            yield sheet.insert(text, "resources")
-            return
-        yield sheet.append(text, len(place.resources), "resources")
+        editor = Editor(renderer=self.renderer)
+        yield from editor.listing_edits(f"{view.name}.yaml", reference, place.resources, self.open_sheet)
 
     def _flux(self, view: StatusDeliveryView, place: DeliveryPlace) -> Iterator[FileEdit]:
         """The Kustomization that waits for the one which deploys the objects, in the file of that one."""
@@ -213,6 +207,8 @@ class Desk:
         """The edits of one change; none, and a refusal, when something is in the way."""
         variant = self.variants[decision.variant]
         accelerator = self.snapshot.catalogs[variant.key.cluster].find(decision.desired.accelerator)
+        if variant.copied is not None:
+            return self._copied(variant, variant.copied, decision.desired.replicas)
         try:
             counted = tuple(self.editor.count_edits(decision, variant, self._sheet))
             moved = tuple(self.editor.move_edits(decision, variant, accelerator, self._sheet))
@@ -223,6 +219,24 @@ class Desk:
         if moved:
             self.moved_in[variant.key] = tuple(self._files_of(moved, variant))
         return VariantEdits(needed=(*counted, *moved, *tuned), status=self.status_of(decision))
+
+    def _copied(self, variant: Variant, copied: Copy, replicas: int) -> VariantEdits:
+        """The edits that write a Deployment which is not in Git yet; a refusal where its file is there already."""
+        path, key, place = variant.document.path, variant.key, copied.place
+        if path in self.files:
+            words = f"cannot be written: {path} is there already"
+            self.refused[key] = Hold(kind=HoldKind.NOT_WRITABLE, words=words, place=Place(path=path))
+            return VariantEdits(needed=())
+        try:
+            tries = variant.settings[CANARY].value
+            edits = [self.editor.copy_edit(variant, copied, tries, replicas, self._sheet)]
+            if place.kustomization:
+                listing = DocumentRef(path=place.kustomization, document=place.kustomization_document)
+                edits += self.editor.listing_edits(f"{key.name}.yaml", listing, place.listed, self._sheet)
+        except InputError as error:
+            self.refused[key] = refusal_of(error)
+            return VariantEdits(needed=())
+        return VariantEdits(needed=tuple(edits))
 
     def _files_of(self, edits: Iterable[FileEdit], variant: Variant) -> Iterable[MovedFile]:
         places = [] if variant.workload is None else [*variant.workload.moves.values()]

@@ -7,11 +7,11 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from reconciler.aftermerge import promise_of
-from reconciler.decision.decide import solve
+from reconciler.decision.decide import ordered, solve
 from reconciler.decision.limits import collected, within_limits
 from reconciler.decision.staged_plan import head_branch
 from reconciler.decision.worth import worth_opening
-from reconciler.domain.holds import Hold
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Pages, Plan, flips_fingerprint
 from reconciler.domain.proposals import ChangeSet, ConditionFlip, Draft, Edited, Part
@@ -39,6 +39,7 @@ from reconciler.report.pull_request import (
 )
 from reconciler.report.status import CARRIER, StatusOmission, flips, status_view, without_measured
 from reconciler.report.summary import LABELS_OF_KINDS, labels_for, shaped
+from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.declarations import read_declaration
 
 
@@ -86,15 +87,20 @@ class Checker:
         known = {_complaint(error) for error in self._errors({})} if errors else set()
         return tuple(error for error in errors if _complaint(error) not in known)
 
+    def declares(self, files: Mapping[str, bytes], key: ResourceKey) -> bool:
+        """Whether these files make a cluster get a workload that it does not have yet."""
+        found = {} if not files else {each.key: each for each in self._declaration(files).workloads}
+        return key in found and found[key].replicas == 1
+
     def _errors(self, files: Mapping[str, bytes]) -> list[Finding]:
+        return [each for each in self._declaration(files).findings if each.severity is Severity.ERROR]
+
+    def _declaration(self, files: Mapping[str, bytes]) -> Declaration:
         recording = self.recording
         bodies = {manifest.path: manifest.body for manifest in recording.manifests} | dict(files)
         manifests = tuple(ManifestFile(path=path, body=body) for path, body in sorted(bodies.items()))
         paths = {*recording.paths, *files}
-        found = read_declaration(
-            manifests, recording.withheld, recording.settings, paths, recording.repository
-        ).findings
-        return [each for each in found if each.severity is Severity.ERROR]
+        return read_declaration(manifests, recording.withheld, recording.settings, paths, recording.repository)
 
 
 def has_rules(variant: Variant) -> bool:
@@ -233,8 +239,10 @@ def _meeting(hunks: Iterable[_Hunk]) -> Iterator[frozenset[ResourceKey]]:
         cluster = [] if hunk is None else [hunk]
 
 
-def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> tuple[Plan, Edited]:
+def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> tuple[Snapshot, Plan, Edited]:
     """The plan and its edits, decided again until every change that is shown can be written, and is valid then.
+
+    The snapshot is the one that was decided from in the end: with canaries, where some are started or taken back.
 
     Each round pins or binds at least one more variant, so it ends; nearly always the first round is the last.
     """
@@ -244,11 +252,18 @@ def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> 
     bonds: set[frozenset[ResourceKey]] = set()
     solved = solve(snapshot, refused)
     while True:
-        plan = collected(solved.situation, solved.staged, solved.plan_of(solved.staged, bonds))
+        plan = solved.plan_of(solved.staged, bonds)
+        if not snapshot.canaries:
+            with_canaries = ordered(snapshot, plan)
+            if with_canaries is not snapshot:
+                snapshot = with_canaries
+                solved = solve(snapshot, refused)
+                plan = solved.plan_of(solved.staged, bonds)
+        plan = collected(solved.situation, solved.staged, plan)
         edited = _edit(plan, snapshot, files, renderer, checker)
         if not edited.refused and edited.bonds <= bonds:
             groups = within_limits(solved.situation, worth_opening(solved.situation, _groups_as_edited(plan, edited)))
-            return replace(plan, groups=groups), edited
+            return snapshot, replace(plan, groups=groups), edited
         if edited.refused:  # who is only bound to others gets what was decided
             refused.update(edited.refused)
             solved = solve(snapshot, refused)
@@ -300,6 +315,11 @@ def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: 
         for change_set in ruled:
             if is_wrong or any(writers[path] > 1 for path in change_set.files):
                 _refuse_of(change_set, desk, checker)
+    for change_set in change_sets if not desk.refused else ():
+        for key in (each for each in desk.drawn[change_set.head_branch] if desk.variants[each].copied is not None):
+            if not checker.declares(change_set.files, key):
+                words = f"{key.kind} {key.label} would not be applied from {desk.variants[key].document.path}"
+                desk.refused[key] = Hold(kind=HoldKind.NOT_WRITABLE, words=words)
     return Edited(
         change_sets=(*change_sets, *draft_conditions(plan, desk)),
         refused=desk.refused,

@@ -6,11 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
+import yaml
+
+from reconciler.domain.canaries import CANARY_LABEL, Copy
 from reconciler.domain.inventory import ACCELERATOR_LABEL, PRODUCT_KEYS, Accelerator
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.scalers import ScalerSetting
 from reconciler.domain.snapshot import Option, Variant
+from reconciler.domain.variant_settings import GROUP, MANAGED, MIN_REPLICAS, MODEL
 from reconciler.domain.workloads import (
     DocumentRef,
     EntryPlace,
@@ -35,19 +39,24 @@ from reconciler.manifests.edits import (
     SetScalar,
 )
 from reconciler.manifests.wording import Field, format_field
+from reconciler.metrics.quantities import POD_LABEL_OF_VARIANT
+from reconciler.metrics.queries import exported_label
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.status import (
+    CopyView,
     FieldsView,
     FlavorsView,
     OverlayPatchView,
     PatchListView,
     ReplicaEntryView,
+    ResourceEntryView,
     StatusOmission,
     entries_view,
     is_news,
     lines_of,
     status_view,
 )
+from reconciler.resources.annotations import PREFIX
 
 _ITEM = "- "
 """What the text of a list begins with."""
@@ -408,6 +417,59 @@ class AcceleratorChange:
         yield target.insert(text, *field) if written is None else target.replace(text, *field)
 
 
+_WIDTH = 1000
+"""Of a line: folded texts are hard to compare."""
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def copy_of(value: Mapping[str, Value], variant: Variant, copied: Copy, tries: str, replicas: int) -> dict[str, Value]:
+    """A Deployment's fields as those of a canary.
+
+    All labels of its pods stay, so that what selects them selects the canary, but one that names a variant in metrics.
+    Of ours it has other annotations: what was set for the first is not set for it.
+    """
+    name = variant.key.name
+    own: dict[str, Value] = {CANARY_LABEL: name}
+    spec, metadata = _mapping(value.get("spec")), _mapping(value.get("metadata"))
+    template, selector = _mapping(spec.get("template")), _mapping(spec.get("selector"))
+    pod, pods = _mapping(template.get("spec")), _mapping(template.get("metadata"))
+    kept = {
+        key: each
+        for key, each in _mapping(metadata.get("annotations")).items()
+        if key != _APPLIED and (not key.startswith(PREFIX) or key == PREFIX + GROUP.annotation)
+    }
+    annotations: dict[str, Value] = {
+        **kept,
+        CANARY_LABEL: tries,
+        PREFIX + MANAGED.annotation: "true",
+        PREFIX + MODEL.annotation: variant.model.model_id,
+        PREFIX + MIN_REPLICAS.annotation: "0",
+    }
+    labels = {
+        key: name if exported_label(key) == POD_LABEL_OF_VARIANT else each
+        for key, each in _mapping(pods.get("labels")).items()
+    }
+    placed = {key: each for key, each in _mapping(pod.get("nodeSelector")).items() if key not in PRODUCT_KEYS}
+    return {
+        **{key: each for key, each in value.items() if key not in ("metadata", "spec", "status")},
+        "metadata": {**metadata, "name": name, "annotations": annotations},
+        "spec": {
+            **spec,
+            "replicas": replicas,
+            "selector": {**selector, "matchLabels": {**_mapping(selector.get("matchLabels")), **own}},
+            "template": {
+                **template,
+                "metadata": {**pods, "labels": {**labels, **own}},
+                "spec": {**pod, "nodeSelector": {**placed, **copied.node_selector}},
+            },
+        },
+    }
+
+
+def _mapping(value: Value) -> dict[str, Value]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Editor:
     """Writes the edits of one variant's change; raises EditRefused with what is in the way."""
@@ -476,6 +538,33 @@ class Editor:
                 renderer=self.renderer, open_sheet=open_sheet, variant=variant, workload=workload
             )
             yield from change.edits(decision, accelerator)
+
+    def listing_edits(
+        self, name: str, kustomization: DocumentRef, listed: Sequence[str], open_sheet: OpenSheet
+    ) -> Iterator[FileEdit]:
+        """The edit after which a kustomization lists one more file among its resources."""
+        if name in listed or f"./{name}" in listed:
+            return
+        sheet = open_sheet(kustomization)
+        text = self.renderer.render("delivery/kustomize-resources.yaml.j2", ResourceEntryView(path=name))
+        yield sheet.append(text, len(listed), "resources") if listed else sheet.insert(text, "resources")
+
+    def copy_edit(self, variant: Variant, copied: Copy, tries: str, replicas: int, open_sheet: OpenSheet) -> FileEdit:
+        """The file of a second Deployment: the first one's manifest with a name, a place and labels of its own."""
+        sheet = open_sheet(copied.source)
+        value = sheet.find()
+        if not isinstance(value, Mapping):
+            raise sheet.refuse("expected a mapping: nothing can be copied")
+        body = yaml.safe_dump(
+            copy_of(cast(Mapping[str, Value], value), variant, copied, tries, replicas),
+            sort_keys=False,
+            allow_unicode=True,
+            width=_WIDTH,
+        )
+        head = self.renderer.render(
+            "manifests/canary.yaml.j2", CopyView(original=copied.original.name, accelerator=tries)
+        )
+        return FileEdit(path=variant.document.path, edit=AppendDocument(text=head + body))
 
     def status_edit(
         self, decision: Decision, variant: Variant, written: object, open_resource: Callable[[], Sheet], now_s: float

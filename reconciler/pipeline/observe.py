@@ -40,6 +40,7 @@ from reconciler.pipeline.files import Files, is_manifest, read_files, read_small
 from reconciler.pipeline.session import Doors
 from reconciler.placement.fleet import Fleet
 from reconciler.resources.declaration import Declaration
+from reconciler.snapshot.canaries import canary_queries
 from reconciler.snapshot.declarations import (
     clusters_example,
     fold,
@@ -669,6 +670,7 @@ def _ask(
             *tracking_queries(cluster, asking.targets, now_s),
             *live_queries(cluster, asking.watched, now_s, asking.sync_delay_s),
             *(device_queries(cluster, names, now_s) if cluster.name in asked else ()),
+            *canary_queries(cluster, variants, now_s),
         ]
         answered = doors.ask(cluster, queries) if queries else ()
         missing = sum(answer.status is not AnswerStatus.OK for answer in answered)

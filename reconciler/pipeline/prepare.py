@@ -42,7 +42,7 @@ def prepare(
         )
     snapshot = read_snapshot(recording, declaration, "", declared=variants)
     snapshot = replace(snapshot, fingerprint=fingerprint(recording))  # last: by now answers know what they hold
-    decided, edited = draft_plan(snapshot, recording, renderer)
+    snapshot, decided, edited = draft_plan(snapshot, recording, renderer)
     logger.info(
         "decided %d variants: %s",
         len(decided.decisions),

@@ -147,6 +147,8 @@ class _WantedChanges:
         """Whether a field of an object may have become this value."""
         target = self.targets.get(name)
         is_count = path[-1:] != () and path[-1] in _COUNTS
+        if target is not None and target.canary is not None and not path:
+            return value is not None  # a whole object that was not there
         if target is not None and is_count and value == target.desired.replicas:
             return True
         if target is not None and target.is_accelerator_change and not _PLACING.isdisjoint(path):

@@ -116,6 +116,7 @@ def _trial(trial: Trial) -> Json:
         "planned_cost_per_hour": _number(trial.planned_cost_per_hour),
         "saves_per_hour": {"low": _number(least), "median": _number(median), "high": _number(most)},
         "evidence": trial.evidence,
+        **({"obstacle": trial.obstacle} if trial.obstacle else {}),
     }
 
 

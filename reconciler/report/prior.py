@@ -1,6 +1,6 @@
-"""Priors as a table and as a document: numbers with their bands, what they rest on, and what is refused."""
+"""Priors as a table, a page and a document: numbers with their bands, what they rest on, and what is refused."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from reconciler.domain.priors import BAND_COVERAGE, Band, Prior, Priors, Refusal
@@ -19,10 +19,11 @@ from reconciler.report.formatting import (
     rate,
     wrapped,
 )
+from reconciler.report.page import Chart, Layer, Mark, Page, Scale, Section, Tick, line, spelled, table, ticks
 
 VERSION = 1
 Json = Mapping[str, object]
-NEVER = "Nothing moves on a prior: try one replica, and let `reconciler fit` learn from it."
+NEVER = "Nothing moves on a prior: one replica that tries it is proposed where that is worth it, else try one yourself."
 
 
 def prior_text(found: Priors, width: int = 0) -> str:
@@ -37,6 +38,92 @@ def prior_text(found: Priors, width: int = 0) -> str:
         wrapped(NEVER, indent=0, width=width) if found.priors else (),
     )
     return "\n\n".join("\n".join(lines) for lines in map(tuple, sections) if lines) + "\n"
+
+
+def prior_page(found: Priors) -> Page:
+    """The same as a page: each number with its band drawn, so that bands that overlap are seen to."""
+    share = percentage(BAND_COVERAGE)
+    money = f"{found.currency} a million output tokens" if found.currency else "cost a million output tokens"
+    priced = [(each, each.cost_per_million_tokens) for each in found.priors]
+    drawn = (
+        (money, [(each, band) for each, band in priced if band is not None], lambda value: f"{value:.2f}"),
+        ("output tokens a second", [(each, each.throughput_tokens_per_s) for each in found.priors], rate),
+    )
+    rows = [
+        (
+            _name(each),
+            f"{each.batch} of {each.profile.max_batch_size}",
+            _span(each.itl_s, duration),
+            _span(each.throughput_tokens_per_s, rate),
+            _money(each),
+        )
+        for each in found.priors
+    ]
+    headings = ("accelerator", "batch", f"ITL ({share})", "tokens a second", money)
+    sections = (
+        Section(
+            heading="What one replica would probably do",
+            words=(
+                "The area holds nineteen in twenty above its lower and below its upper edge; the point is the median.",
+            ),
+            charts=tuple(_bands(unit, bands, spell, share) for unit, bands, spell in drawn if bands),
+            tables=(table("One replica at that batch", headings, rows, (1,)),),
+        )
+        if rows
+        else None,
+        *(
+            Section(heading=heading, lines=tuple(_grouped(entries)))
+            for heading, entries in (
+                ("Rests on", [(_name(each), each.evidence) for each in found.priors]),
+                ("Narrower with", [(_name(each), each.narrower) for each in found.priors]),
+                ("Nothing said", [(_name(each), each.reason) for each in found.refusals]),
+                ("To fix", [("", str(each)) for each in found.findings]),
+            )
+            if entries
+        ),
+    )
+    return Page(
+        title=f"Untried accelerators for {one_line(found.model_id)}",
+        lead=" ".join(_head(found, 0)),
+        sections=tuple(each for each in sections if each is not None),
+        foot=(NEVER,),
+    )
+
+
+def _bands(unit: str, bands: Sequence[tuple[Prior, Band]], spell: Callable[[float], str], share: str) -> Chart:
+    """A column for each accelerator, from the lower to the upper edge, with a point at the median."""
+    across = Scale(least=0.0, most=float(len(bands)))
+    up = Scale(least=0.0, most=1.1 * max(band.high for _, band in bands))
+    columns = []
+    for place, (_, band) in enumerate(bands):
+        left, right = place + 0.3, place + 0.7
+        corners = [(left, band.low), (left, band.high), (right, band.high), (right, band.low)]
+        columns.append(line(corners, across, up) + "Z")
+    told = "; ".join(f"{_name(prior)} {_span(band, spell)}" for prior, band in bands)
+    return Chart(
+        label=f"{unit} by accelerator, with the {share} band: {told}",
+        unit=unit,
+        layers=(Layer(kind="fan", path="".join(columns), words=f"{share} band"),),
+        marks=tuple(
+            Mark(
+                kind="ours",
+                left=spelled(across.at(place + 0.5)),
+                top=spelled(100.0 - up.at(band.median)),
+                title=f"{_name(prior)}: {_span(band, spell)}",
+                words="" if place else "median",
+            )
+            for place, (prior, band) in enumerate(bands)
+        ),
+        across=tuple(
+            Tick(at=spelled(across.at(place + 0.5)), words=one_line(_name(prior), limit=_TICK))
+            for place, (prior, _) in enumerate(bands)
+        ),
+        up=tuple(Tick(at=spelled(100.0 - up.at(each)), words=spell(each)) for each in ticks(up)),
+    )
+
+
+_TICK = 12
+"""Characters below a column: on a narrow screen more would run into the next."""
 
 
 def prior_json(found: Priors) -> Json:
@@ -96,17 +183,18 @@ def _money(prior: Prior) -> str:
 
 
 def _listed(heading: str, entries: Iterable[tuple[str, str]], width: int) -> tuple[str, ...]:
+    lines = [each for text in _grouped(entries) for each in hung("   ", text, width=width)]
+    return (heading, *lines) if lines else ()
+
+
+def _grouped(entries: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Each text once, with the names that it is said of."""
     names: dict[str, list[str]] = {}
     for name, text in entries:
         names.setdefault(one_line(text), []).append(one_line(name))
-    if not names:
-        return ()
-    lines = [heading]
     for text, about in names.items():
         head = ", ".join(filter(None, about))
-        lines += hung("   ", f"{head}: {text}" if head else text, width=width)
-    return tuple(lines)
+        yield f"{head}: {text}" if head else text
 
 
 def _prior_json(prior: Prior) -> Json:

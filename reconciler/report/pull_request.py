@@ -382,6 +382,8 @@ class PullRequestView:
     groups: tuple[str, ...] = ()
     """The groups whose changes limits put into one pull request; empty for one group."""
     merges: MergeRow | None = None
+    canary: tuple[str, ...] = ()
+    """Of an experiment, a sentence each; the plan outside of pull requests tells those of all."""
     tuning: tuple[TuningRow, ...] = ()
     tuning_total: str = ""
     marker: str = ""
@@ -451,6 +453,14 @@ _SHORTENINGS: tuple[tuple[str, Callable[[PullRequestView], PullRequestView]], ..
 )
 
 
+def _experiments(changes: Iterable[Decision]) -> Iterator[str]:
+    for each in changes:
+        yield from () if each.canary is None else each.canary.words
+        if each.tried:
+            yield f"{each.variant.label} was an experiment, and is sized by what it measured, at the slow edge."
+            yield from each.tried
+
+
 def _view(plan: Plan, decisions: Sequence[Decision], heading: str, pages: Pages) -> PullRequestView:
     changes = by_urgency(of_outcome(decisions, Outcome.CHANGE))
     held = of_outcome(decisions, Outcome.HELD)
@@ -492,6 +502,7 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str, pages: Pages)
         fingerprint=plan.recording[:6],
         recording=pages.recording,
         is_proposal=False,
+        canary=tuple(map(one_line, _experiments(changes))),
         tuning=tuple(tuning_rows(changes, labels)),
         tuning_total=tuning_total(changes, currency_of(plan, changes) or COST_UNITS),
     )

@@ -471,6 +471,14 @@ class ResourceEntryView:
     path: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyView:
+    """The first line of a canary's manifest: what it is a copy of, and what it tries."""
+
+    original: str
+    accelerator: str
+
+
 def delivered_status(
     *, api_version: str, kind: str, name: str, namespace: str, status: Mapping[str, object]
 ) -> DeliveredStatus:

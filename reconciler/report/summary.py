@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from reconciler.domain.canaries import CanaryStep
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection
 from reconciler.domain.priors import Trial
 from reconciler.domain.records import dataclass
@@ -276,6 +277,8 @@ def _lacking(changes: Sequence[Decision], decisions: Sequence[Decision]) -> str:
         return now.strip()
     serving = [each for each in decisions if each.model == first.model]
     demand, capacity = _sum(each.demand for each in serving), _sum(each.capacity_before for each in serving)
+    if demand is not None and capacity is not None and demand <= capacity:
+        return now.strip()  # others of the model carry it
     beyond = (
         f"model demand {quantity(demand, first.unit)}, model capacity {quantity(capacity, first.unit)} {first.unit}"
     )
@@ -395,6 +398,10 @@ def _action(changes: Sequence[Decision]) -> str:
     more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
     # Changes with another verb are only counted.
     others = more if len(verbs) == 1 else f", {count(len(changes) - 1, 'other change')}"
+    if ordered[0].canary is not None:
+        tried = one_line(ordered[0].canary.accelerator, limit=40)
+        is_start = ordered[0].canary.step is CanaryStep.START
+        return f"{f'Try {tried} with' if is_start else 'Take back'} {name}{others}"
     if ordered[0].is_tuning:
         return f"Tune the autoscaler of {name}{others}"
     if not ordered[0].is_accelerator_change:
@@ -406,6 +413,8 @@ def _action(changes: Sequence[Decision]) -> str:
 
 
 def _verb(change: Decision) -> str:
+    if change.canary is not None:
+        return "Try" if change.canary.step is CanaryStep.START else "Take back"
     if change.is_accelerator_change:
         return "Move"
     if change.is_tuning:
@@ -413,7 +422,7 @@ def _verb(change: Decision) -> str:
     return "Scale up" if change.desired.replicas > change.current.replicas else "Scale down"
 
 
-LABELS_OF_KINDS = ("scale-up", "saving", "move")
+LABELS_OF_KINDS = ("scale-up", "saving", "move", "canary")
 """What tells the kinds of changes of a pull request."""
 
 
@@ -426,7 +435,8 @@ def labels_for(changes: Sequence[Decision]) -> tuple[str, ...]:
         else change.desired.replicas < change.current.replicas
         for change in changes
     )
-    kinds = zip(LABELS_OF_KINDS, ("Scale up" in verbs, saves, "Move" in verbs), strict=True)
+    is_canary = any(change.canary is not None for change in changes)
+    kinds = zip(LABELS_OF_KINDS, ("Scale up" in verbs, saves, "Move" in verbs, is_canary), strict=True)
     return ("reconciler", *(name for name, applies in kinds if applies))
 
 
@@ -451,8 +461,9 @@ def trial_lines(plan: Plan) -> tuple[str, ...]:
 
 def _trial(plan: Plan, trial: Trial) -> str:
     least, _, most = trial.saves_per_hour
+    obstacle = f", and none can be written here: {one_line(trial.obstacle)}" if trial.obstacle else ""
     return (
         f"{model_name(trial.model)} on {one_line(trial.accelerator)}: {trial.replicas} of it would probably do what "
         f"{cost(trial.planned_cost_per_hour)} buy, for {cost(least)} to {cost(most)} {_unit(plan)}/h less; "
-        "not proven: nothing moves before one replica has tried it"
+        f"not proven: nothing moves before one replica has tried it{obstacle}"
     )

@@ -21,6 +21,7 @@ from reconciler.resources.kthena.tracked_targets import tracked_targets
 from reconciler.resources.llmd.saturation import saturation_for, zero_for
 from reconciler.resources.registry import KINDS
 from reconciler.snapshot.adoption import find_left, find_unmanaged
+from reconciler.snapshot.canaries import is_canary, promote, read_tried
 from reconciler.snapshot.inventory import take_inventory
 from reconciler.snapshot.variants import build_catalogs, join_variants, settle_minimums
 
@@ -56,6 +57,13 @@ def read_snapshot(
     else:
         variants = tuple(_as_running(change.variants, change.base))
     base = None if change is None else change.base
+    tried = {} if base is None else dict(base.tried)
+    if base is None and any(map(is_canary, variants)):
+        tried = read_tried(variants, recording.answers, settings, catalogs, recording.now_s)
+    if any(each.is_enough for each in tried.values()):
+        settings = promote(settings, variants, tried)
+        variants = join_variants(settings, declaration, catalogs, recording.proposals)
+        variants = variants if base is None else tuple(_as_running(variants, base))
     models = sorted({variant.model for variant in variants})
     tracked = followed_targets(variants, declaration, recording.proposals)
     if base is not None and _seen(variants, settings) == _seen(base.variants, base.settings):
@@ -88,6 +96,7 @@ def read_snapshot(
         catalogs=catalogs,
         inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s, left),
         proposals=recording.proposals,
+        tried=tried,
         written={each.variant: each for each in recording.written},
         paid={each.variant: each for each in recording.paid},
         moved=None if recording.moved is None else frozenset(recording.moved),

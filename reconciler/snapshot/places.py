@@ -11,6 +11,7 @@ from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import StatusShape
 from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS
 from reconciler.domain.workloads import DocumentRef, FieldPath, ReplicaOwner, Workload, WrittenField
+from reconciler.placement.copies import find_copy_place
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import helm_place, is_switched_off
 from reconciler.placement.objects import BuiltObject, Obstacle, ValueOrigin
@@ -33,6 +34,8 @@ from reconciler.snapshot.effective_settings import Layers, stated_values
 _REPLICAS = ("spec", "replicas")
 _LABELS = ("metadata", "labels")
 _FLUX = "kustomize.toolkit.fluxcd.io/"
+COPIED_KIND = "Deployment"
+"""Of canaries: other kinds have state, groups or objects of their own."""
 _COUNT, _LEAST, _MOST = "replicas", "min-replicas", "max-replicas"
 """The names of numbers in marker comments."""
 _WORDS = {"minReplicas": _LEAST, "maxReplicas": _MOST}
@@ -177,6 +180,7 @@ class _Builds:
             unwritable=workload.unwritable or self._owned(built, workload.written_at[0]),
             budgets=budgets,
             moves=moves,
+            copies_at=find_copy_place(self.fleet, built) if key.kind == COPIED_KIND else None,
             immovable=immovable,
             caution="; ".join(filter(None, (workload.caution, *find_sync_holds(self.fleet, built)))),
         )

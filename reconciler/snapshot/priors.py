@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.inventory import PRODUCT_KEYS, Accelerator, Catalog
 from reconciler.domain.priors import Datasheet, Lengths, ModelShape, Prior, Priors, Refusal
+from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.records import replace
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.snapshot import Variant
@@ -39,7 +40,7 @@ def find_priors(
     lengths = USUAL
     for cluster, catalog in sorted(catalogs.items()):
         known = known_profiles(stated, mine, catalog)
-        lengths = _lengths(known)  # of profiles, which are the same everywhere
+        lengths = usual_lengths(known)  # of profiles, which are the same everywhere
         for answer in _answers(stated, asked, catalog, known, lengths, target_s):
             same = next((clusters for each, clusters in found if each == answer), None)
             if same is None:
@@ -155,7 +156,17 @@ def known_profiles(stated: ModelSettings, variants: Iterable[Variant], catalog: 
     return tuple(found.values())
 
 
-def _lengths(known: Iterable[Known]) -> Lengths:
+def with_profile(settings: Settings, model_id: str, profile: PerformanceProfile) -> Settings:
+    """The settings with one more profile of a model."""
+    stated = next((each for each in settings.models if each.model_id == model_id), None)
+    if stated is None:
+        more = ModelSettings(model_id=model_id, profiles=(profile,))
+        return replace(settings, models=(*settings.models, more))
+    more = replace(stated, profiles=(*stated.profiles, profile))
+    return replace(settings, models=tuple(more if each is stated else each for each in settings.models))
+
+
+def usual_lengths(known: Iterable[Known]) -> Lengths:
     """The geometric middle of the tokens that a learned profile saw."""
     for each in known:
         learning = each.profile.learning

@@ -15,6 +15,7 @@ from reconciler.domain.snapshot import Form, Option, StatusShape, Variant
 from reconciler.domain.variant_settings import (
     ACCELERATOR,
     BOUNDS,
+    CANARY,
     IGNORE,
     MAX_REPLICAS,
     MIN_REPLICAS,
@@ -147,7 +148,10 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     running = Running(accelerator=accelerator, resource=resource, workload=workload)
     options = options_for(catalog, running, profiles, settings[ACCELERATOR])
     # variants of one policy share its load, and a variant with a share has its own
-    alone = resource.tracked_by or (resource.key if resource.share is not None else None)
+    # what a canary serves counts for nobody, until a profile says how much that is
+    has_profile = accelerator is not None and any(option.accelerator == accelerator.name for option in options)
+    is_alone = resource.share is not None or (bool(settings[CANARY].value) and not has_profile)
+    alone = resource.tracked_by or (resource.key if is_alone else None)
     configured = model.served_names if model is not None else ()
     declared = resource.served_names or (workload.served_names if workload is not None else ())
     return Variant(

@@ -94,7 +94,7 @@ def time_acts(path: Path) -> dict[str, object]:
     with watch("decide again"):
         decide(snapshot)
     with watch("draft"):
-        plan, edited = draft_plan(snapshot, recording, renderer)
+        snapshot, plan, edited = draft_plan(snapshot, recording, renderer)
     watch.acts_s["draft"] -= watch.acts_s.pop("decide again")  # settling decides too, by now without an import
     with watch("pull requests"):
         write_texts(plan, edited, renderer, Style(body_limit=BODY_LIMIT))

@@ -72,7 +72,7 @@ def _draft(files: Mapping[str, bytes], settings: Settings, declaration: Declarat
     )
     renderer = Renderer()
     snapshot = read_snapshot(recording, declaration, FINGERPRINT)
-    plan, edited = draft_plan(snapshot, recording, renderer)
+    _, plan, edited = draft_plan(snapshot, recording, renderer)
     drafts = write_texts(plan, edited, renderer, Style(body_limit=BODY_LIMIT))
     return Proposed(
         files={path: body for each in edited.change_sets for path, body in each.files.items()},

@@ -5,6 +5,7 @@ Variants of one model share its load, so one engine sizes them all: answers in d
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from reconciler.decision.engines.canary import CANARIES
 from reconciler.decision.engines.port import EngineAnswer, SizingEngine, SizingInput
 from reconciler.decision.engines.queueing import QueueingEngine
 from reconciler.decision.engines.saturation import SATURATION
@@ -20,7 +21,7 @@ from reconciler.domain.variant_settings import AUTO, ENGINE, Engine
 
 _QUEUEING = QueueingEngine()
 ENGINES: Mapping[Engine, SizingEngine] = {
-    engine.name: engine for engine in (_QUEUEING, SATURATION, WVA_V1, WVA_V2, TRACKING, KTHENA_V0, KTHENA_V1)
+    engine.name: engine for engine in (_QUEUEING, SATURATION, WVA_V1, WVA_V2, TRACKING, KTHENA_V0, KTHENA_V1, CANARIES)
 }
 AUTOMATIC: tuple[SizingEngine, ...] = (TRACKING, _QUEUEING, SATURATION)
 """What `auto` asks in turn: metric targets, a given profile or a learned one, saturation, which admits every model."""
@@ -58,6 +59,9 @@ def _known(load: Load | NoAnswer | None) -> Load | None:
 
 
 def _choose(members: Sequence[Variant], load: Load | None) -> EngineChoice:
+    admission = CANARIES.admit(members, load)
+    if admission.is_admitted:  # whatever is set for all others
+        return EngineChoice(engine=CANARIES.name, reason=f"auto: {admission.reason}")
     asked: Mapping[str, Variant] = {
         member.settings[ENGINE].value: member for member in members if member.settings[ENGINE].value != AUTO
     }

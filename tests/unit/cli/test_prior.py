@@ -76,6 +76,14 @@ def test_another_board_of_a_name_is_not_taken_for_its_module(desk: Desk, folder:
     assert "board: no data sheet: give accelerators[].datasheet" in outcome.out
 
 
+def test_a_page_draws_every_band_and_says_the_same_in_words(folder: Path, command: Command) -> None:
+    outcome = command("prior", OWN, "H200", "board", "-o", "html", "--repo", str(folder))
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.count('class="mark ours"') == 3  # the board has no price
+    assert "Untried accelerators for acme/chat-8b" in outcome.out
+    assert "output tokens a second by accelerator, with the 90 % band: H200 " in outcome.out
+
+
 PRICES = """
 clusters:
   - name: east

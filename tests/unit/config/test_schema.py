@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from reconciler.config.layers import REPLACED_WHOLE
 from reconciler.config.schema import ConfigurationFile
 from reconciler.config.values import Days, Latency
-from reconciler.domain.variant_settings import AUTO, Engine
+from reconciler.domain.variant_settings import ENGINE
 
 Check = Callable[..., list[str]]
 
@@ -259,7 +259,7 @@ def test_a_learned_block_is_checked_to_the_last_field(check: Check, changes: dic
     assert message in finding
 
 
-@pytest.mark.parametrize("engine", [AUTO, *Engine])
+@pytest.mark.parametrize("engine", ENGINE.choices)
 @pytest.mark.parametrize("where", ["defaults: {X}", "models: [{id: m, X}]", "overrides: [{match: {name: a}, X}]"])
 def test_every_engine_may_stand_wherever_sizing_does(check: Check, where: str, engine: str) -> None:
     assert check(where.replace("X", f"sizing: {{engine: {engine}}}")) == []

@@ -34,6 +34,7 @@ from reconciler.report.pull_request import (
 )
 from reconciler.report.review import CommentView
 from reconciler.report.status import (
+    CopyView,
     EntriesView,
     FieldsView,
     FlavorsView,
@@ -75,6 +76,7 @@ VIEWS: Mapping[str, type] = {
     "manifests/kustomize-replicas": ReplicaEntryView,
     "manifests/kustomize-patches": PatchListView,
     "manifests/overlay-patch": OverlayPatchView,
+    "manifests/canary": CopyView,
     "manifests/fields": FieldsView,
     "manifests/": EntriesView,
     "delivery/status": StatusDeliveryView,

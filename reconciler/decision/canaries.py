@@ -1,0 +1,316 @@
+"""Which canaries are started and which are taken back; nothing else of a plan rests on a prior.
+
+The rules are in rules/prior.md#canary.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from reconciler.decision.devices import Devices
+from reconciler.decision.engines.trials import LEAST_SHARE, SizedTrial, find_trials
+from reconciler.domain.canaries import (
+    ENOUGH_HOURS,
+    LATEST_S,
+    UNPLACED_S,
+    CanaryOrder,
+    CanaryStep,
+    CopyPlace,
+    Measured,
+)
+from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.observed import Load
+from reconciler.domain.plan import Decision
+from reconciler.domain.priors import Trial
+from reconciler.domain.proposals import ProposalState
+from reconciler.domain.records import replace
+from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.units import ms_from_seconds
+from reconciler.domain.variant_settings import GROUP
+from reconciler.snapshot.accelerators import find_or_name
+from reconciler.snapshot.canaries import is_canary, new_canary
+
+KEPT_SHARE = LEAST_SHARE / 2
+"""Of what a model costs: an open pull request stays while it would save so much, so that noise closes none."""
+PAID_BACK_HOURS = 30 * 24
+"""In which an experiment that succeeds at the slow edge earns what it costs at most."""
+BEYOND_TARGET = 1.1
+"""Times its target: a mean so far above it is no noise."""
+FEWEST_REQUESTS = 30.0
+"""In the window of a mean that says anything."""
+HOUR_S = 3600.0
+
+
+def with_orders(snapshot: Snapshot, sized: Sequence[SizedTrial], decisions: Sequence[Decision]) -> Snapshot:
+    """The snapshot with canaries that are started and taken back now; the same one where there are none.
+
+    `decisions` are those of a plan without. A group starts one at a time, for a model that has none.
+    """
+    orders = dict(_ends(snapshot, sized))
+    started = list(_starts(snapshot, sized, decisions))
+    if not orders and not started:
+        return snapshot
+    orders |= {variant.key: order for variant, order in started}
+    variants = sorted((*snapshot.variants, *(variant for variant, _ in started)), key=lambda each: each.key)
+    return replace(snapshot, variants=tuple(variants), canaries=orders)
+
+
+def _starts(
+    snapshot: Snapshot, sized: Sequence[SizedTrial], decisions: Iterable[Decision]
+) -> Iterator[tuple[Variant, CanaryOrder]]:
+    settings = snapshot.settings
+    if not sized:
+        return
+    trials = [each for each in _lasting(snapshot, sized) if _is_paid_back(each)]
+    proposed = {
+        change.resource for each in snapshot.proposals if each.state is ProposalState.OPEN for change in each.changes
+    }
+    merged = {
+        change.resource for each in snapshot.proposals if each.state is ProposalState.MERGED for change in each.changes
+    }
+    busy = {_whole(each) for each in snapshot.variants if is_canary(each) and each.current.replicas}
+    groups = {each.settings[GROUP].value for each in snapshot.variants if _whole(each) in busy and is_canary(each)}
+    room, known = _Room(snapshot, decisions), {each.key for each in snapshot.variants}
+    found: list[tuple[Variant, Variant, Trial]] = []
+    for trial in trials:
+        if trial.model.whole in busy:
+            continue
+        original, canary = _written(snapshot, trial)
+        if original is None or not isinstance(canary, Variant):
+            continue
+        # What a person removed after its merge is not asked for again while the forge shows that.
+        if canary.key not in known and str(canary.key) not in merged and room.takes(canary):
+            found.append((canary, original, trial))
+    for canary, original, trial in sorted(found, key=lambda each: str(each[0].key) not in proposed):
+        group = canary.settings[GROUP].value
+        if group not in groups:
+            groups.add(group)
+            yield canary, _start(canary, original, trial, settings.currency)
+
+
+def _whole(variant: Variant) -> ModelKey:
+    return variant.model.whole
+
+
+def _lasting(snapshot: Snapshot, sized: Sequence[SizedTrial]) -> Iterator[Trial]:
+    """What is worth a trial, and what was when its pull request was opened and is still half as much."""
+    worth = find_trials(sized, snapshot)
+    yield from worth
+    proposed = {
+        (change.accelerator_after, change.resource.rpartition("/")[0])
+        for each in snapshot.proposals
+        if each.state is ProposalState.OPEN
+        for change in each.changes
+        if not change.replicas_before
+    }
+    for each in (one.trial for one in sized):
+        if each is None or each in worth or each.saves_per_hour[0] < KEPT_SHARE * each.planned_cost_per_hour:
+            continue
+        if (each.accelerator, f"{each.model.cluster}/{each.model.namespace}/Deployment") in proposed:
+            yield each
+
+
+def _is_paid_back(trial: Trial) -> bool:
+    return trial.saves_per_hour[0] * PAID_BACK_HOURS > trial.replica_cost_per_hour * LATEST_S / HOUR_S
+
+
+def why_not_tried(snapshot: Snapshot, trial: Trial) -> str:
+    """Why no canary of a trial can be written; empty where one can."""
+    original, canary = _written(snapshot, trial)
+    if original is None:
+        return "no variant of it is a Deployment in Git"
+    return canary if isinstance(canary, str) else ""
+
+
+def _written(snapshot: Snapshot, trial: Trial) -> tuple[Variant | None, Variant | str]:
+    """The variant that a canary would be a copy of, the largest first, and the canary or why there can be none."""
+    mine = [each for each in snapshot.variants if each.model == trial.model and not each.is_autoscaled]
+    originals = [each for each in mine if each.workload is not None and each.workload.copies_at is not None]
+    accelerator = find_or_name(snapshot.catalogs[trial.model.cluster], trial.accelerator)
+    reason: Variant | str = ""
+    for each in sorted(originals, key=lambda each: (-each.current.replicas, each.key)):
+        place = CopyPlace() if each.workload is None or each.workload.copies_at is None else each.workload.copies_at
+        found = new_canary(each, accelerator, place)
+        if isinstance(found, Variant):
+            return each, found
+        reason = reason or found
+    return (originals[0] if originals else None), reason
+
+
+class _Room:
+    """What pools have left beside all that runs and is planned: a canary takes nobody's devices."""
+
+    def __init__(self, snapshot: Snapshot, decisions: Iterable[Decision]) -> None:
+        self._devices = Devices.of(snapshot)
+        self._left = {pool.name: pool.devices for pool in self._devices.pools}
+        variants = {each.key: each for each in snapshot.variants}
+        for decision in decisions:
+            variant = variants.get(decision.variant)
+            for allocation in (decision.current, decision.desired) if variant is not None else ():
+                if variant is not None and allocation.replicas:
+                    is_both = decision.current.accelerator == decision.desired.accelerator
+                    least = (
+                        max(decision.current.replicas, decision.desired.replicas) if is_both else allocation.replicas
+                    )
+                    at = replace(variant, current=allocation)
+                    self._take({name: each * least for name, each in self._devices.taken(at).items()})
+                    if is_both:
+                        break
+
+    def takes(self, canary: Variant) -> bool:
+        """Whether one replica of it fits."""
+        needed = self._devices.taken(canary)
+        return all(count <= self._left.get(name, 0) for name, count in needed.items())
+
+    def _take(self, taken: Mapping[str, int]) -> None:
+        left = Counter(self._left)
+        left.subtract(taken)
+        self._left = dict(left)
+
+
+def _start(canary: Variant, original: Variant, trial: Trial, currency: str) -> CanaryOrder:
+    price, whole = trial.replica_cost_per_hour, trial.planned_cost_per_hour
+    least, _, most = trial.saves_per_hour
+    most_spent = price * LATEST_S / HOUR_S
+    copied = canary.copied
+    beside = f"{original.current.replicas} of {original.key.label} on {original.current.accelerator}"
+    edge = f"with {trial.replicas} replicas at the slow edge"
+    told = [
+        f"An experiment: one replica on {trial.accelerator} beside the {beside}. Nothing of it is proven.",
+        f"It costs {price:.2f} {currency}/h, at most {most_spent:.0f} {currency} until it ends.",
+        f"It would save {least:.2f} to {most:.2f} of {whole:.2f} {currency}/h (90 %), {edge}.",
+        f"This rests on a prior: {trial.evidence}.",
+        DECIDES,
+        ENDS,
+        MEANWHILE,
+        LABELS,
+    ]
+    if copied is not None and copied.place.caution:
+        told.append(f"{copied.place.caution}.")
+    words = tuple(told)
+    return CanaryOrder(step=CanaryStep.START, accelerator=trial.accelerator, words=words)
+
+
+def _ends(snapshot: Snapshot, sized: Sequence[SizedTrial]) -> Iterator[tuple[ResourceKey, CanaryOrder]]:
+    """The canaries that are taken back: each has one replica, as it was merged."""
+    found = {(each.asked.model, each.prior.accelerator): each for each in sized}
+    for canary in snapshot.variants:
+        if not is_canary(canary) or canary.current.replicas != 1 or canary.holds:
+            continue
+        measured = snapshot.tried.get(canary.key)
+        trial = found.get((canary.model.whole, canary.current.accelerator))
+        harm = _harm(snapshot, canary, measured)
+        reason = harm or _why_ended(snapshot, canary, measured, trial)
+        if reason:
+            told = tuple(told_measures(measured))
+            yield (
+                canary.key,
+                CanaryOrder(
+                    step=CanaryStep.END,
+                    accelerator=canary.current.accelerator,
+                    words=(f"The canary is taken back: {reason}.", *told, REMEMBERED),
+                    is_repair=bool(harm),
+                ),
+            )
+
+
+DECIDES = (
+    f"{ENOUGH_HOURS} hours with load decide: what it measured takes the place of the prior, and a pull request of its "
+    "own moves replicas to it, or takes it back."
+)
+ENDS = (
+    "It is taken back before if it misses a target that the others keep, finds no node for "
+    f"{UNPLACED_S / HOUR_S:.0f} hours, would cost more even at the fast edge, or has measured too little "
+    f"{LATEST_S / 86_400:.0f} days after the merge."
+)
+MEANWHILE = "Meanwhile nothing is scaled down for it: what it serves counts for nobody."
+LABELS = (
+    "Its pods have all labels of the others and one more: what selects those selects it, Services and pools as well as "
+    "network policies."
+)
+REMEMBERED = (
+    "Its file stays, with no replicas: while it is there the accelerator is not tried again for this model. Delete it "
+    "to have it tried again."
+)
+
+
+def told_measures(measured: Measured | None) -> Iterator[str]:
+    """What a canary measured, in a sentence."""
+    if measured is None or not measured.hours:
+        yield "It measured nothing."
+        return
+    band = measured.prior.spread
+    beyond = ", which the band did not hold" if measured.is_outside else ""
+    yield (
+        f"It measured {measured.hours} hours with load and {measured.batch[0]:.3g} to {measured.batch[1]:.3g} requests "
+        f"at once: {measured.shift:.2f} times the expected gap between tokens (90 %: {band.low:.2f} to "
+        f"{band.high:.2f}{beyond})."
+    )
+
+
+def _harm(snapshot: Snapshot, canary: Variant, measured: Measured | None) -> str:
+    """A target that it misses while the others of its model keep it; empty without one."""
+    others = [each for each in snapshot.variants if each.model == canary.model.whole]
+    classes = [each.service_class.value for each in others if each.service_class is not None]
+    mine = snapshot.observed.observations.get(canary.key)
+    load = next((found for each in others if isinstance(found := snapshot.observed.loads.get(each.model), Load)), None)
+    if not classes or load is None or mine is None or mine.absence is not None or mine.arrival_rate_per_s is None:
+        return ""
+    if mine.arrival_rate_per_s * load.window_s < FEWEST_REQUESTS:
+        return ""
+    for name, target in (("ttft", classes[0].ttft), ("wait", classes[0].wait), ("itl", classes[0].itl)):
+        if target is None:
+            continue
+        limit_s, measured_s = target.limit_s * BEYOND_TARGET, mine.performance.mean_s(name)
+        seen = (snapshot.observed.observations.get(each.key) for each in others)
+        beside = [each.performance.mean_s(name) for each in seen if each is not None and each.absence is None]
+        is_lasting = name != "itl" or (measured is not None and (measured.last_hour_itl_s or 0.0) > target.limit_s)
+        if (
+            measured_s is not None
+            and measured_s > limit_s
+            and is_lasting
+            and all(each is not None and each <= limit_s for each in beside)
+        ):
+            value, allowed = (f"{ms_from_seconds(each):.4g} ms" for each in (measured_s, target.limit_s))
+            return f"it has a mean {name.upper()} of {value}, the target is {allowed}, and the others keep it"
+    return ""
+
+
+def _why_ended(snapshot: Snapshot, canary: Variant, measured: Measured | None, trial: SizedTrial | None) -> str:
+    """Why it has nothing more to find out; empty while it may, and while it is not known what it does."""
+    load = next(
+        (snapshot.observed.loads.get(each.model) for each in snapshot.variants if each.model == canary.model.whole),
+        None,
+    )
+    if not isinstance(load, Load) or snapshot.observed.incomplete.get(canary.key.cluster):
+        return ""  # metrics are gone: that says nothing of the canary
+    age_s = snapshot.now_s - merged_s if (merged_s := _merged_s(snapshot, canary)) is not None else None
+    observation = snapshot.observed.observations.get(canary.key)
+    is_silent = observation is None or observation.absence is not None or not observation.replicas_reporting
+    unplaced = snapshot.observed.unschedulable.get(canary.key, 0)
+    if unplaced and is_silent and age_s is not None and age_s >= UNPLACED_S:
+        return f"it has found no node for {age_s / HOUR_S:.0f} hours: {canary.current.accelerator} is not to be had"
+    saves = None if trial is None else trial.saves_per_hour
+    if saves is not None and saves[2] <= 0:
+        if math.isinf(saves[2]):
+            return "it would not keep the targets even at the fast edge of what is believed now"
+        return f"even at the fast edge of what is believed now it would cost {-saves[2]:.2f} an hour more than the plan"
+    if age_s is not None and age_s >= LATEST_S:
+        hours = 0 if measured is None else measured.hours
+        days = age_s / 86_400
+        return f"{hours} hours with load were measured {days:.0f} days after its merge, {ENOUGH_HOURS} are needed"
+    return ""
+
+
+def _merged_s(snapshot: Snapshot, canary: Variant) -> float | None:
+    """When the pull request that started it was merged; None where the forge does not show it any more."""
+    return max(
+        (
+            each.closed_at_s
+            for each in snapshot.proposals
+            if each.state is ProposalState.MERGED and each.closed_at_s is not None
+            for change in each.changes
+            if change.resource == str(canary.key) and change.replicas_after
+        ),
+        default=None,
+    )

@@ -1,0 +1,65 @@
+"""Where a second object can be written beside one: a file of its own that the same root applies."""
+
+from collections.abc import Iterator, Mapping
+
+from reconciler.domain.canaries import CopyPlace
+from reconciler.errors import InputError
+from reconciler.manifests.documents import Value, value_at
+from reconciler.placement.fleet import Fleet
+from reconciler.placement.objects import BuiltObject
+from reconciler.placement.places import own_kustomization
+from reconciler.placement.repository import directory_of
+
+_SET_ELSEWHERE = (("metadata", "namespace"), ("spec", "replicas"))
+"""What may differ from the manifest: a copy in the same root gets the same namespace, and a count of its own."""
+
+
+def find_copy_place(fleet: Fleet, built: BuiltObject) -> CopyPlace:
+    """Where a copy of an object goes, or why there is no place for one.
+
+    The manifest is copied, so it must be what the cluster gets: a patch or an image that an overlay sets for this
+    object alone would be missing in the copy.
+    """
+    source, build = built.source, fleet.clusters[built.key.cluster]
+    if source.field or source.document.index < 0:
+        return CopyPlace(reason=f"{built.path} does not hold it as a document of its own")
+    if built.path in fleet.shared_paths or build.roots_reading[built.path] > 1:
+        return CopyPlace(reason=f"{built.path} is built more than once")
+    try:
+        written = source.mapping()
+    except InputError as error:
+        return CopyPlace(reason=str(error))
+    if built.obstacles or _without(built.fields, _SET_ELSEWHERE) != _without(written, _SET_ELSEWHERE):
+        return CopyPlace(reason=f"{built.root} changes what {built.path} says of it, which a copy would lack")
+    caution = "; ".join(_cautions(built))
+    if built.path in build.plain:
+        return CopyPlace(directory=directory_of(built.path), caution=caution)
+    document = own_kustomization(fleet, built.root)
+    if document is None:
+        return CopyPlace(reason=f"{built.root} has no kustomization of its own that could list a copy")
+    listed = value_at(document.value, ("resources",))
+    return CopyPlace(
+        directory=directory_of(document.path),
+        kustomization=document.path,
+        kustomization_document=document.index,
+        listed=tuple(str(each) for each in listed) if isinstance(listed, list) else (),
+        caution=caution,
+    )
+
+
+def _without(fields: Mapping[str, Value], paths: tuple[tuple[str, str], ...]) -> dict[str, Value]:
+    """The fields without some of them, and without a mapping that is empty then."""
+    kept = dict(fields)
+    for parent, name in paths:
+        members = kept.get(parent)
+        if isinstance(members, dict):
+            kept[parent] = {key: value for key, value in members.items() if key != name}
+    return {key: value for key, value in kept.items() if value != {}}
+
+
+def _cautions(built: BuiltObject) -> Iterator[str]:
+    volumes = built.value_at("spec", "template", "spec", "volumes")
+    for volume in volumes if isinstance(volumes, list) else ():
+        claim = value_at(volume, ("persistentVolumeClaim", "claimName"))
+        if isinstance(claim, str):
+            yield f"the canary mounts claim {claim}, too: it needs access from several nodes"

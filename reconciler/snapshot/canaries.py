@@ -1,0 +1,199 @@
+"""Canaries in a snapshot: which variants are any, what they measured, and the variant that a new one would be."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from reconciler.domain.answers import Answer, Query
+from reconciler.domain.canaries import Copy, CopyPlace, Measured
+from reconciler.domain.history import Grid
+from reconciler.domain.identity import Place, ResourceKey, Source, Sourced, SourceKind
+from reconciler.domain.inventory import PRODUCT_KEYS, Accelerator, Allocation, Catalog
+from reconciler.domain.observed import Trace
+from reconciler.domain.priors import Lengths, Prior
+from reconciler.domain.records import replace
+from reconciler.domain.settings import ClusterSettings, ModelSettings, Settings
+from reconciler.domain.snapshot import Form, StatusShape, Variant
+from reconciler.domain.variant_settings import CANARY, VariantSettings
+from reconciler.domain.workloads import DocumentRef
+from reconciler.metrics.history import read_histories, trace
+from reconciler.metrics.quantities import OWNERSHIP, Name
+from reconciler.metrics.queries import history_queries, names_in
+from reconciler.metrics.readings import attribution_of, read
+from reconciler.sizing.prior.estimate import estimate
+from reconciler.sizing.prior.posterior import update
+from reconciler.snapshot.accelerators import find_or_name
+from reconciler.snapshot.priors import hardware_of, known_profiles, shape_of, usual_lengths, with_profile
+
+SPAN_S, STEP_S = 7 * 86_400.0, 600.0
+"""How far back canaries are measured, and how finely."""
+TRIED = "tried_"
+"""Before a quantity's name: no other history has this span and step."""
+QUANTITIES = (Name.ITL, Name.RUNNING, Name.INPUT_TOKENS, Name.OUTPUT_TOKENS)
+LONGEST_NAME = 52
+"""Of a Deployment: its pods get eleven characters more, and none may have more than 63."""
+
+
+def is_canary(variant: Variant) -> bool:
+    """Whether it tries an accelerator that its model has no profile on; then its model is one of its own."""
+    return bool(variant.settings[CANARY].value) and bool(variant.model.role)
+
+
+def canary_queries(cluster: ClusterSettings, variants: Iterable[Variant], now_s: float) -> tuple[Query, ...]:
+    """What is asked of a cluster with canaries; nothing of one without."""
+    mine = [each for each in variants if each.key.cluster == cluster.name]
+    tried = {each.key.namespace for each in mine if is_canary(each) and each.current.replicas}
+    counts = {name: sum(each.current.replicas for each in mine if each.key.namespace == name) for name in tried}
+    asked = history_queries(cluster, counts, now_s - SPAN_S, now_s, STEP_S, QUANTITIES)
+    return tuple(replace(each, quantity=f"{TRIED}{each.quantity}") for each in asked)
+
+
+def read_tried(
+    variants: Sequence[Variant],
+    answers: Sequence[Answer],
+    settings: Settings,
+    catalogs: Mapping[str, Catalog],
+    now_s: float,
+) -> dict[ResourceKey, Measured]:
+    """What is believed of each canary's accelerator, where there is a prior at all."""
+    found: dict[ResourceKey, Measured] = {}
+    stated = {each.model_id: each for each in settings.models}
+    for cluster in sorted({each.key.cluster for each in variants if is_canary(each)}):
+        mine = [each for each in variants if each.key.cluster == cluster]
+        traces = _traces(mine, [each for each in answers if each.query.cluster == cluster], settings, cluster)
+        for canary in filter(is_canary, mine):
+            seen = traces.get(canary.key, ())
+            of_model = [each for each in mine if each.model.whole == canary.model.whole]
+            model = stated.get(canary.model.model_id, ModelSettings(model_id=canary.model.model_id))
+            prior = prior_of(canary, of_model, model, catalogs[cluster], _lengths(seen))
+            if prior is not None:
+                found[canary.key] = update(prior, seen, now_s)
+    return found
+
+
+def _traces(
+    variants: Sequence[Variant], answers: Iterable[Answer], settings: Settings, cluster: str
+) -> Mapping[ResourceKey, Sequence[Trace]]:
+    answers, names = list(answers), names_in(settings, cluster)
+    asked = [
+        replace(each, query=replace(each.query, quantity=each.query.quantity.removeprefix(TRIED)))
+        for each in answers
+        if each.query.quantity.startswith(TRIED)
+    ]
+    if not asked:
+        return {}
+    grid = _grid(asked)
+    owners = read([each for each in answers if each.query.quantity in OWNERSHIP], names)
+    return trace(read_histories(asked, names, grid), attribution_of(variants, owners))
+
+
+def _grid(answers: Sequence[Answer]) -> Grid:
+    start_s = min(each.query.start_s for each in answers)
+    end_s = max(each.query.end_s for each in answers)
+    return Grid(start_s=start_s, step_s=STEP_S, count=round((end_s - start_s) / STEP_S) + 1)
+
+
+def _lengths(traces: Sequence[Trace]) -> Lengths | None:
+    """The mean tokens of what a canary answered; None before it answered anything."""
+    means = []
+    for name in (Name.INPUT_TOKENS, Name.OUTPUT_TOKENS):
+        values = np.concatenate([np.empty(0), *(np.asarray(each.series.get(name, ())) for each in traces)])
+        known = values[np.isfinite(values) & (values >= 1)]
+        means.append(float(np.median(known)) if known.size else 0.0)
+    return None if 0.0 in means else Lengths(input_tokens=means[0], output_tokens=means[1])
+
+
+def prior_of(
+    canary: Variant, variants: Iterable[Variant], model: ModelSettings, catalog: Catalog, lengths: Lengths | None
+) -> Prior | None:
+    """What is believed of a canary's accelerator before it measures; `variants` are all of its model."""
+    shape = shape_of(model)
+    if shape is None:
+        return None
+    known = known_profiles(model, (each for each in variants if not is_canary(each)), catalog)
+    accelerator = find_or_name(catalog, canary.current.accelerator)
+    found = estimate(model.model_id, shape, hardware_of(accelerator), lengths or usual_lengths(known), known)
+    return found if isinstance(found, Prior) else None
+
+
+def promote(settings: Settings, variants: Iterable[Variant], tried: Mapping[ResourceKey, Measured]) -> Settings:
+    """The settings with a profile of each accelerator that was measured for long enough, at the slow edge.
+
+    What is tried is compared with all else as soon as it has a profile, as one that somebody gave.
+    """
+    for variant in variants:
+        measured = tried.get(variant.key)
+        if measured is not None and measured.is_enough:
+            profile = replace(measured.profile, place=variant.place)
+            settings = with_profile(settings, variant.model.model_id, profile)
+    return settings
+
+
+def new_canary(original: Variant, accelerator: Accelerator, place: CopyPlace) -> Variant | str:
+    """The variant that one replica on an accelerator would be, which no cluster runs yet; or why there can be none."""
+    workload = original.workload
+    if workload is None:
+        return "no Deployment of it is in Git"
+    if place.reason:
+        return place.reason
+    if not accelerator.node_selector:
+        return f"accelerators[] says no nodeSelector of {accelerator.name}"
+    if workload.devices.get(accelerator.resource) != accelerator.devices:
+        return f"a replica asks for another number of devices than {accelerator.name} has: its arguments may need them"
+    for pod in workload.pods:
+        wanted = {key: accelerator.node_selector.get(key) for key in PRODUCT_KEYS if key in pod.affinity}
+        if pod.unplaceable or any(value not in pod.affinity[key] for key, value in wanted.items()):
+            return pod.unplaceable or "its node affinity places it on the accelerator that it has"
+    name = canary_name(workload.key.name, accelerator.name)
+    key = replace(workload.key, name=name)
+    path = f"{place.prefix}{name}.yaml"
+    document = DocumentRef(path=path, document=0)
+    here = Place(path=path)
+    return replace(
+        original,
+        key=key,
+        model=replace(original.model, role=f"{key.kind} {key.label}"),
+        form=Form.ADOPTED,
+        status_shape=StatusShape.NONE,
+        document=document,
+        place=here,
+        workload=replace(
+            workload,
+            key=key,
+            document=document,
+            place=here,
+            replicas=0,
+            replicas_place=None,
+            replica_fields=(),
+            node_selector=accelerator.node_selector,
+            moves={},
+            considered=(),
+        ),
+        current=Allocation(accelerator=accelerator.name, replicas=0),
+        accelerator_source="node selector",
+        settings=_settings(original.settings, accelerator.name, here),
+        options=(),
+        relative_cost=None,
+        current_cost_per_hour=accelerator.cost_per_hour,
+        conditions=(),
+        is_shared=False,
+        labels_at=None,
+        delivery=None,
+        flavors_field=(),
+        holds=(),
+        copied=Copy(
+            source=workload.document, original=workload.key, place=place, node_selector=accelerator.node_selector
+        ),
+    )
+
+
+def canary_name(name: str, accelerator: str) -> str:
+    """`llama-canary-h200`."""
+    safe = "".join(each if each.isascii() and each.isalnum() else "-" for each in accelerator.lower()).strip("-")
+    ending = f"-canary-{safe}"[:LONGEST_NAME]
+    return name[: LONGEST_NAME - len(ending)].rstrip("-.") + ending
+
+
+def _settings(settings: VariantSettings, accelerator: str, place: Place) -> VariantSettings:
+    source = Source(kind=SourceKind.ANNOTATION, place=place)
+    return replace(settings, values={**settings.values, CANARY.name: Sourced(value=accelerator, source=source)})

@@ -1,0 +1,244 @@
+"""An accelerator that nobody tried, from the proposal of one replica to its end: nothing moves on a prior alone."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from tests.servers.fleet import HOUR_S, Day, write_gauge, write_replica
+from tests.servers.prometheus import ABSENT, History, serve_blocks, write_blocks
+from tests.servers.speeds import Speed
+from tests.stories.stage import MINUTE_S, Moment, Phase, Replacements, Served, Team, at_work
+
+pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(ABSENT), reason=ABSENT)]
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+BEGIN = Moment(at="2026-09-07T10:00+00:00", served=())
+A100 = Speed(alpha_s=0.0135, beta_s=0.00012, max_batch=128)
+GOOD = Speed(alpha_s=0.0085, beta_s=0.00006, max_batch=128)
+REPLICAS, PER_S = 4, 75.0
+CANARY = "chat-canary-h100"
+FILE = f"{CANARY}.yaml"
+SETTINGS: Replacements = (
+    ("      - {accelerator: H100, alpha: 6.958ms, beta: 0.042ms, maxBatchSize: 64}\n", ""),
+    ("alpha: 20.58ms, beta: 0.41ms, maxBatchSize: 32", "alpha: 13.5ms, beta: 0.12ms, maxBatchSize: 128"),
+    ("accelerator: keep", "accelerator: choose"),
+    ("costPerHour: 6.00", "costPerHour: 3.00"),
+    ("policies: [.reconciler/policies/]", "policies: [default]"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tale:
+    """A namespace of its own: when people look (hours after the beginning), and what the canary does."""
+
+    name: str
+    looks: Sequence[float]
+    speed: Speed | None = GOOD
+    until_h: float = 27.0
+    pending: bool = False
+    scaled: int = 1
+    """Replicas of the canary."""
+
+    @property
+    def served(self) -> Served:
+        """The team's own replicas."""
+        phases = (Phase(replicas=REPLICAS, per_s=PER_S),)
+        return Served(name="chat", namespace=self.name, model=LLAMA, accelerator="A100", phases=phases)
+
+    @property
+    def path(self) -> str:
+        """The file of its canary."""
+        return f"prod/{self.name}/{FILE}"
+
+    def write(self, history: History) -> None:
+        """What Prometheus scraped of it: the team's replicas when somebody looks, the canary all the time."""
+        for look in self.looks:
+            day = Day(start_s=BEGIN.at_s + look * HOUR_S - 75 * MINUTE_S, hours=1.5)
+            sharing = REPLICAS + (self.scaled if look and self.speed is not None and look < self.until_h else 0)
+            for number in range(REPLICAS):
+                self._pod(history, day, f"chat-5d4c8b7f9-bcd{'fghj'[number]}2", PER_S / sharing, A100)
+        day = Day(start_s=BEGIN.at_s + 10 * MINUTE_S, hours=self.until_h)
+        for number in range(self.scaled):
+            name = f"{CANARY}-6f5d9c8b7-zxc{'vbn'[number]}2"
+            if self.speed is not None:
+                self._pod(history, day, name, PER_S / (REPLICAS + self.scaled), self.speed)
+            if self.pending:
+                write_gauge(history, day, "kube_pod_status_unschedulable", {"namespace": self.name, "pod": name})
+
+    def _pod(self, history: History, day: Day, name: str, per_s: float, speed: Speed) -> None:
+        labels = {"namespace": self.name, "pod": name, "model_name": LLAMA}
+        write_replica(history, day, labels, lambda _at_s: per_s, speed)
+
+
+KUSTOMIZATION = """\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+  - chat.yaml
+"""
+PASSES = Tale(name="good", looks=(0, 5, 26))
+SLOW = Tale(name="slow", looks=(0, 5), speed=Speed(alpha_s=0.025, beta_s=0.0001, max_batch=128))
+FAST = Tale(name="fast", looks=(0, 26), speed=Speed(alpha_s=0.004, beta_s=0.00003, max_batch=128))
+NOTHING = Tale(name="nothing", looks=(0, 26, 97), speed=None)
+REMOVED = Tale(name="removed", looks=(0, 2), until_h=1.0)
+PENDING = Tale(name="pending", looks=(0, 3, 7), speed=None, pending=True)
+HARMFUL = Tale(name="harmful", looks=(0, 3), speed=Speed(alpha_s=0.09, beta_s=0.0005, max_batch=128))
+BLIND = Tale(name="blind", looks=(0,), until_h=20.0)
+SCALED = Tale(name="scaled", looks=(0, 5, 26), scaled=3)
+DEARER = Tale(name="dearer", looks=(0, 5))
+DECLINED = Tale(name="declined", looks=(0,), speed=None)
+TALES = (PASSES, SLOW, FAST, NOTHING, REMOVED, PENDING, HARMFUL, BLIND, SCALED, DEARER, DECLINED)
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where all of them are remembered."""
+    folder = tmp_path_factory.mktemp("canaries")
+    history = History(end_s=BEGIN.at_s + 200 * HOUR_S)
+    for tale in TALES:
+        tale.write(history)
+    write_blocks(history, folder / "canaries.om", folder / "blocks", block_h=54)
+    with serve_blocks(folder / "blocks", folder) as url:
+        yield url
+
+
+Begin = Callable[..., Team]
+
+
+@pytest.fixture
+def begin(prometheus: str, tmp_path: Path) -> Iterator[Begin]:
+    """Opens the repository of one tale."""
+    with ExitStack() as stack:
+
+        def opened(tale: Tale, *rules: str, settings: Replacements = ()) -> Team:
+            moment = Moment(at=BEGIN.at, served=(tale.served,))
+            team = at_work(moment, prometheus, tmp_path, rules=rules, settings=(*SETTINGS, *settings))
+            return stack.enter_context(team)
+
+        yield opened
+
+
+def start(begin: Begin, tale: Tale, settings: Replacements = ()) -> Team:
+    """A team that merged the canary."""
+    team = begin(tale, settings=settings)
+    assert team.run().code == 0
+    (opened,) = team.pull_requests()
+    assert opened.title.startswith("Try H100 with chat-canary-h100")
+    assert (opened.labels, tale.path in team.changed_lines(opened.head)) == (("reconciler", "canary"), True)
+    assert team.replicas_of("chat", opened.head) == REPLICAS
+    team.merge_all()
+    return team
+
+
+def look(team: Team, hours: float) -> dict[str, str]:
+    """The words of what is open so many hours after the merge."""
+    team.go_back(BEGIN.at_s + hours * HOUR_S)
+    outcome = team.run()
+    assert outcome.code == 0, outcome.err
+    return team.proposed()
+
+
+def canary_of(team: Team, tale: Tale, branch: str = "main") -> int:
+    """How many replicas a branch gives it."""
+    lines = team.read(tale.path, branch).decode().splitlines()
+    return next(int(line.split(":")[1]) for line in lines if line.strip().startswith("replicas:"))
+
+
+def test_one_that_is_good_gets_the_load_and_nothing_moves_before(begin: Begin) -> None:
+    team = start(begin, PASSES)
+    assert look(team, 5) == {}
+    ((branch, words),) = look(team, 26).items()
+    assert (canary_of(team, PASSES, branch), team.replicas_of("chat", branch)) == (2, 2)
+    assert "good/chat-canary-h100 was an experiment, and is sized by what it measured" in words
+    assert "It measured 26 hours with load" in words
+
+
+def test_one_that_is_far_slower_is_taken_back_and_not_tried_again(begin: Begin) -> None:
+    team = start(begin, SLOW, settings=(("costPerHour: 3.00", "costPerHour: 4.00"),))
+    ((branch, words),) = look(team, 5).items()
+    assert (canary_of(team, SLOW, branch), team.replicas_of("chat", branch)) == (0, REPLICAS)
+    assert "which the band did not hold" in words
+    assert "it would cost" in words
+    team.merge_all()
+    assert look(team, 5.1) == {}
+
+
+def test_one_that_is_far_faster_is_sized_by_what_was_measured(begin: Begin) -> None:
+    team = start(begin, FAST)
+    ((branch, _),) = look(team, 26).items()
+    assert (canary_of(team, FAST, branch), team.replicas_of("chat", branch)) == (2, 2)
+
+
+def test_one_that_nothing_is_heard_of_ends_after_four_days(begin: Begin) -> None:
+    team = start(begin, NOTHING)
+    assert look(team, 26) == {}
+    ((branch, words),) = look(team, 97).items()
+    assert canary_of(team, NOTHING, branch) == 0
+    assert "It measured nothing." in words
+
+
+def test_one_that_a_person_removes_does_not_come_back(begin: Begin) -> None:
+    team = start(begin, REMOVED)
+    team.rearrange({}, REMOVED.path)
+    assert look(team, 2) == {}
+
+
+def test_one_that_finds_no_node_is_taken_back(begin: Begin) -> None:
+    team = start(begin, PENDING)
+    assert look(team, 3) == {}
+    ((branch, words),) = look(team, 7).items()
+    assert canary_of(team, PENDING, branch) == 0
+    assert "it has found no node for 7 hours: H100 is not to be had" in words
+
+
+def test_one_that_misses_a_target_is_taken_back_at_once(begin: Begin) -> None:
+    team = start(begin, HARMFUL)
+    ((branch, words),) = look(team, 3).items()
+    assert (canary_of(team, HARMFUL, branch), "-urgent-" in branch) == (0, True)
+    assert "and the others keep it" in words
+
+
+def test_without_metrics_nothing_is_known_and_nothing_is_done(begin: Begin) -> None:
+    team = start(begin, BLIND)
+    assert look(team, 100) == {}
+    assert canary_of(team, BLIND) == 1
+
+
+def test_one_that_a_person_scales_holds_its_model_until_it_is_measured(begin: Begin) -> None:
+    team = start(begin, SCALED)
+    team.write(SCALED.path, team.read(SCALED.path).replace(b"replicas: 1", b"replicas: 3"))
+    assert look(team, 5) == {}
+    assert "it has 3 replicas, and what one carries is measured in 24 hours with load" in team.plan().out
+    ((branch, _),) = look(team, 26).items()
+    assert (canary_of(team, SCALED, branch), team.replicas_of("chat", branch)) == (2, 2)
+
+
+def test_one_that_gets_dearer_meanwhile_is_taken_back(begin: Begin) -> None:
+    team = start(begin, DEARER)
+    settings = team.read("reconciler.yaml").decode()
+    team.write(
+        "reconciler.yaml",
+        settings.replace("costPerHour: 3.00}", "costPerHour: 12.00}"),
+    )
+    ((branch, words),) = look(team, 5).items()
+    assert canary_of(team, DEARER, branch) == 0
+    assert "an hour more than the plan" in words
+
+
+def test_one_that_a_person_declines_is_not_asked_for_again(begin: Begin) -> None:
+    team = begin(DECLINED)
+    team.write("prod/declined/kustomization.yaml", KUSTOMIZATION)
+    assert team.run().code == 0
+    (opened,) = team.pull_requests()
+    lines = team.changed_lines(opened.head)
+    assert lines["prod/declined/kustomization.yaml"] == [f'+  - "{FILE}"']
+    if which("kustomize") or which("kubectl"):
+        assert "1 of 3 objects change in 1 root, as wanted" in team.plan("--prove").err
+    team.close(opened.number)
+    team.later(minutes=10)
+    assert team.run().code == 0
+    assert team.proposed() == {}

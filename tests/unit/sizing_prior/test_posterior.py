@@ -1,0 +1,88 @@
+"""What is believed after an accelerator was tried: prior and hours weighted by their variances."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from reconciler.domain.canaries import ENOUGH_HOURS, Measured
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.observed import Trace
+from reconciler.domain.priors import Lengths, Prior
+from reconciler.sizing.prior.datasheets import DATASHEETS
+from reconciler.sizing.prior.estimate import Hardware, estimate
+from reconciler.sizing.prior.posterior import HOURS_ALIKE, LEAST_NOISE, expected_gap_s, update
+from reconciler.sizing.prior.shapes import SHAPES
+
+NOW_S, STEP_S = 1_800_000_000.0, 600.0
+CANARY = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="llama-canary-h100")
+INPUT, OUTPUT, BATCH = 1000.0, 200.0, 20.0
+
+
+@pytest.fixture
+def prior() -> Prior:
+    lengths = Lengths(input_tokens=INPUT, output_tokens=OUTPUT)
+    found = estimate("llama", SHAPES["llama-3.1-8b"], Hardware(name="H100", datasheet=DATASHEETS["H100"]), lengths)
+    assert isinstance(found, Prior)
+    return found
+
+
+def reported(prior: Prior, hours: float, factor: float, **other: float) -> Trace:
+    """One replica that was so many times as slow as the prior expects, until now."""
+    count = round(hours * 3600 / STEP_S)
+    whole = {"running": BATCH, "input_tokens": INPUT, "output_tokens": OUTPUT} | other
+    series = {name: np.full(count, value) for name, value in whole.items()}
+    expected = expected_gap_s(prior.profile, np.array([BATCH]), np.array([INPUT]), np.array([OUTPUT]))
+    series["itl"] = np.full(count, float(expected[0]) * factor)
+    start_s = NOW_S - (count - 1) * STEP_S
+    return Trace(pod="a", variant=CANARY, start_s=start_s, step_s=STEP_S, series=series)
+
+
+def believed(prior: Prior, hours: float, factor: float) -> Measured:
+    return update(prior, [reported(prior, hours, factor)], NOW_S)
+
+
+def test_without_measurements_the_prior_stands(prior: Prior) -> None:
+    found = update(prior, [], NOW_S)
+    assert (found.posterior, found.hours, found.is_enough, found.is_outside) == (prior, 0, False, False)
+
+
+def test_prior_and_hours_are_weighted_by_their_variances(prior: Prior) -> None:
+    """Three hours that all say 1.2 count as one point of the least noise."""
+    found = believed(prior, 3, 1.2)
+    weight, point = 1 / prior.deviation**2, math.ceil(found.hours / HOURS_ALIKE) / LEAST_NOISE**2
+    center = math.log(1.2) * point / (weight + point)
+    assert found.posterior.profile.alpha_s == pytest.approx(prior.profile.alpha_s * math.exp(center))
+    assert found.posterior.deviation == pytest.approx(math.sqrt(1 / (weight + point) + LEAST_NOISE**2))
+    assert found.shift == pytest.approx(1.2)
+
+
+def test_more_hours_make_the_band_narrower_and_replace_the_prior(prior: Prior) -> None:
+    few, many = believed(prior, 3, 1.5), believed(prior, 30, 1.5)
+    assert prior.deviation > few.posterior.deviation > many.posterior.deviation >= LEAST_NOISE
+    assert many.posterior.profile.beta_s == pytest.approx(1.5 * prior.profile.beta_s, rel=0.02)
+    assert (few.is_enough, many.is_enough) == (False, True)
+    assert many.hours >= ENOUGH_HOURS
+    assert many.is_outside
+
+
+def test_it_is_sized_by_the_slow_edge_with_prompts_in_the_gaps(prior: Prior) -> None:
+    found = believed(prior, 30, 1.0)
+    slow = found.posterior.spread.high
+    assert found.profile.prompt_s is None
+    assert found.profile.alpha_s == pytest.approx(prior.profile.alpha_s * slow, rel=1e-6)
+    gap_s = float(expected_gap_s(prior.profile, np.array([BATCH]), np.array([INPUT]), np.array([OUTPUT]))[0])
+    assert found.profile.alpha_s + found.profile.beta_s * BATCH == pytest.approx(gap_s * slow, rel=1e-6)
+
+
+def test_nothing_is_sure_beyond_four_times_the_largest_batch_that_was_seen(prior: Prior) -> None:
+    learning = believed(prior, 30, 1.0).profile.learning
+    assert learning is not None
+    assert (learning.reach, learning.batch) == (80, (BATCH, BATCH))
+
+
+def test_an_hour_that_hardly_served_says_nothing(prior: Prior) -> None:
+    idle = replace(reported(prior, 30, 5.0), series={**reported(prior, 30, 5.0).series, "running": np.full(180, 0.01)})
+    unknown = reported(prior, 30, 5.0, input_tokens=math.nan)
+    assert update(prior, [idle, unknown], NOW_S).hours == 0
