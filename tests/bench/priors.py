@@ -1,4 +1,4 @@
-"""How far off priors are on measured points: `python -m tests.bench.priors [--fit] [--verdict]`.
+"""How far off priors are on measured points: `python -m tests.bench.priors [--fit] [--curves] [--verdict]`.
 
 `--fit` prints what `reconciler/sizing/prior/estimate.py` keeps, from two thirds of the points. `--verdict` judges the
 last third, which is chosen by a hash of its rows and which nothing was fitted to.
@@ -290,10 +290,53 @@ def batch_error(points: Sequence[Point], kind: str) -> float:
     return float(np.median(found))
 
 
+TARGETS = 7
+"""Of each curve, spaced evenly in the logarithm between its ends."""
+FEWEST_ON_CURVE = 4
+
+
+def curve_errors(points: Sequence[Point], kind: str, *, edge: float) -> tuple[int, float, float, float]:
+    """How far off the batch is that a gap allows, by curves of the points fitted, each left out in turn.
+
+    Targets lie on the measured curve, between its ends; the batch there is interpolated in logarithms. `edge` is in
+    standard deviations above the median. How many targets there are, the median error, that of targets beyond twice the
+    gap of the smallest batch, and the share of batches that keep the target.
+    """
+    mine = [each for each in points if not each.is_kept and each.kind == kind]
+    curves: dict[Group, list[Point]] = defaultdict(list)
+    for each in mine:
+        curves[each.served, each.hardware.name, each.hardware.devices, *each.load[1:]].append(each)
+    efficiency = CALIBRATIONS[kind].efficiency
+    found, far, kept = [], [], []
+    for curve in curves.values():
+        curve.sort(key=lambda each: each.batch)
+        left = carry(curve, [each for each in mine if each not in curve], efficiency)
+        gaps = np.maximum.accumulate([each.itl_s for each in curve])
+        is_long = len({each.batch for each in curve}) >= FEWEST_ON_CURVE and gaps[-1] >= 1.1 * gaps[0]
+        if len(left) < len(curve) or not is_long:
+            continue
+        shift = float(np.mean(list(left.values())) - np.mean(errors(curve, efficiency)))
+        batches = np.unique(np.geomspace(1, 4 * curve[-1].batch + 8, 300))
+        first = curve[0]
+        parts = terms(first.replica, batches, first.input_tokens, first.output_tokens)
+        expected = gap_s(parts, efficiency, batches, first.input_tokens, first.output_tokens)
+        expected *= math.exp(shift + edge * CALIBRATIONS[kind].carried)
+        measured = np.log(gaps) + 1e-9 * np.arange(len(gaps)), np.log([each.batch for each in curve])
+        for target in np.geomspace(gaps[0], gaps[-1], TARGETS + 2)[1:-1]:
+            truth = math.exp(np.interp(math.log(target), *measured))
+            said = float(np.interp(target, expected, batches)) if target > expected[0] else 0.0
+            found.append(abs(said / truth - 1.0))
+            kept.append(said <= truth * (1 + 1e-4))
+            if target > 2 * gaps[0]:
+                far.append(found[-1])
+    return len(found), float(np.median(found)), float(np.median(far)), float(np.mean(kept))
+
+
 def main() -> None:
     """Print what is asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.priors", description=__doc__)
     parser.add_argument("--fit", action="store_true", help="fit again, and print what to keep")
+    parser.add_argument("--curves", action="store_true", help="judge the batch that a gap allows by curves left out")
     parser.add_argument("--verdict", action="store_true", help="judge the kept third")
     arguments = parser.parse_args()
     points = read_points()
@@ -303,6 +346,14 @@ def main() -> None:
             alone, carried = calibrate(mine)
             efficiency = tuple(float(f"{each:.4g}") for each in fit(mine))
             print(f"{kind}: {efficiency}, alone={alone:.3f}, carried={carried:.3f}, points={len(mine)}")
+    if arguments.curves:
+        edges = {"median": 0.0, "slow edge": math.log(Band(median=1.0, deviation=1.0).high)}
+        cells = (
+            (kind, name, *curve_errors(points, kind, edge=edge))
+            for kind in CALIBRATIONS
+            for name, edge in edges.items()
+        )
+        print(table(("", "at", "targets", "batch", "beyond twice the lone gap", "keep it"), list(cells)))
     if arguments.verdict:
         rows = [
             (each.kind, "yes" if each.is_carried else "no", each.points, each.coverage, each.itl, each.throughput)

@@ -1,8 +1,13 @@
-"""Data sheets of accelerators, entered by hand in 2026-11: dense rates, bytes in powers of ten."""
+"""Data sheets of accelerators, entered by hand in 2026-11: dense rates, bytes in powers of ten.
+
+Those in `_COMPARED` were compared with what NVIDIA's own planner states of them: bandwidth and rates are the same to
+four digits (it rounds 1979 to 1978), and so is its memory, in powers of two.
+"""
 
 from collections.abc import Mapping
 
 from reconciler.domain.priors import Datasheet
+from reconciler.domain.records import replace
 
 _T, _G = 1e12, 1e9
 
@@ -32,8 +37,10 @@ def _sheet(
     )
 
 
+_COMPARED = ("A30", "A100", "L4", "L40S", "H100", "H200", "B200", "B300", "GB200", "GB300")
+_COMPARED_WITH = "compared 2026-11 with systems/*.yaml in ai-dynamo/aiconfigurator at 095f58a"
 DATASHEETS: Mapping[str, Datasheet] = {
-    sheet.device: sheet
+    sheet.device: replace(sheet, source=f"{sheet.source}; {_COMPARED_WITH}") if sheet.device in _COMPARED else sheet
     for sheet in (
         # device, generation, GB, GB/s, teraflops of bf16, fp8 and fp4, GB/s of links in one direction
         _sheet("V100", "volta", 32, 900, (125, None, None), 150, "NVIDIA V100 data sheet, 2020-01"),

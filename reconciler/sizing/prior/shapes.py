@@ -7,6 +7,13 @@ from reconciler.domain.priors import ModelShape, Weights
 from reconciler.domain.records import replace
 
 _SOURCE = "its config.json, entered by hand 2026-11"
+_COMPARED_SOURCE = "its config.json, compared 2026-11 with the copy in ai-dynamo/aiconfigurator at 095f58a"
+_COMPARED = (
+    *("llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "qwen3-8b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b"),
+    *("mixtral-8x7b", "mixtral-8x22b", "minimax-m2.5", "gpt-oss-20b", "gpt-oss-120b", "deepseek-v3", "deepseek-r1"),
+    "kimi-k2.5",
+)
+"""Of `SHAPES`: every size that a roofline takes, and the format of the weights."""
 
 
 def _dense(layers: int, hidden: int, heads: int, kv_heads: int, inner: int, words: int, head: int = 128) -> ModelShape:
@@ -46,7 +53,7 @@ def _latent(
     )
 
 
-SHAPES: Mapping[str, ModelShape] = {
+_ENTERED: Mapping[str, ModelShape] = {
     "llama-2-7b": _dense(32, 4096, 32, 32, 11008, 32000),
     "llama-2-13b": _dense(40, 5120, 40, 40, 13824, 32000),
     "llama-2-70b": _dense(80, 8192, 64, 8, 28672, 32000),
@@ -76,7 +83,7 @@ SHAPES: Mapping[str, ModelShape] = {
     "mixtral-8x22b": _experts(56, 6144, 48, 8, (8, 2, 16384), 32000),
     "qwen3-30b-a3b": _experts(48, 2048, 32, 4, (128, 8, 768), 151936),
     "qwen3-235b-a22b": _experts(94, 4096, 64, 4, (128, 8, 1536), 151936),
-    "minimax-m2.5": _experts(62, 3072, 48, 8, (256, 8, 1536), 200064),
+    "minimax-m2.5": replace(_experts(62, 3072, 48, 8, (256, 8, 1536), 200064), weights=Weights.FP8),
     "gpt-oss-20b": replace(
         _experts(24, 2880, 64, 8, (32, 4, 2880), 201088, 64), full_attention=0.5, window=128, weights=Weights.MXFP4
     ),
@@ -86,6 +93,9 @@ SHAPES: Mapping[str, ModelShape] = {
     "deepseek-v3": replace(_latent(61, 7168, 128, (256, 18432), 3, 129280), weights=Weights.FP8),
     "deepseek-r1": replace(_latent(61, 7168, 128, (256, 18432), 3, 129280), weights=Weights.FP8),
     "kimi-k2.5": replace(_latent(61, 7168, 64, (384, 18432), 1, 163840), weights=Weights.INT4),
+}
+SHAPES: Mapping[str, ModelShape] = {
+    name: replace(each, source=_COMPARED_SOURCE) if name in _COMPARED else each for name, each in _ENTERED.items()
 }
 """By the family's name as model ids spell it, in lower case."""
 

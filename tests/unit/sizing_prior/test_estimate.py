@@ -1,10 +1,11 @@
 """Priors of a model on an accelerator: what scales with what, what is carried over, and what is refused."""
 
 import json
+import re
 
 import pytest
 
-from reconciler.domain.priors import Lengths, ModelShape, Prior, Refusal, Weights
+from reconciler.domain.priors import Datasheet, Lengths, ModelShape, Prior, Refusal, Weights
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.records import replace
 from reconciler.sizing.prior.datasheets import DATASHEETS
@@ -173,7 +174,7 @@ def test_a_shape_is_read_from_config_json() -> None:
         "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "num_hidden_layers": 32,
         "intermediate_size": 14336, "vocab_size": 128256,
     }  # fmt: skip
-    assert read_shape(config, "its config.json, entered by hand 2026-11") == LLAMA
+    assert read_shape(config, LLAMA.source) == LLAMA
     quantized = {**config, "quantization_config": {"quant_method": "fp8"}}
     assert read_shape(quantized).weights is Weights.FP8
     nested = {"text_config": config, "quantization_config": {"quant_method": "awq", "bits": 4}}
@@ -202,3 +203,8 @@ def test_a_config_json_that_is_not_understood_says_what_is_wrong(change: dict[st
     )
     with pytest.raises(ValueError, match=reason):
         read_shape({**config, **change})
+
+
+@pytest.mark.parametrize("each", [*SHAPES.values(), *DATASHEETS.values()], ids=lambda each: each.source)
+def test_shipped_numbers_say_where_they_are_from_and_when(each: ModelShape | Datasheet) -> None:
+    assert re.search(r"\b20[0-9]{2}-[01][0-9]\b", each.source)
