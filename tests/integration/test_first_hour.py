@@ -1,4 +1,4 @@
-"""From nothing to pull requests: by the page, literally, then by the files that it makes, unattended."""
+"""From nothing to merged pull requests: by the page, literally, then by the files that it makes, unattended."""
 
 import json
 import re
@@ -47,10 +47,11 @@ def test_the_page_leads_to_a_pull_request_within_ten_minutes(newcomer: Newcomer)
     assert time.monotonic() - started_s < PATIENCE_S
 
 
-def test_the_action_leads_to_the_same_pull_request(newcomer: Newcomer) -> None:
+def test_the_action_opens_the_same_pull_request_and_merges_it(newcomer: Newcomer) -> None:
     follow(newcomer, "1. Set it up")
     newcomer.put_right()
     follow(newcomer, "GitHub Actions")
+    follow(newcomer, "Let it merge")
     operator = newcomer.environment["RECONCILER_CONFIG"]
     job = run_step(newcomer.clone, mode="run", token=newcomer.fleet.token, config=operator)
     assert job.code == 0, job.log
@@ -61,10 +62,11 @@ def test_the_action_leads_to_the_same_pull_request(newcomer: Newcomer) -> None:
     ]
     assert "Llama-3.1-8B-Instruct" in job.page
     again = run_step(newcomer.clone, mode="run", token=newcomer.fleet.token, config=operator)
-    assert (again.code, again.outputs["changed"]) == (0, "false")
+    assert (again.code, newcomer.fleet.pull_requests()[0].state) == (0, "merged"), again.log
+    assert b"replicas:   4 " in newcomer.fleet.read("clusters/prod/chat/deployment.yaml")
 
 
-def test_the_cron_job_leads_to_the_same_pull_request(newcomer: Newcomer, tmp_path: Path) -> None:
+def test_the_cron_job_opens_the_same_pull_request_and_merges_it(newcomer: Newcomer, tmp_path: Path) -> None:
     """As the kubelet starts it: what is rendered and what the Dockerfile says, and nothing of the newcomer's shell.
 
     Only where the forge is comes on top: it is not on the internet.
@@ -75,6 +77,7 @@ def test_the_cron_job_leads_to_the_same_pull_request(newcomer: Newcomer, tmp_pat
     follow(newcomer, "1. Set it up")
     newcomer.put_right()
     follow(newcomer, "A CronJob")
+    follow(newcomer, "Let it merge")
     (pod,) = filter(None, map(pod_spec_of, build(newcomer.clone / "reconciler")))
     (container,) = pod["containers"]
     assert "command" not in container
@@ -95,7 +98,8 @@ def test_the_cron_job_leads_to_the_same_pull_request(newcomer: Newcomer, tmp_pat
     assert "llama" in proposed[0].title
     again = image.run(command, given, secrets, tmp_path / "second")
     assert again.returncode == 0, again.stdout + again.stderr
-    assert newcomer.fleet.pull_requests() == proposed
+    assert newcomer.fleet.pull_requests()[0].state == "merged", again.stdout
+    assert b"replicas:   4 " in newcomer.fleet.read("clusters/prod/chat/deployment.yaml")
 
 
 def test_the_page_applies_what_init_has_written(newcomer: Newcomer) -> None:
