@@ -1,0 +1,170 @@
+"""Which canaries a plan starts: alone, within rules and pools, and never where somebody has said no."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.decision.decide import decide, ordered
+from reconciler.domain.canaries import CanaryStep, CopyPlace
+from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
+from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.proposals import Part, ProposalState, ProposedChange
+from reconciler.domain.records import replace
+from reconciler.domain.snapshot import Form
+from reconciler.policy.files import read_policy
+from reconciler.report.text import plan_text
+from tests.unit.decision.conftest import CLUSTER, GPU, key
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+A100 = PerformanceProfile(accelerator="A100", alpha_s=0.0135, beta_s=0.00012, max_batch_size=128)
+CANARY = "llama-canary-h100"
+HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"
+BESIDE = {"copies_at": CopyPlace(directory="apps/llm"), "devices": {GPU: 1}}
+
+
+@pytest.fixture
+def busy(fleet: Any, make: Any) -> Any:
+    """Six replicas on A100 that have their load, and an H100 that costs less."""
+    fleet.set(service_classes=(make.service_class(itl_s=0.06),))
+    fleet.price(A100=4.0, H100=3.0)
+    fleet.add(replicas=6, runs_on="A100", model_id=LLAMA, profiles=(A100,), workload=BESIDE, form=Form.TARGET)
+    fleet.offer(125.0, model_id=LLAMA, input_tokens=1000.0, output_tokens=200.0)
+    return fleet
+
+
+def planned(fleet: Any) -> Plan:
+    snapshot = fleet.snapshot()
+    return decide(ordered(snapshot, decide(snapshot)))
+
+
+def started(fleet: Any) -> Decision | None:
+    return next((each for each in planned(fleet).decisions if each.canary is not None), None)
+
+
+def rule(fleet: Any, text: str) -> None:
+    fleet.set(rules=read_policy("p.yaml", f"{HEADER}  - {text}\n".encode()).rules)
+
+
+def changed(fleet: Any, state: ProposalState, **other: Any) -> None:
+    """A pull request of ours about the canary."""
+    resource = f"{CLUSTER}/llm/Deployment/{CANARY}"
+    change = ProposedChange(
+        resource=resource, replicas_before=0, replicas_after=1, accelerator_before="H100", accelerator_after="H100"
+    )
+    fleet.propose(change, part=Part.CANARY, state=state, **other)
+
+
+def test_one_replica_is_started_in_a_pull_request_of_its_own(busy: Any) -> None:
+    without, plan = decide(busy.snapshot()), planned(busy)
+    (group,) = (each for each in plan.groups if each.part is Part.CANARY)
+    (change,) = group.changes
+    assert (change.variant.name, change.desired.replicas, change.desired.accelerator) == (CANARY, 1, "H100")
+    assert change.canary is not None
+    assert change.canary.step is CanaryStep.START
+    assert (change.demand, change.capacity_after, change.cost_after_per_hour) == (None, None, 3.0)
+    before = {each.variant: each.desired for each in without.decisions}
+    assert {each.variant: each.desired for each in plan.decisions if each.canary is None} == before
+    assert plan.trials == ()
+
+
+def test_it_never_merges_by_itself(busy: Any) -> None:
+    busy.set(pull_requests=replace(busy.settings.pull_requests, auto_merge=True))
+    rule(busy, "{name: all, autoMerge: {}}")
+    (group,) = (each for each in planned(busy).groups if each.part is Part.CANARY)
+    assert group.merges is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{name: weekend, freeze: {from: "2027-01-15", until: "2027-01-16"}}', VerdictKind.HOLD),
+        ("{name: cap, budget: {amount: 25, per: hour}}", VerdictKind.HOLD),
+        ("{name: ours, accelerators: {allowed: [A100]}}", VerdictKind.REFUSE),
+    ],
+)
+def test_rules_apply_to_it_as_to_any_change(busy: Any, text: str, kind: VerdictKind) -> None:
+    rule(busy, text)
+    (canary,) = (each for each in planned(busy).decisions if each.variant.name == CANARY)
+    assert (canary.desired.replicas, canary.outcome is Outcome.CHANGE) == (0, False)
+    assert canary.verdict.kind is kind
+
+
+def test_it_takes_nobodys_devices(busy: Any) -> None:
+    busy.stock(A100=6, H100=1)
+    assert started(busy) is not None
+    busy.stock(A100=6, H100=1, others=1)
+    assert started(busy) is None
+
+
+def test_a_group_tries_one_at_a_time(busy: Any) -> None:
+    other = "Qwen/Qwen2.5-7B-Instruct"
+    busy.add("qwen", replicas=6, runs_on="A100", model_id=other, profiles=(A100,), workload=BESIDE, form=Form.TARGET)
+    busy.offer(125.0, model_id=other, input_tokens=1000.0, output_tokens=200.0)
+    plan = planned(busy)
+    assert sum(each.canary is not None for each in plan.decisions) == 1
+    assert len(plan.trials) == 1
+
+
+@pytest.mark.parametrize("state", [ProposalState.MERGED])
+def test_what_a_person_removed_does_not_come_back(busy: Any, state: ProposalState) -> None:
+    changed(busy, state, closed_at_s=busy.now_s - 86_400.0)
+    assert started(busy) is None
+
+
+def test_what_was_tried_is_not_tried_again(busy: Any) -> None:
+    add_canary(busy, replicas=0)
+    assert started(busy) is None
+    assert planned(busy).trials == ()
+    assert busy.decision(CANARY).desired.replicas == 0
+
+
+def test_a_saving_that_shrinks_closes_nothing_that_is_open(busy: Any) -> None:
+    prices = (each / 100 for each in range(300, 500, 5))
+    worth = [price for price in prices if (busy.price(A100=4.0, H100=price), started(busy))[1] is not None]
+    changed(busy, ProposalState.OPEN)
+    busy.price(A100=4.0, H100=worth[-1] + 0.05)
+    assert started(busy) is not None
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        ({"copies_at": CopyPlace(reason="it stands in a List")}, "it stands in a List"),
+        ({"copies_at": CopyPlace(), "devices": {GPU: 2}}, "another number of devices"),
+        ({}, "no variant of it is a Deployment in Git"),
+    ],
+)
+def test_where_none_can_be_written_the_plan_says_why(
+    fleet: Any, make: Any, workload: dict[str, Any], words: str
+) -> None:
+    fleet.set(service_classes=(make.service_class(itl_s=0.06),))
+    fleet.price(A100=4.0, H100=3.0)
+    fleet.add(replicas=6, runs_on="A100", model_id=LLAMA, profiles=(A100,), workload=workload, form=Form.TARGET)
+    fleet.offer(125.0, model_id=LLAMA, input_tokens=1000.0, output_tokens=200.0)
+    plan = planned(fleet)
+    assert [each.canary for each in plan.decisions] == [None]
+    assert words in plan.trials[0].obstacle
+    assert "and none can be written here" in " ".join(plan_text(plan).split())
+
+
+def add_canary(fleet: Any, replicas: int) -> None:
+    """One that is in Git."""
+    fleet.add(
+        CANARY,
+        replicas=replicas,
+        runs_on="H100",
+        model_id=LLAMA,
+        form=Form.ADOPTED,
+        key=key(CANARY, "Deployment"),
+        target=key(CANARY, "Deployment"),
+        annotations={"canary": "H100", "minReplicas": 0},
+        workload=BESIDE,
+    )
+    fleet.resources[-1] = replace(fleet.resources[-1], profiles=())
+
+
+def test_it_counts_for_nobody_while_it_runs(busy: Any) -> None:
+    before = busy.decision().desired
+    add_canary(busy, replicas=1)
+    assert busy.decision().desired == before
+    assert (busy.decision(CANARY).desired.replicas, busy.decision(CANARY).engine) == (1, "canary")
