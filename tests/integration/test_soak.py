@@ -61,7 +61,11 @@ def temporary_files(folder: Path) -> Iterator[Path]:
 
 
 def usage() -> tuple[int, int, int]:
-    """Bytes of memory, open descriptors and children of this process."""
+    """Bytes of memory, open descriptors and children of this process.
+
+    A run leaves its objects out of collections, as its process ends with it; here one process makes all runs.
+    """
+    gc.unfreeze()
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     children = sum(len(each.read_text().split()) for each in Path("/proc/self/task").glob("*/children"))
