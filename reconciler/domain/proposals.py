@@ -190,7 +190,6 @@ class Proposal:
     pushes_s: tuple[float, ...] = ()
     reverted_at_s: float | None = None
     title: str = ""
-    body_digest: str = ""
     url: str = ""
     merges: bool = False
 

@@ -204,13 +204,6 @@ def with_outcome(body: str, text: str) -> str:
     return f"{body[:start].rstrip()}\n{text}\n{written}{body[end:]}"
 
 
-def body_digest(body: str) -> str:
-    """sha256 of a body without white space and the marker."""
-    found = _find(body)
-    text = body[: found[1]] + body[found[2] :] if found else body
-    return hashlib.sha256(" ".join(text.split()).encode("utf-8", "surrogatepass")).hexdigest()
-
-
 NUMBER = re.compile(r"(?<![0-9a-f])(?:[0-9]|[a-f]+(?=[0-9]))[0-9a-f.,]*")
 """With the letters of a commit before the first digit; each run of letters is read once, however long a text has it."""
 
@@ -466,7 +459,6 @@ def proposal_of(pull_request: PullRequest, tip: BranchTip | None, ours: Identity
         opened_at_s=pull_request.opened_at_s,
         pushes_s=pushes_of(tip) if tip else (),
         title=pull_request.title,
-        body_digest=body_digest(pull_request.body),
         url=pull_request.url,
     )
 

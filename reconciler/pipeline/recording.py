@@ -18,6 +18,7 @@ from reconciler.domain.answers import Answer, AnswerStatus, Body, HeldBody, Quer
 from reconciler.domain.identity import Finding, ResourceKey
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.recording import (
+    READ_VERSIONS,
     RECORDING_VERSION,
     ManifestFile,
     PaidPrices,
@@ -105,13 +106,13 @@ def write_recording(recording: Recording, path: Path) -> None:
 
 
 def read_recording(path: Path) -> Recording:
-    """Read a recording; raises ConfigurationError for a file that is none, or of a version not known here."""
+    """Read a recording; raises ConfigurationError for a file that is none, or of a format not known here."""
     try:
         return parse_recording(path.read_bytes())
     except OSError as error:
         raise ConfigurationError(f"--replay {path}: {error.strerror or error}") from error
     except DAMAGES as error:
-        raise ConfigurationError(f"--replay {path}: not a recording of this version ({error})") from error
+        raise ConfigurationError(f"--replay {path}: not a recording that can be read ({error})") from error
 
 
 def parse_recording(content: bytes) -> Recording:
@@ -119,8 +120,10 @@ def parse_recording(content: bytes) -> Recording:
     archive = zipfile.ZipFile(io.BytesIO(content))
     _check_sizes(archive)
     header = json.loads(archive.read(HEADER))
-    if header["version"] != RECORDING_VERSION:
-        raise ValueError(f"version {header['version']}, expected {RECORDING_VERSION}")
+    if header["version"] not in READ_VERSIONS:
+        known = " and ".join(map(str, READ_VERSIONS))
+        advice = "replay it with the version of reconciler that recorded it, or a newer one"
+        raise ValueError(f"its format is {header['version']}, known are {known}: {advice}")
     manifests = tuple(
         ManifestFile(path=name.removeprefix(MANIFESTS), body=archive.read(name))
         for name in archive.namelist()

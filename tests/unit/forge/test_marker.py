@@ -16,7 +16,6 @@ from reconciler.forge.marker import (
     MarkerState,
     ReviewMarker,
     asking,
-    body_digest,
     has_same_words,
     is_marked,
     read_marker,
@@ -288,14 +287,6 @@ def test_many_changes_are_left_out_and_the_fingerprint_stays() -> None:
 @pytest.mark.parametrize("body", [OPENING * 200_000, "<!--" * 500_000, "x" * 3_000_000, (OPENING + "{" * 20_000) * 50])
 def test_a_huge_hostile_body_has_no_marker(body: str) -> None:
     assert read_marker(body) is None
-
-
-def test_the_digest_ignores_white_space_and_the_marker() -> None:
-    plain = body_digest("One  line\r\n\r\nand another\n")
-    assert plain == body_digest("One line\nand another")
-    assert plain == body_digest(f"One line\nand another\n\n{write_marker(MARKER)}")
-    assert plain == body_digest(withdrawn(f"One line\nand another\n\n{write_marker(MARKER)}"))
-    assert plain != body_digest("One line\nand another one")
 
 
 REVIEW_MARKER = ReviewMarker(head="a" * 40, base="b" * 40, told="c" * 64, needed={"prod/chat/llama": 20})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.domain.recording import READ_VERSIONS, RECORDING_VERSION
 from reconciler.errors import ConfigurationError
 from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.recording import entries_of, fingerprint, read_recording, write_recording
@@ -96,6 +97,38 @@ def test_a_file_with_a_secret_is_named_in_it_and_nothing_more(recorded: tuple[Pr
     assert b"clusters/prod/secret.yaml" in contents["recording.json"]
 
 
+FORMATS = Path(__file__).parents[2] / "testdata" / "recordings"
+
+
+@pytest.mark.parametrize("version", READ_VERSIONS)
+def test_a_file_of_each_format_is_decided_as_then_and_written_again_in_the_newest(version: int, tmp_path: Path) -> None:
+    kept = FORMATS / f"format-{version}.zip"
+    with zipfile.ZipFile(kept) as archive:
+        assert json.loads(archive.read("recording.json"))["version"] == version
+        assert (b"body_digest" in archive.read("proposals.json")) == (version == 2)
+    recording = read_recording(kept)
+    plan = prepare(recording, Renderer()).plan
+    desired = {each.variant.name: each.desired.replicas for each in plan.decisions}
+    assert desired == {"qwen": 1, "llama": 6, "granite": 1}
+    assert [each.number for each in recording.proposals] == [1]
+    write_recording(recording, tmp_path / "again.zip")
+    with zipfile.ZipFile(tmp_path / "again.zip") as archive:
+        assert json.loads(archive.read("recording.json"))["version"] == RECORDING_VERSION
+        assert b"body_digest" not in archive.read("proposals.json")
+    assert plan_json(prepare(read_recording(tmp_path / "again.zip"), Renderer()).plan) == plan_json(plan)
+
+
+@pytest.mark.parametrize("version", [1, RECORDING_VERSION + 1])
+def test_a_format_that_is_not_known_is_refused_with_what_to_do(recorded: tuple[Prepared, Path], version: int) -> None:
+    with zipfile.ZipFile(recorded[1]) as archive:
+        header = json.loads(archive.read("recording.json")) | {"version": version}
+    other = rewritten(recorded[1], "recording.json", json.dumps(header).encode())
+    with pytest.raises(
+        ConfigurationError, match=rf"its format is {version}, .* the version of reconciler that recorded"
+    ):
+        read_recording(other)
+
+
 def rewritten(path: Path, name: str, content: bytes | None) -> Path:
     """The recording with one entry replaced, or without it."""
     with zipfile.ZipFile(path) as archive:
@@ -125,7 +158,7 @@ def rewritten(path: Path, name: str, content: bytes | None) -> Path:
 def test_a_recording_that_was_tampered_with_is_refused(
     recorded: tuple[Prepared, Path], name: str, content: bytes | None
 ) -> None:
-    with pytest.raises(ConfigurationError, match="not a recording of this version"):
+    with pytest.raises(ConfigurationError, match="not a recording that can be read"):
         read_recording(rewritten(recorded[1], name, content))
 
 

@@ -190,3 +190,15 @@ def test_every_kind_says_what_it_is_called_and_what_its_fields_mean() -> None:
         assert kind.name == name
         assert kind.section.__doc__
         assert all(field.description for field in described_fields(kind.section).values()), name
+
+
+def test_a_file_of_a_newer_format_is_not_guessed_at_and_nothing_is_proposed() -> None:
+    newer = HEADER.replace("v1alpha1", "v1beta1") + "  - {name: fast, autoMerge: {}}\n"
+    found = read_policy("p.yaml", newer.encode())
+    (rule,) = found.rules
+    assert isinstance(rule.asks, BrokenRule)
+    assert rule.scope == Scope(), "it is for everything"
+    assert (
+        str(found.findings[0])
+        == 'p.yaml:1: error: apiVersion: expected reconciler.io/v1alpha1, got "reconciler.io/v1beta1"'
+    )
