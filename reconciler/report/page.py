@@ -5,9 +5,10 @@ their size on any screen. Coordinates are percent of it, from the left and from 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from reconciler.domain.records import dataclass
+from reconciler.report.formatting import one_line
 
 Points = Iterable[tuple[float, float | None]]
 """From the left to the right; None is a gap."""
@@ -183,3 +184,40 @@ def ticks(scale: Scale, count: int = 4) -> tuple[float, ...]:
     step = next(each * size for each in (1.0, 2.0, 5.0, 10.0) if each * size >= rough)
     first = math.ceil(scale.least / step - 1e-9)
     return tuple(step * place for place in range(first, math.floor(scale.most / step + 1e-9) + 1))
+
+
+LONGEST_TICK = 12
+"""Characters below a column: on a narrow screen more would run into the next."""
+
+
+def columns(
+    unit: str, found: Sequence[tuple[str, tuple[float, float, float]]], spell: Callable[[float], str], words: str
+) -> Chart:
+    """A column by name, from the lower to the upper edge of a band, with a point at its median."""
+    across = Scale(least=0.0, most=float(len(found)))
+    lows, _, highs = zip(*(edges for _, edges in found), strict=True)
+    up = Scale(least=min(0.0, *lows), most=1.1 * max(0.0, *highs) or 1.0)
+    paths, marks = [], []
+    for place, (name, (low, median, high)) in enumerate(found):
+        corners = [(place + left, at) for left, at in ((0.3, low), (0.3, high), (0.7, high), (0.7, low))]
+        paths.append(line(corners, across, up) + "Z")
+        marks.append(
+            Mark(
+                kind="ours",
+                left=spelled(across.at(place + 0.5)),
+                top=spelled(HEIGHT - up.at(median)),
+                title=f"{name}: {spell(median)} ({spell(low)} to {spell(high)})",
+                words="" if place else "median",
+            )
+        )
+    return Chart(
+        label=f"{unit}, with the {words}: {'; '.join(each.title for each in marks)}",
+        unit=unit,
+        layers=(Layer(kind="fan", path="".join(paths), words=words),),
+        marks=tuple(marks),
+        across=tuple(
+            Tick(at=spelled(across.at(place + 0.5)), words=one_line(name, limit=LONGEST_TICK))
+            for place, (name, _) in enumerate(found)
+        ),
+        up=tuple(Tick(at=spelled(HEIGHT - up.at(each)), words=spell(each)) for each in ticks(up)),
+    )

@@ -6,10 +6,10 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.plan import RATE, Decision, Outcome, Plan
 from reconciler.domain.units import utc_minute
 from reconciler.report.explain import Chain, SettingRow, value_text
-from reconciler.report.formatting import count, labels_of, one_line, quantity, rate
-from reconciler.report.page import Chart, Layer, Page, Scale, Section, Tick, line, spelled, table, ticks
+from reconciler.report.formatting import count, labels_of, model_name, one_line, quantity, rate
+from reconciler.report.page import Chart, Layer, Page, Scale, Section, Tick, columns, line, spelled, table, ticks
 from reconciler.report.rows import by_urgency, change_row, hold_rows
-from reconciler.report.summary import cost_unit, losers, proof, put_back_lines, totals_text, trial_lines
+from reconciler.report.summary import SHOWN_TRIALS, cost_unit, losers, proof, put_back_lines, totals_text, trial_lines
 from reconciler.report.text import counts_text, nothing_decided
 
 MOST_CHARTS = 20
@@ -59,7 +59,15 @@ def _sections(plan: Plan) -> Iterator[Section]:
         held = [(", ".join(row.variants), row.reason) for row in found]
         yield Section(heading=heading, tables=(table(heading, ("variants", "because"), held),) if held else ())
     yield Section(heading="Put back", lines=tuple(put_back_lines(plan)))
-    yield Section(heading="Worth a trial", lines=trial_lines(plan))
+    saves = [
+        (f"{each.accelerator} {model_name(each.model)}", each.saves_per_hour) for each in plan.trials[:SHOWN_TRIALS]
+    ]
+    unit = f"saved, {cost_unit(plan, ())}"
+    yield Section(
+        heading="Worth a trial",
+        charts=(columns(unit, saves, lambda value: f"{value:.2f}", "90 % band"),) if saves else (),
+        lines=trial_lines(plan),
+    )
 
 
 def _charts(plan: Plan, changes: Sequence[Decision]) -> Iterator[Chart]:

@@ -1,6 +1,6 @@
 """Priors as a table, a page and a document: numbers with their bands, what they rest on, and what is refused."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 from reconciler.domain.priors import BAND_COVERAGE, Band, Prior, Priors, Refusal
@@ -19,7 +19,7 @@ from reconciler.report.formatting import (
     rate,
     wrapped,
 )
-from reconciler.report.page import Chart, Layer, Mark, Page, Scale, Section, Tick, line, spelled, table, ticks
+from reconciler.report.page import Page, Section, columns, table
 
 VERSION = 1
 Json = Mapping[str, object]
@@ -46,8 +46,12 @@ def prior_page(found: Priors) -> Page:
     money = f"{found.currency} a million output tokens" if found.currency else "cost a million output tokens"
     priced = [(each, each.cost_per_million_tokens) for each in found.priors]
     drawn = (
-        (money, [(each, band) for each, band in priced if band is not None], lambda value: f"{value:.2f}"),
-        ("output tokens a second", [(each, each.throughput_tokens_per_s) for each in found.priors], rate),
+        (money, [(_name(each), _edges(band)) for each, band in priced if band is not None], _cents),
+        (
+            "output tokens a second",
+            [(_name(each), _edges(each.throughput_tokens_per_s)) for each in found.priors],
+            rate,
+        ),
     )
     rows = [
         (
@@ -66,7 +70,7 @@ def prior_page(found: Priors) -> Page:
             words=(
                 "The area holds nineteen in twenty above its lower and below its upper edge; the point is the median.",
             ),
-            charts=tuple(_bands(unit, bands, spell, share) for unit, bands, spell in drawn if bands),
+            charts=tuple(columns(unit, bands, spell, f"{share} band") for unit, bands, spell in drawn if bands),
             tables=(table("One replica at that batch", headings, rows, (1,)),),
         )
         if rows
@@ -90,40 +94,12 @@ def prior_page(found: Priors) -> Page:
     )
 
 
-def _bands(unit: str, bands: Sequence[tuple[Prior, Band]], spell: Callable[[float], str], share: str) -> Chart:
-    """A column for each accelerator, from the lower to the upper edge, with a point at the median."""
-    across = Scale(least=0.0, most=float(len(bands)))
-    up = Scale(least=0.0, most=1.1 * max(band.high for _, band in bands))
-    columns = []
-    for place, (_, band) in enumerate(bands):
-        left, right = place + 0.3, place + 0.7
-        corners = [(left, band.low), (left, band.high), (right, band.high), (right, band.low)]
-        columns.append(line(corners, across, up) + "Z")
-    told = "; ".join(f"{_name(prior)} {_span(band, spell)}" for prior, band in bands)
-    return Chart(
-        label=f"{unit} by accelerator, with the {share} band: {told}",
-        unit=unit,
-        layers=(Layer(kind="fan", path="".join(columns), words=f"{share} band"),),
-        marks=tuple(
-            Mark(
-                kind="ours",
-                left=spelled(across.at(place + 0.5)),
-                top=spelled(100.0 - up.at(band.median)),
-                title=f"{_name(prior)}: {_span(band, spell)}",
-                words="" if place else "median",
-            )
-            for place, (prior, band) in enumerate(bands)
-        ),
-        across=tuple(
-            Tick(at=spelled(across.at(place + 0.5)), words=one_line(_name(prior), limit=_TICK))
-            for place, (prior, _) in enumerate(bands)
-        ),
-        up=tuple(Tick(at=spelled(100.0 - up.at(each)), words=spell(each)) for each in ticks(up)),
-    )
+def _edges(band: Band) -> tuple[float, float, float]:
+    return band.low, band.median, band.high
 
 
-_TICK = 12
-"""Characters below a column: on a narrow screen more would run into the next."""
+def _cents(value: float) -> str:
+    return f"{value:.2f}"
 
 
 def prior_json(found: Priors) -> Json:

@@ -73,8 +73,9 @@ class CanaryAnswer(EngineAnswer):
             return f"it has tried {variant.current.accelerator}: delete its file to have it tried again"
         measured = self.snapshot.tried.get(variant.key)
         hours = 0 if measured is None else measured.hours
+        shift = "" if measured is None or not hours else f": gaps {measured.shift:.2f} times as long as expected"
         whose = "" if replicas == 1 else f"; a person gave it {replicas} replicas, so it is not taken back"
-        return f"it tries {variant.current.accelerator}, {hours} hours with load were measured{whose}"
+        return f"it tries {variant.current.accelerator}, {hours} hours with load were measured{shift}{whose}"
 
 
 def _problem(snapshot: Snapshot, model: ModelKey, members: Sequence[VariantState]) -> ModelProblem:

@@ -81,7 +81,7 @@ def test_a_page_draws_every_band_and_says_the_same_in_words(folder: Path, comman
     assert outcome.code == 0, outcome.err
     assert outcome.out.count('class="mark ours"') == 3  # the board has no price
     assert "Untried accelerators for acme/chat-8b" in outcome.out
-    assert "output tokens a second by accelerator, with the 90 % band: H200 " in outcome.out
+    assert "output tokens a second, with the 90 % band: H200: " in outcome.out
 
 
 PRICES = """

@@ -11,6 +11,7 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.records import replace
 from reconciler.domain.settings import ModelSettings
 from reconciler.report.document import plan_json
+from reconciler.report.plan_page import plan_page
 from reconciler.report.text import plan_text
 from reconciler.sizing.prior.shapes import SHAPES
 
@@ -100,3 +101,5 @@ def test_text_and_document_say_that_it_is_not_proven(told: Told) -> None:
     assert trial["accelerator"] == "H100"
     assert trial["saves_per_hour"]["low"] <= trial["saves_per_hour"]["high"]
     assert "trials" not in plan_json(told())
+    (section,) = (each for each in plan_page(plan).sections if each.heading == "Worth a trial")
+    assert "H100" in section.charts[0].marks[0].title
