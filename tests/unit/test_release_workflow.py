@@ -22,8 +22,8 @@ STUB = """\
 import json, pathlib, sys
 with open({log!r}, "a") as log:
     print(json.dumps([{name!r}, *sys.argv[1:]]), file=log)
-if "--metadata-file" in sys.argv:
-    pathlib.Path(sys.argv[sys.argv.index("--metadata-file") + 1]).write_text('{{"containerimage.digest": "{digest}"}}')
+if "inspect" in sys.argv:
+    print('{{"digest": "{digest}"}}')
 if {name!r} == "jq":
     print(json.loads(pathlib.Path(sys.argv[-1]).read_text())[json.loads(sys.argv[-2].removeprefix("."))])
 """
@@ -83,24 +83,41 @@ def test_the_wheel_that_is_built_is_the_one_that_is_signed_and_uploaded(tmp_path
     assert "--attestations" in calls[-1]
 
 
-def test_the_image_that_is_pushed_is_the_one_that_is_signed(tmp_path: Path) -> None:
-    script = script_of("image", "image=")
+def test_the_images_that_are_pushed_are_joined_in_one_that_is_signed(tmp_path: Path) -> None:
     repository = {"GITHUB_REPOSITORY": "Acme/Reconciler", "GITHUB_REF_NAME": "v1.2.3"}
-    code, calls = run(script, tmp_path, stubs=("docker", "cosign", "jq"), **repository)
+    of_each = RELEASE["jobs"]["image"]["strategy"]["matrix"]["runner"]
+    assert [each.endswith("-arm") for each in of_each] == [False, True]
+    name, pushed = "ghcr.io/acme/reconciler", []
+    for architecture in ("amd64", "arm64"):
+        runner = tmp_path / architecture
+        (runner / "bin").mkdir(parents=True)
+        (runner / "bin" / "dpkg").write_text(f"#!/bin/sh\necho {architecture}\n")
+        (runner / "bin" / "dpkg").chmod(0o755)
+        code, calls = run(script_of("image", "image="), runner, stubs=("docker",), **repository)
+        assert code == 0
+        (build,) = (call for call in calls if call[:3] == ["docker", "buildx", "build"])
+        assert {"--push", "--sbom=true", "--provenance=mode=max"} <= set(build)
+        pushed.append(build[build.index("--tag") + 1])
+    assert pushed == [f"{name}:1.2.3-amd64", f"{name}:1.2.3-arm64"]
+    code, calls = run(script_of("index", "image="), tmp_path, stubs=("docker", "cosign", "jq"), **repository)
     assert code == 0
-    (build,) = (call for call in calls if call[:3] == ["docker", "buildx", "build"])
-    assert build[build.index("--tag") + 1] == "ghcr.io/acme/reconciler:1.2.3"
-    assert {"--push", "--sbom=true", "--provenance=mode=max"} <= set(build)
-    assert ["cosign", "sign", "--yes", f"ghcr.io/acme/reconciler@{DIGEST}"] in calls
+    (joined,) = (call for call in calls if call[:4] == ["docker", "buildx", "imagetools", "create"])
+    assert joined[joined.index("--tag") + 1 :] == [f"{name}:1.2.3", *pushed]
+    assert ["cosign", "sign", "--yes", "--recursive", f"{name}@{DIGEST}"] in calls
 
 
 def test_nothing_is_released_before_the_gate_and_no_job_may_more_than_it_says() -> None:
     assert RELEASE["permissions"] == {}
     assert list(RELEASE[True]["push"]) == ["tags"], "YAML reads `on` as true"
     jobs = RELEASE["jobs"]
-    assert {name for name, job in jobs.items() if job.get("needs") != "gate"} == {"gate"}
+    assert {name: job.get("needs") for name, job in jobs.items()} == {
+        "gate": None,
+        "wheel": "gate",
+        "image": "gate",
+        "index": "image",
+    }
     assert all("permissions" in job and "timeout-minutes" in job for job in jobs.values())
-    assert [name for name, job in jobs.items() if "write" in str(job["permissions"])] == ["wheel", "image"]
+    assert [name for name, job in jobs.items() if "write" in str(job["permissions"])] == ["wheel", "image", "index"]
 
 
 def test_what_a_release_installs_is_locked_by_hash() -> None:
