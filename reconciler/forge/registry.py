@@ -41,6 +41,8 @@ FORGES: Mapping[str, ForgeKind] = {
     "local": ForgeKind(),
 }
 """By `forge.kind`; `reconciler/forge/NAME.py` has the function `open_forge`."""
+UNSUPPORTED = {r"bitbucket\.org": "Bitbucket", r"(ssh\.)?dev\.azure\.com|.*\.visualstudio\.com": "Azure DevOps"}
+"""Hosts of forges where no pull request can be opened."""
 TOKEN_VARIABLES = tuple(kind.variable for kind in FORGES.values() if kind.variable)
 
 
@@ -53,6 +55,12 @@ def forge_for(remote: str, settings: ForgeSettings, token: ForgeToken | None, *,
     kind, known = settings.kind or kind_of(remote), ", ".join(sorted(FORGES))
     if not kind:
         host = host_and_path(remote)[0] or Redactor().show(remote)
+        for pattern, name in UNSUPPORTED.items():
+            if fullmatch(pattern, host):
+                raise ConfigurationError(
+                    f"{host}: no pull requests can be opened on {name}: `reconciler plan -o diff` prints the changes "
+                    f"as a patch for `git apply`, which a pipeline of yours can propose"
+                )
         raise ConfigurationError(f"{host}: the forge of this host is unknown: set forge.kind ({known})")
     if kind not in FORGES:
         raise ConfigurationError(f"forge.kind: expected one of {known}, found {kind!r}")

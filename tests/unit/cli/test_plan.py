@@ -12,6 +12,7 @@ import yaml
 from reconciler.pipeline.recording import read_recording
 from tests.servers.desk import BUSY, Desk
 from tests.servers.fleet import Outcome
+from tests.servers.git_workshop import run_git
 
 Command = Callable[..., Outcome]
 ESCAPE = "\x1b["
@@ -52,6 +53,19 @@ def test_the_diff_holds_exactly_the_changed_lines(replay: Command) -> None:
         "-  replicas:   2     # since June",
         "+  replicas:   4     # since June",
     ]
+
+
+def test_git_applies_the_diff(replay: Command, recording: Path, tmp_path: Path) -> None:
+    manifests = {each.path: each.body for each in read_recording(recording).manifests}
+    for path, body in manifests.items():
+        (tmp_path / "fleet" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "fleet" / path).write_bytes(body)
+    patch = tmp_path / "changes.patch"
+    patch.write_bytes(replay("-o", "diff").out.encode())
+    run_git(tmp_path / "fleet", "apply", str(patch))
+    path = "clusters/prod/chat/deployment.yaml"
+    wanted = manifests[path].replace(b"replicas:   2 ", b"replicas:   4 ")
+    assert (tmp_path / "fleet" / path).read_bytes() == wanted != manifests[path]
 
 
 @pytest.mark.parametrize("output", ["text", "json", "yaml", "markdown", "diff"])

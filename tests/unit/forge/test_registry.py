@@ -79,6 +79,20 @@ def test_an_unknown_host_asks_for_forge_kind() -> None:
 
 
 @pytest.mark.parametrize(
+    ("remote", "name"),
+    [
+        ("https://bitbucket.org/acme/fleet.git", "Bitbucket"),
+        ("https://dev.azure.com/acme/serving/_git/fleet", "Azure DevOps"),
+        ("git@ssh.dev.azure.com:v3/acme/serving/fleet", "Azure DevOps"),
+        ("https://acme.visualstudio.com/serving/_git/fleet", "Azure DevOps"),
+    ],
+)
+def test_a_forge_without_support_is_named_with_what_to_do_instead(remote: str, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"no pull requests can be opened on {name}: .*plan -o diff"):
+        forge_for(remote, ForgeSettings(), TOKEN)
+
+
+@pytest.mark.parametrize(
     ("remote", "settings", "token", "message"),
     [
         ("https://github.com/acme/fleet", ForgeSettings(), None, "RECONCILER_FORGE_TOKEN"),
