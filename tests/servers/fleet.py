@@ -128,6 +128,7 @@ serviceClasses:
 models:
   - id: meta-llama/Llama-3.1-8B-Instruct
     profiles: [{accelerator: H100, alpha: 6.958ms, beta: 0.042ms, maxBatchSize: 64}]
+    accelerator: keep  # or an A100 would be tried
   - id: ibm/granite-13b
     profiles: [{accelerator: A100, alpha: 20.58ms, beta: 0.41ms, maxBatchSize: 32}]
   - id: Qwen/Qwen2.5-7B-Instruct
