@@ -11,14 +11,12 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import DictLoader, StrictUndefined, TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
 from reconciler.errors import ConfigurationError
 from reconciler.report.formatting import LABEL_LENGTH, TEXT_LENGTH, one_line
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 ZERO_WIDTH = "\N{ZERO WIDTH SPACE}"
 LINE_LENGTH = 200
@@ -198,6 +196,8 @@ class Renderer:
         Raises ConfigurationError when the template is missing, broken, prints what no filter saw, or names a
         variable that the view does not have.
         """
+        from jinja2 import TemplateError
+
         variables = {field.name: getattr(view, field.name) for field in dataclasses.fields(view)}
         try:
             return self._environment.get_template(name).render(variables)
@@ -232,12 +232,16 @@ def _cut(text: str, room: int) -> str:
 
 
 @cache
-def _shipped_environment() -> ImmutableSandboxedEnvironment:
+def _shipped_environment() -> "ImmutableSandboxedEnvironment":
     """Read and compiled once in a process: nothing that is rendered changes it."""
     return _environment(shipped_templates())
 
 
-def _environment(templates: Mapping[str, str]) -> ImmutableSandboxedEnvironment:
+def _environment(templates: Mapping[str, str]) -> "ImmutableSandboxedEnvironment":
+    # Who only escapes a text, as for a finding, renders nothing.
+    from jinja2 import DictLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
     environment = ImmutableSandboxedEnvironment(
         loader=DictLoader(templates),
         undefined=StrictUndefined,
@@ -261,6 +265,8 @@ def _require_filtered(value: object) -> str:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
+    from jinja2 import TemplateError
+
     raise TemplateError("a value is printed without a filter, choose one of " + ", ".join(sorted(FILTERS)))
 
 

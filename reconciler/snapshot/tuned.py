@@ -6,7 +6,6 @@ from reconciler.domain.holds import NOT_ASKED, Hold
 from reconciler.domain.scalers import AdapterRule, Scaler, TunedScaler
 from reconciler.domain.settings import Settings
 from reconciler.domain.workloads import Workload
-from reconciler.metrics.scaler_metrics import pods_named, resolve
 from reconciler.resources.kinds import ROLE
 from reconciler.resources.registry import KINDS
 
@@ -22,6 +21,9 @@ def tuned_scaler(
         return TunedScaler(scaler=scaler, hold=scaler.unwritable)
     if prometheus is None or workload is None:
         return TunedScaler(scaler=scaler, hold=NOT_ASKED)
+    # It brings numpy, and `validate` mostly meets no such autoscaler.
+    from reconciler.metrics.scaler_metrics import pods_named, resolve
+
     target = workload.becomes or workload.key
     ending = KINDS[target.kind].pod_names.replace(ROLE, ".*") if target.kind in KINDS else ""
     pods = pods_named(target.namespace, target.name, ending or "-.*")
