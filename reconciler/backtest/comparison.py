@@ -22,6 +22,7 @@ from reconciler.domain.backtests import (
 from reconciler.domain.identity import ModelKey
 from reconciler.forecast.series import Floats, Integers
 from reconciler.simulation.draws import Spread, random_generator
+from reconciler.simulation.faults import LATE_S, LATE_SHARE, LOST, LOST_SHARE, SHORT, SILENT
 from reconciler.simulation.policies import POLICIES, Setting
 
 DRAWS, TENTHS = 1000, (0.05, 0.95)
@@ -162,6 +163,14 @@ def _words(setting: Setting) -> str:
     return f"target {setting.target:g}{window}"
 
 
+_FAULTS = (
+    f"a day has {SILENT.per_day:g} outage of Prometheus of {SILENT.lasts.median_s / 60:g} min in the middle",
+    f"in {LOST.per_day:g} of days a variant loses a node with {LOST_SHARE:.0%} of its replicas",
+    f"in {SHORT.per_day:g} of days nothing is free to start on for {SHORT.lasts.median_s / 60:g} min in the middle",
+    f"{LATE_SHARE:.0%} of merges take {LATE_S / 3600:g} h longer",
+)
+
+
 def _assumptions(replayed: Replayed) -> tuple[str, ...]:
     way = replayed.way
 
@@ -173,5 +182,6 @@ def _assumptions(replayed: Replayed) -> tuple[str, ...]:
         "requests are a fluid in steps of a minute; targets are kept up to what replicas carry, lost by 115 % of it",
         "requests are as long, and a replica carries as much, as when it was recorded",
         f"a merge takes {span(way.merge)}, sync {way.sync_s / 60:.3g} min, start {span(way.start)}",
+        *(_FAULTS if replayed.with_faults else ()),
         "replicas stay on their accelerators; each day begins with what the load before it needed",
     )

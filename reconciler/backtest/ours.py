@@ -10,10 +10,11 @@ from reconciler.backtest.replayed import LEAD_S, STEP_S, WARM_UP_S, Replayed, lo
 from reconciler.decision.decide import Solved, solve
 from reconciler.decision.limits import collected, within_limits
 from reconciler.decision.worth import worth_opening
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.history import LoadHistory
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.observed import LiveReplicas, Observation, Performance
+from reconciler.domain.observed import LiveReplicas, Observation, Observed, Performance
 from reconciler.domain.plan import Decision, GroupPlan, VerdictKind
 from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.records import dataclass, replace
@@ -82,6 +83,7 @@ class DayReplay:
         self._sums = np.cumsum(np.pad(self._offered, ((0, 0), (1, 0))), axis=1)
         self._sync = round(replayed.way.sync_s / STEP_S)
         self._start = round(replayed.way.start.median_s / STEP_S)
+        self._faults = replayed.faults(day_s, seed)
         self._numbers = {variant.key: number for number, variant in enumerate(replayed.variants)}
         self._named = {str(key): key for key in self._numbers}
         self._rows = {model: row for row, model in enumerate(replayed.models)}
@@ -141,7 +143,7 @@ class DayReplay:
         rates = (self._sums[:, ends] - self._sums[:, ends - window]) / window
         times_s = at_s - STEP_S * np.arange(PAST_POINTS - 1, -1, -1.0)
         base = replayed.snapshot
-        ready = self._replicas[:, max(step - self._start, 0) : step + 1].min(axis=1)
+        ready = self._ready(step)
         self._variants = tuple(self._as_written(each) for each in self._variants)
         past = {
             model: LoadHistory(times_s=times_s, step_s=STEP_S, window_s=WINDOW_S, rates_per_s=rates[row])
@@ -151,11 +153,11 @@ class DayReplay:
             key: Observation(performance=Performance(), replicas_reporting=int(ready[number]), age_s=0.0)
             for key, number in self._numbers.items()
         }
-        return replace(
-            base,
-            now_s=at_s,
-            variants=self._variants,
-            observed=replace(
+        if self._faults is not None and self._faults.silent[step]:
+            return self._in_git(at_s, self._unanswered(base.observed))
+        return self._in_git(
+            at_s,
+            replace(
                 base.observed,
                 loads={**base.observed.loads, **loads_at(replayed, rates[:, -1])},
                 observations={**base.observed.observations, **observations},
@@ -172,12 +174,52 @@ class DayReplay:
                     for key, traces in base.observed.traces.items()
                 },
             ),
+        )
+
+    def _in_git(self, at_s: float, observed: Observed) -> Snapshot:
+        """The snapshot of what was observed and of what Git and its pull requests say."""
+        return replace(
+            self._replayed.snapshot,
+            now_s=at_s,
+            variants=self._variants,
+            observed=observed,
             proposals=tuple(self.pull_requests.proposals),
             committed_s=self._committed_s,
             written={
                 key: WrittenCounts(variant=key, counts=((0.0, int(self._replicas[number, 0])), *self._counts[key]))
                 for key, number in self._numbers.items()
             },
+        )
+
+    def _ready(self, step: int) -> Floats:
+        """The replicas of each variant that serve (variants,): those asked for until all that started is there."""
+        since = max(step - self._start, 0)
+        ready = np.asarray(self._replicas[:, since : step + 1].min(axis=1))
+        if self._faults is None:
+            return ready
+        asked_at = np.arange(step + 1)
+        waits = asked_at + self._start + self._faults.waits[:, : step + 1] > step
+        first = np.where(waits.any(axis=1), np.maximum(waits.argmax(axis=1) - 1, 0), step)  # the last that is there
+        held = np.where(asked_at >= first[:, None], self._replicas[:, : step + 1], np.inf).min(axis=1)
+        lost = np.ceil(self._replicas * self._faults.lost_share)[:, : step + 1]
+        return np.asarray(np.maximum(np.minimum(ready, held) - np.where(waits, lost, 0.0).sum(axis=1), 0.0))
+
+    def _unanswered(self, observed: Observed) -> Observed:
+        """What is known of the replayed models while Prometheus is silent: nothing, and why."""
+        nothing = NoAnswer(absence=Absence.FAILED, reason="Prometheus does not answer")
+        silent = Observation(performance=Performance(), absence=nothing)
+        return replace(
+            observed,
+            loads={**observed.loads, **dict.fromkeys(self._rows, nothing)},
+            observations={**observed.observations, **dict.fromkeys(self._numbers, silent)},
+            past={model: each for model, each in observed.past.items() if model not in self._rows},
+            usual={},
+            demand=(),
+            queues={},
+            live={},
+            unschedulable={},
+            ready={},
+            traces={},
         )
 
     def _as_written(self, variant: Variant) -> Variant:

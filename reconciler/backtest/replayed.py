@@ -21,6 +21,7 @@ from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import GROUP
 from reconciler.forecast.series import DAY_S, Floats, Integers
 from reconciler.simulation.draws import OfficeHours, Spread, random_generator
+from reconciler.simulation.faults import LATE_S, LATE_SHARE, Faults, draw_faults
 from reconciler.simulation.fleet import Fleet
 from reconciler.simulation.policies import Way
 
@@ -65,6 +66,8 @@ class Replayed:
     ran: Mapping[ResourceKey, LiveReplicas] = field(default_factory=dict)
     """What scale targets asked for, as far as it is known."""
     left_out: Mapping[ModelKey, str] = field(default_factory=dict)
+    with_faults: bool = False
+    """Whether things go wrong: `simulation.faults`."""
 
     def days(self, most: int) -> tuple[float, ...]:
         """The beginnings of the last whole UTC days of which enough is known, at most so many, the oldest first."""
@@ -108,6 +111,7 @@ class Replayed:
         """A day and what comes before it, with start-up times of its own."""
         steps = round((WARM_UP_S + DAY_S) / STEP_S)
         starts_s = self.way.start.draw(random_generator(seed, "start", day_s), (len(self.variants), steps))
+        faults = self.faults(day_s, seed)
         return Fleet(
             start_s=day_s - WARM_UP_S,
             step_s=STEP_S,
@@ -115,11 +119,18 @@ class Replayed:
             model_of=self.model_of,
             capacity_per_s=self.capacity_per_s,
             weight=self.weight,
-            start_steps=np.rint(starts_s / STEP_S).astype(np.int64),
+            start_steps=np.rint(starts_s / STEP_S).astype(np.int64) + (0 if faults is None else faults.waits),
+            silent=None if faults is None else faults.silent,
+            lost_share=None if faults is None else faults.lost_share,
             in_batches=self.batches[0],
             batch_share=self.batches[1],
             prompt_share=self.batches[2],
         )
+
+    def faults(self, day_s: float, seed: int) -> Faults | None:
+        """What goes wrong in that day, if anything is to."""
+        steps = round((WARM_UP_S + DAY_S) / STEP_S)
+        return draw_faults(seed, day_s, len(self.variants), steps, STEP_S) if self.with_faults else None
 
     def before(self, day_s: float) -> Floats:
         """What arrived in the week before a day's warm-up (models x steps of `STEP_S`); NaN before all history."""
@@ -131,7 +142,12 @@ class Replayed:
 
 
 def read_replayed(
-    snapshot: Snapshot, *, seed: int, hours: OfficeHours | None = None, loads: DemandHistory | None = None
+    snapshot: Snapshot,
+    *,
+    seed: int,
+    hours: OfficeHours | None = None,
+    loads: DemandHistory | None = None,
+    with_faults: bool = False,
 ) -> Replayed:
     """What of a snapshot can be replayed; `loads` stand for what its Prometheus answered."""
     histories = snapshot.observed.demand if loads is None else (loads,)
@@ -175,10 +191,11 @@ def read_replayed(
         phase_s=phase_s,
         demand=DemandHistory(models=models, start_s=start_s + phase_s, step_s=step_s, per_s=per_s),
         per_s=per_s,
-        way=_way(snapshot, variants, seed, hours),
+        way=_way(snapshot, variants, seed, hours, with_faults=with_faults),
         written={each.variant: each for each in snapshot.written.values()},
         ran=snapshot.observed.ran,
         left_out=left_out,
+        with_faults=with_faults,
     )
 
 
@@ -252,7 +269,9 @@ def _held(snapshot: Snapshot, replayed: set[ResourceKey], left_out: Mapping[Mode
     return replace(snapshot, variants=variants, proposals=(), moved=None, measured=snapshot)
 
 
-def _way(snapshot: Snapshot, variants: Sequence[Variant], seed: int, hours: OfficeHours | None) -> Way:
+def _way(
+    snapshot: Snapshot, variants: Sequence[Variant], seed: int, hours: OfficeHours | None, *, with_faults: bool
+) -> Way:
     """The slowest of the variants' delays, for all: what differs between them is far less than what varies."""
     delays = ActuationDelays(snapshot)
     ways = [delays.of(variant) for variant in variants]
@@ -262,9 +281,10 @@ def _way(snapshot: Snapshot, variants: Sequence[Variant], seed: int, hours: Offi
         part = max(parts, key=lambda each: each.median_s, default=DelayPart.always(0.0, ""))
         return Spread(low_s=part.low_s, median_s=part.median_s, high_s=part.high_s)
 
+    merge = slowest(way.merge for way in ways)
     return Way(
         run_s=snapshot.settings.run_interval_s,
-        merge=slowest(way.merge for way in ways),
+        merge=replace(merge, late_share=LATE_SHARE, late_s=LATE_S) if with_faults else merge,
         sync_s=slowest(way.sync for way in ways).median_s,
         start=slowest(way.start for way in ways),
         group_of=np.array([groups.index(each.settings[GROUP].value) for each in variants], dtype=np.int64),

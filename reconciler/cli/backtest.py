@@ -34,6 +34,9 @@ OfficeHoursOnly = Annotated[
 Ablations = Annotated[
     bool, typer.Option("--ablations", help="Also ours without forecasts, limits or rules, and merged in a minute.")
 ]
+Faults = Annotated[
+    bool, typer.Option("--faults", help="Let metrics fail, nodes end, starts find nothing free, and merges be late.")
+]
 Scheduler = Annotated[
     str, typer.Option("--scheduler", metavar="ADDRESS", help="Replay days on the Dask cluster there, one a worker.")
 ]
@@ -54,6 +57,7 @@ def backtest(
     seed: Seed = 1,
     office_hours: OfficeHoursOnly = False,
     ablations: Ablations = False,
+    faults: Faults = False,
     scheduler: Scheduler = "",
     workers: WorkerCount = 0,
 ) -> int:
@@ -73,6 +77,7 @@ def backtest(
         keep=keep,
         office_hours=office_hours,
         ablations=ablations,
+        faults=faults,
         workers=Workers(scheduler=scheduler, count=workers),
     )
     recording = _recorded(common, replay, record, days)

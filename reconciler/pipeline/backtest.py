@@ -47,7 +47,8 @@ class BacktestRequest:
     """What to replay: at most so many days, and where to keep those that are finished (None: nowhere).
 
     `loads` is a file of loads to replay instead of the recorded ones. With `office_hours` people merge from 8 to 18
-    UTC on working days alone. With `ablations` ours is replayed again with one thing changed at a time.
+    UTC on working days alone. With `ablations` ours is replayed again with one thing changed at a time,
+    with `faults` things go wrong.
     """
 
     days: int
@@ -56,6 +57,7 @@ class BacktestRequest:
     keep: Path | None = None
     office_hours: bool = False
     ablations: bool = False
+    faults: bool = False
     workers: Workers = Workers()
 
 
@@ -69,7 +71,7 @@ def backtest(recording: Recording, request: BacktestRequest, progress: Progress)
     models = tuple(sorted({variant.model for variant in snapshot.variants}))
     loads = None if request.loads is None else read_loads(request.loads, models, recording.now_s)
     hours = OfficeHours() if request.office_hours else None
-    replayed = read_replayed(snapshot, seed=request.seed, hours=hours, loads=loads)
+    replayed = read_replayed(snapshot, seed=request.seed, hours=hours, loads=loads, with_faults=request.faults)
     days = replayed.days(request.days)
     if not replayed.models:
         words = "; ".join(f"{model}: {why}" for model, why in list(replayed.left_out.items())[:3])
@@ -103,6 +105,7 @@ def _key(print_of: str, request: BacktestRequest) -> str:
         request.seed,
         request.office_hours,
         request.ablations,
+        request.faults,
         __version__,
     )
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:KEY_LENGTH]

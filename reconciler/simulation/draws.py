@@ -22,11 +22,16 @@ def random_generator(seed: int, *names: object) -> np.random.Generator:  # noqa:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A time that differs, in seconds: a tenth is below `low_s` and a tenth above `high_s`, lognormal between them."""
+    """A time that differs, in seconds: a tenth is below `low_s` and a tenth above `high_s`, lognormal between them.
+
+    So often as `late_share` says it takes `late_s` longer.
+    """
 
     low_s: float
     median_s: float
     high_s: float
+    late_share: float = 0.0
+    late_s: float = 0.0
 
     @classmethod
     def always(cls, time_s: float) -> "Spread":
@@ -36,10 +41,11 @@ class Spread:
     def draw(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:  # noqa: TID251 - a type
         """So many times."""
         normal = generator.standard_normal(shape)
+        late = np.where(generator.random(shape) < self.late_share, self.late_s, 0.0) if self.late_share else 0.0
         if self.median_s <= 0:
-            return np.zeros(shape)
+            return np.zeros(shape) + late
         low, high = (abs(math.log(max(each, 1.0) / self.median_s)) / TENTH for each in (self.low_s, self.high_s))
-        return np.asarray(self.median_s * np.exp(normal * np.where(normal < 0, low, high)))
+        return np.asarray(self.median_s * np.exp(normal * np.where(normal < 0, low, high)) + late)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

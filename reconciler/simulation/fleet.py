@@ -127,7 +127,7 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
             )
         )
         more, fewer = np.maximum(wanted - asked, 0.0), np.maximum(asked - wanted, 0.0)
-        lost = np.zeros(()) if fleet.lost_share is None else np.rint(ready * fleet.lost_share[:, step])
+        lost = np.zeros(()) if fleet.lost_share is None else np.ceil(ready * fleet.lost_share[:, step])
         ready = ready - lost
         asked = np.broadcast_to(wanted, asked.shape)
         if fewer.any():

@@ -24,6 +24,7 @@ from reconciler.domain.snapshot import Snapshot
 from reconciler.policy.files import read_policy
 from reconciler.report.backtest import by_cost, sentence
 from reconciler.simulation.draws import OfficeHours
+from reconciler.simulation.faults import Faults, draw_faults
 from reconciler.simulation.policies import POLICIES
 from tests.unit.decision.conftest import CLUSTER, NAMESPACE, Fleet, key, new_fleet
 
@@ -43,7 +44,9 @@ def model(number: int) -> ModelKey:
     return ModelKey(cluster=CLUSTER, namespace=NAMESPACE, model_id=f"m{number}")
 
 
-def replayed(*loads: Any, days: int = 2, hours: OfficeHours | None = None, **changes: Any) -> Replayed:
+def replayed(
+    *loads: Any, days: int = 2, hours: OfficeHours | None = None, with_faults: bool = False, **changes: Any
+) -> Replayed:
     """Models with the loads of their last days (functions of hours), each with one variant of three replicas."""
     fleet = new_fleet()
     fleet.now_s = NOW_S
@@ -60,7 +63,7 @@ def replayed(*loads: Any, days: int = 2, hours: OfficeHours | None = None, **cha
         models=tuple(model(number) for number in range(len(loads))), start_s=float(ends_s[0]), step_s=600.0, per_s=per_s
     )
     fleet.observed = replace(fleet.observed, demand=(history,))
-    return read_replayed(fleet.snapshot(), seed=1, hours=hours)
+    return read_replayed(fleet.snapshot(), seed=1, hours=hours, with_faults=with_faults)
 
 
 def steady(hour: float) -> float:
@@ -103,6 +106,45 @@ def test_a_batch_at_capacity_holds_what_arrives_while_a_request_is_served() -> N
     assert batch == pytest.approx(min(subject.capacity_per_s[0] * served_s, profile.max_batch_size), rel=0.02)
     assert share == pytest.approx(1 - profile.alpha_s / itl_s)
     assert prompt == load.input_tokens / (load.input_tokens + load.output_tokens)
+
+
+def test_while_prometheus_is_silent_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = replayed(rising, with_faults=True)
+    day_s = subject.days(1)[0]
+    noon = round((WARM_UP_S + 12 * HOUR_S) / STEP_S)
+    silent = np.zeros(round((WARM_UP_S + DAY_S) / STEP_S), dtype=bool)
+    silent[noon - 10 : noon + 120] = True
+    nothing = replace(draw_faults(1, day_s, 1, len(silent), STEP_S), lost_share=np.zeros((1, len(silent))))
+    outage = replace(nothing, silent=silent, waits=np.zeros((1, len(silent)), dtype=np.int64))
+    monkeypatch.setattr(Replayed, "faults", lambda *_: outage)
+    day = DayReplay(subject, day_s, 1).run()
+    first = next(move for move in day.moves if move.step > noon - 10)
+    assert first.step > noon + 120
+    assert first.after == 7  # and then it goes on
+    assert subject.fleet(day_s, 1).silent is silent
+
+
+def test_a_run_sees_replicas_that_were_lost_or_find_nothing_to_start_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = replayed(steady, with_faults=True)
+    day_s, steps = subject.days(1)[0], round((WARM_UP_S + DAY_S) / STEP_S)
+    lost, waits = np.zeros((1, steps)), np.zeros((1, steps), dtype=np.int64)
+    lost[0, 400], waits[0, 600:660] = 0.25, np.arange(60, 0, -1)
+    faults = Faults(silent=np.zeros(steps, dtype=bool), lost_share=lost, waits=waits)
+    monkeypatch.setattr(Replayed, "faults", lambda *_: faults)
+    replay = DayReplay(subject, day_s, 1)
+    replay._replicas[:, 610:] = 5
+    start = round(subject.way.start.median_s / STEP_S)
+    assert [replay._ready(step)[0] for step in (399, 400, 399 + start, 400 + start)] == [3.0, 2.0, 2.0, 3.0]
+    assert [replay._ready(step)[0] for step in (609, 659 + start, 660 + start)] == [3.0, 3.0, 5.0]
+
+
+def test_with_faults_a_day_is_the_same_again_and_worse() -> None:
+    calm, troubled = replayed(rising), replayed(rising, with_faults=True)
+    day_s = calm.days(1)[0]
+    found = replay_day(troubled, day_s, 1, ["HPA on arrival rate"])
+    assert found == replay_day(troubled, day_s, 1, ["HPA on arrival rate"])
+    assert found != replay_day(calm, day_s, 1, ["HPA on arrival rate"])
+    assert any("outage" in each for each in compare([found], troubled, {}, "", 1).assumptions)
 
 
 def test_people_merge_nothing_at_weekends() -> None:
