@@ -401,8 +401,8 @@ def origins_of_remote(remote: str) -> frozenset[str]:
     except ValueError:
         return frozenset()
     scheme, _, authority = origin.partition("://")
-    apis = (kind.api_hosts[authority] for kind in FORGES.values() if authority in kind.api_hosts)
-    return frozenset({origin, *(f"{scheme}://{host}" for host in apis)})
+    prefixes = (kind.api_prefix for kind in FORGES.values() if kind.api_prefix and re.fullmatch(kind.hosts, authority))
+    return frozenset({origin, *(f"{scheme}://{prefix}{authority}" for prefix in prefixes)})
 
 
 # The whole: files, flags and environment in order.

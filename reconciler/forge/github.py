@@ -460,8 +460,8 @@ def _is_strict(rules: Iterable[object], protection: object) -> bool:
 
 
 def api_url(host: str) -> str:
-    """The REST root of a GitHub host."""
-    return "https://api.github.com" if host == "github.com" else f"https://{host}/api/v3"
+    """The REST root of a GitHub host; on GitHub.com and Enterprise Cloud (`ghe.com`) it has another host."""
+    return f"https://api.{host}" if host == "github.com" or host.endswith(".ghe.com") else f"https://{host}/api/v3"
 
 
 def open_forge(remote: str, settings: ForgeSettings, token: ForgeToken | None, run_ends_s: float) -> GitHub:

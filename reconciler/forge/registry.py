@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import field
 from importlib import import_module
 from pathlib import Path
 from re import fullmatch
@@ -21,19 +20,19 @@ class ForgeKind:
     """The configuration of a forge, whose module is loaded only when it is opened.
 
     `variable` has the forge's own token, which is never sent to another. `hosts` is a pattern of hosts that are surely
-    this forge, `api_hosts` are APIs on another host than the repository. In a CI job of the forge `job_host` and
-    `job_api` are the variables with its host and its API's URL.
+    this forge; `api_prefix` and such a host are the host of its API. In a CI job of the forge `job_host` and `job_api`
+    are the variables with its host and its API's URL.
     """
 
     variable: str = ""
     hosts: str = ""
-    api_hosts: Mapping[str, str] = field(default_factory=dict)
+    api_prefix: str = ""
     job_host: str = ""
     job_api: str = ""
 
 
 FORGES: Mapping[str, ForgeKind] = {
-    "github": ForgeKind(variable="GITHUB_TOKEN", hosts=r"github\.com", api_hosts={"github.com": "api.github.com"}),
+    "github": ForgeKind(variable="GITHUB_TOKEN", hosts=r"github\.com|[a-z0-9-]+\.ghe\.com", api_prefix="api."),
     "gitlab": ForgeKind(
         variable="GITLAB_TOKEN", hosts=r"gitlab\..*", job_host="CI_SERVER_HOST", job_api="CI_API_V4_URL"
     ),

@@ -156,6 +156,8 @@ def test_a_url_that_two_readers_may_read_differently_is_refused(url: str) -> Non
     [
         ("https://github.com/a/b", {"https://github.com", "https://api.github.com"}),
         ("git@github.com:a/b.git", {"https://github.com", "https://api.github.com"}),
+        ("https://acme.ghe.com/a/b", {"https://acme.ghe.com", "https://api.acme.ghe.com"}),
+        ("https://acme.ghe.com.evil.net/a/b", {"https://acme.ghe.com.evil.net"}),
         ("ssh://git@git.example.com:2222/a/b", {"https://git.example.com"}),
         ("http://127.0.0.1:3000/a/b", {"http://127.0.0.1:3000"}),
         ("https://me:secret@evil.example/a", set()),

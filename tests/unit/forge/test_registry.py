@@ -62,7 +62,9 @@ def test_anything_else_has_none(url: str) -> None:
 
 
 def test_github_is_recognised_by_its_host() -> None:
-    assert forge_for("git@github.com:acme/fleet.git", ForgeSettings(), TOKEN).name == "github"
+    for host in ("github.com", "acme.ghe.com"):
+        assert forge_for(f"git@{host}:acme/fleet.git", ForgeSettings(), TOKEN).name == "github"
+    assert kind_of("https://ghe.com.example.com/acme/fleet") == ""
 
 
 @pytest.mark.parametrize("prefix", ["", "file://"])
@@ -136,6 +138,7 @@ def test_a_token_is_not_sent_to_such_an_address(url: str) -> None:
 
 def test_the_api_address_follows_from_the_host() -> None:
     assert api_url("github.com") == "https://api.github.com"
+    assert api_url("acme.ghe.com") == "https://api.acme.ghe.com"
     assert api_url("github.example.com") == "https://github.example.com/api/v3"
 
 
