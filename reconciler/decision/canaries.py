@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.decision.devices import Devices
-from reconciler.decision.engines.trials import LEAST_SHARE, SizedTrial, find_trials
+from reconciler.decision.engines.trials import SizedTrial, find_trials
 from reconciler.domain.canaries import (
     ENOUGH_HOURS,
     LATEST_S,
@@ -30,8 +30,6 @@ from reconciler.domain.variant_settings import GROUP
 from reconciler.snapshot.accelerators import find_or_name
 from reconciler.snapshot.canaries import is_canary, new_canary
 
-KEPT_SHARE = LEAST_SHARE / 2
-"""Of what a model costs: an open pull request stays while it would save so much, so that noise closes none."""
 PAID_BACK_HOURS = 30 * 24
 """In which an experiment that succeeds at the slow edge earns what it costs at most."""
 BEYOND_TARGET = 1.1
@@ -61,7 +59,7 @@ def _starts(
     settings = snapshot.settings
     if not sized:
         return
-    trials = [each for each in _lasting(snapshot, sized) if _is_paid_back(each)]
+    trials = list(_lasting(snapshot, sized))
     proposed = {
         change.resource for each in snapshot.proposals if each.state is ProposalState.OPEN for change in each.changes
     }
@@ -93,8 +91,8 @@ def _whole(variant: Variant) -> ModelKey:
 
 
 def _lasting(snapshot: Snapshot, sized: Sequence[SizedTrial]) -> Iterator[Trial]:
-    """What is worth a trial, and what was when its pull request was opened and is still half as much."""
-    worth = find_trials(sized, snapshot)
+    """What is worth a trial, and what was when its pull request was opened and would still save anything."""
+    worth = [each for each in find_trials(sized, snapshot) if _is_paid_back(each)]
     yield from worth
     proposed = {
         (change.accelerator_after, change.resource.rpartition("/")[0])
@@ -103,8 +101,9 @@ def _lasting(snapshot: Snapshot, sized: Sequence[SizedTrial]) -> Iterator[Trial]
         for change in each.changes
         if not change.replicas_before
     }
-    for each in (one.trial for one in sized):
-        if each is None or each in worth or each.saves_per_hour[0] < KEPT_SHARE * each.planned_cost_per_hour:
+    for one in sized:
+        each, shares = one.trial, one.shares_saved_per_hour
+        if each is None or each in worth or shares is None or shares[1] <= 0:
             continue
         if (each.accelerator, f"{each.model.cluster}/{each.model.namespace}/Deployment") in proposed:
             yield each
@@ -290,7 +289,7 @@ def _why_ended(snapshot: Snapshot, canary: Variant, measured: Measured | None, t
     unplaced = snapshot.observed.unschedulable.get(canary.key, 0)
     if unplaced and is_silent and age_s is not None and age_s >= UNPLACED_S:
         return f"it has found no node for {age_s / HOUR_S:.0f} hours: {canary.current.accelerator} is not to be had"
-    saves = None if trial is None else trial.saves_per_hour
+    saves = None if trial is None else trial.shares_saved_per_hour
     if saves is not None and saves[2] <= 0:
         if math.isinf(saves[2]):
             return "it would not keep the targets even at the fast edge of what is believed now"

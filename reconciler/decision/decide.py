@@ -202,7 +202,8 @@ def solve(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> Solved:
 
 def ordered(snapshot: Snapshot, plan: Plan) -> Snapshot:
     """The snapshot with the canaries that its plan wants started or taken back; the same one without any."""
-    if not plan.trials and not any(map(is_canary, snapshot.variants)):
+    is_open = any(not each.replicas_before for one in snapshot.proposals if one.is_open for each in one.changes)
+    if not plan.trials and not is_open and not any(map(is_canary, snapshot.variants)):
         return snapshot
     return with_orders(snapshot, size_trials(snapshot, plan.decisions), plan.decisions)
 

@@ -72,6 +72,18 @@ class SizedTrial:
         )
         return slow, median, fast
 
+    @property
+    def shares_saved_per_hour(self) -> tuple[float, float, float] | None:
+        """The same by parts of replicas: in a quiet hour one replica of anything is enough, which says nothing."""
+        price, asked = self.prior.cost_per_hour, self.asked
+        if price is None:
+            return None
+        slow, median, fast = (
+            asked.cost_per_hour - asked.demand_per_s / each * price if each > 0 else -math.inf
+            for each in self.rates_per_s
+        )
+        return slow, median, fast
+
     def _replicas(self, rate_per_s: float) -> int:
         return max(math.ceil(self.asked.demand_per_s / rate_per_s), self.asked.least)
 

@@ -119,11 +119,13 @@ def test_what_was_tried_is_not_tried_again(busy: Any) -> None:
 
 
 def test_a_saving_that_shrinks_closes_nothing_that_is_open(busy: Any) -> None:
-    prices = (each / 100 for each in range(300, 500, 5))
-    worth = [price for price in prices if (busy.price(A100=4.0, H100=price), started(busy))[1] is not None]
+    """Neither noise nor a quiet hour, in which one replica of anything is enough."""
     changed(busy, ProposalState.OPEN)
-    busy.price(A100=4.0, H100=worth[-1] + 0.05)
+    busy.offer(2.0, model_id=LLAMA, input_tokens=1000.0, output_tokens=200.0)
+    busy.price(A100=4.0, H100=4.2)
     assert started(busy) is not None
+    busy.proposals.clear()
+    assert started(busy) is None
 
 
 @pytest.mark.parametrize(
@@ -168,3 +170,14 @@ def test_it_counts_for_nobody_while_it_runs(busy: Any) -> None:
     add_canary(busy, replicas=1)
     assert busy.decision().desired == before
     assert (busy.decision(CANARY).desired.replicas, busy.decision(CANARY).engine) == (1, "canary")
+
+
+@pytest.mark.parametrize(("load", "price", "replicas"), [(125.0, 3.0, 1), (125.0, 20.0, 0), (2.0, 4.2, 1)])
+def test_one_that_has_become_too_dear_ends_and_a_quiet_hour_ends_none(
+    busy: Any, load: float, price: float, replicas: int
+) -> None:
+    add_canary(busy, replicas=1)
+    busy.price(A100=4.0, H100=price)
+    busy.offer(load, model_id=LLAMA, input_tokens=1000.0, output_tokens=200.0)
+    (canary,) = (each for each in planned(busy).decisions if each.variant.name == CANARY)
+    assert canary.desired.replicas == replicas
