@@ -18,6 +18,7 @@ from reconciler.domain.backtests import DELAYED, OURS, Backtest
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.settings import PullRequestSettings
+from tests.bench import requests
 from tests.bench.figures import Bench, Figure
 from tests.bench.loads import Offered, bursty, smooth
 from tests.bench.table import table
@@ -90,7 +91,8 @@ def replay(name: str, seed: int, days: int) -> Row:
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """Two days and one seed of each load; with all, a week and ten seeds."""
+    """Five models by requests, then two days and one seed of each load; with all, a week and ten seeds."""
+    yield from requests.measure(8.0 if bench.is_all else 1.0)
     seeds, days = (range(1, 11), 7) if bench.is_all else (range(1, 2), 2)
     for name in LOADS:
         rows = [replay(name, seed, days) for seed in seeds]
