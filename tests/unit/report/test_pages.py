@@ -19,12 +19,13 @@ from reconciler.domain.backtests import (
     PolicyResult,
 )
 from reconciler.domain.plan import Plan
-from reconciler.rendering.renderer import Renderer
+from reconciler.rendering.renderer import Renderer, shipped_templates
 from reconciler.report.backtest import backtest_text, sentence
 from reconciler.report.backtest_page import backtest_page
 from reconciler.report.explain import Chain, SettingRow
 from reconciler.report.page import Scale, band, line, stairs, ticks
 from reconciler.report.plan_page import explain_page, plan_page
+from reconciler.simulation.policies import POLICIES
 
 HOSTILE = "<script src=//x>&\"'</style><img src=x onerror=alert(1)>" + "y" * 300
 VOID = {"meta", "path", "br", "link"}
@@ -208,3 +209,10 @@ def test_places_are_percent_and_stay_inside() -> None:
     places = [float(each) for each in re.findall(r"(?:left|top):([-0-9.]+)%", text)]
     assert places
     assert all(0 <= each <= 100 for each in places)
+
+
+def test_every_policy_that_is_swept_has_a_color_of_its_own_in_light_and_dark() -> None:
+    text = shipped_templates()[TEMPLATE]
+    for place in range(len(POLICIES)):
+        assert f"path.peer-{place},i.peer-{place}{{stroke:var(--p{place})" in text
+        assert len(set(re.findall(rf"--p{place}:(#\w+)", text))) == 2
