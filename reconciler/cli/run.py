@@ -45,7 +45,7 @@ def run(common: Common, *, record: Record = None, fail_when_held: FailWhenHeld =
             tell_gauges(session, failed_outcome(session, exit_for(error), time.time()))
             raise
         code = exit_of_run(result, fails_when_held=fail_when_held)
-        tell_gauges(session, outcome_of(session, result, code, time.time()))
+        tell_gauges(session, outcome_of(result, code, time.time()))
     present_run(common, result)
     return code
 

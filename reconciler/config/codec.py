@@ -62,7 +62,7 @@ def dump_settings(settings: Settings) -> object:
             _drop_defaults(profile, tokens_per_step=1.0, step_tokens=1.0, overlap=0.0)
             _drop_defaults(profile["learning"] or {}, cached=0.0, margin=1.0)
     _drop_defaults(cast(dict[str, object], dumped["git"]), signing=None, commit_message=AS_IS)
-    _drop_defaults(dumped, run_interval_s=RUN_INTERVAL_S)
+    _drop_defaults(dumped, run_interval_s=RUN_INTERVAL_S, run_interval_source="")
     for service_class in cast(list[dict[str, object]], dumped["service_classes"]):
         _drop_defaults(service_class, attainment=ATTAINMENT)
     pull_requests = cast(dict[str, object], dumped["pull_requests"])

@@ -90,6 +90,7 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
     return Settings(
         currency=configuration.currency,
         run_interval_s=configuration.run_interval,
+        run_interval_source="runInterval" if "run_interval" in configuration.model_fields_set else "",
         clusters=tuple(map(_cluster, configuration.clusters, root.at("clusters").items)),
         accelerators=tuple(map(_accelerator, configuration.accelerators, root.at("accelerators").items)),
         service_classes=tuple(map(_service_class, configuration.service_classes, root.at("serviceClasses").items)),

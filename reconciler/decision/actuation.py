@@ -1,7 +1,8 @@
 """How long a change takes from its proposal to replicas that serve: given, else measured, else built in."""
 
+import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -9,7 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from reconciler.decision.staged_plan import branches_of
 from reconciler.domain.history import Bools, Floats
 from reconciler.domain.identity import Figure, ModelKey, ResourceKey, SourceKind
-from reconciler.domain.proposals import ProposalState
+from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.records import dataclass
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant
@@ -25,6 +26,12 @@ MERGED_BY_PEOPLE_S = 300.0, 900.0, 3600.0
 """Until some merges are known."""
 TO_THE_MINUTE_S = 120.0
 QUANTILES = 0.1, 0.5, 0.9
+RUNS_LOOK_S, SAME_RUN_S, FEWEST_RUNS = 7 * DAY_S, 120.0, 10
+"""What a run writes within two minutes is one run's. Fewer than ten may lie on a grid by chance."""
+INTERVALS_S = tuple(60.0 * each for each in (120, 60, 30, 20, 15, 12, 10, 5))
+"""Longer ones look like office hours."""
+ON_ITS_GRID = 0.75
+"""Of moments that are on it exactly it is 1; of ten at random it is more once in 300 times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +94,12 @@ class ActuationDelays:
         self._merged = merge_times(measured)
         self._measured: dict[str, DelayPart] = {}
         self._arrived, self._started = after_merges(measured)
+
+    @property
+    def run_interval(self) -> DelayPart:
+        """How often a run decides, and who says so."""
+        settings = self._settings
+        return DelayPart.always(settings.run_interval_s, settings.run_interval_source or "built-in")
 
     def of(self, variant: Variant) -> ActuationDelay:
         """What a change of the variant takes: its group's merges, or those of all groups where there are too few."""
@@ -176,10 +189,30 @@ def after_merges(snapshot: Snapshot) -> tuple[SeenDelays, SeenDelays]:
     return arrived, started
 
 
+def measured_interval_s(proposals: Iterable[Proposal], now_s: float) -> tuple[float, int] | None:
+    """How often runs are started (seconds), by when they wrote to Git, and how many did in the last 7 days.
+
+    The longest of usual intervals on whose grid they lie: the length of the mean of moments on a circle (Mardia and
+    Jupp, Directional Statistics, 2000) does not depend on how many runs had nothing to write. None where too few wrote.
+    """
+    told = {at_s for each in proposals for at_s in (each.opened_at_s, *each.pushes_s) if at_s is not None}
+    times_s = np.array(sorted(each for each in told if 0 <= now_s - each <= RUNS_LOOK_S))
+    if len(times_s):
+        times_s = times_s[np.diff(times_s, prepend=-math.inf) > SAME_RUN_S]
+    if len(times_s) < FEWEST_RUNS:
+        return None
+    for interval_s in INTERVALS_S:
+        if abs(np.exp(2j * np.pi * times_s / interval_s).mean()) >= ON_ITS_GRID:
+            return interval_s, len(times_s)
+    return None
+
+
 def delay_figures(delays: ActuationDelays, variant: Variant) -> Iterator[Figure]:
     """The three parts of a variant's delay, each with where it is from."""
     for name, part in delays.of(variant).named_parts:
         yield Figure(subject=variant.key.label, name=f"delay of {name}", value=part.words, unit="", reason=part.source)
+    interval = delays.run_interval
+    yield Figure(subject=variant.key.label, name="run interval", value=interval.words, unit="", reason=interval.source)
 
 
 def _measured(times_s: Sequence[float], source: str) -> DelayPart:

@@ -372,6 +372,8 @@ class Settings:
     other_clusters: tuple[ClusterSettings, ...] = ()
     run_interval_s: float = RUN_INTERVAL_S
     """How often a run is started."""
+    run_interval_source: str = ""
+    """Who says so; empty where it is only assumed."""
     rules: tuple[Rule, ...] = ()
     """The guard rails; without any a person merges every change."""
 

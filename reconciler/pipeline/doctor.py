@@ -1,30 +1,25 @@
 """Doctor: checks everything that a run depends on: git, forge, settings, every Prometheus, every variant."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import islice, pairwise
-from typing import TypeGuard
-
-from cronsim import CronSim, CronSimError
 
 from reconciler.config.environment import Environment, Flags, SecretReader
 from reconciler.decision.actuation import LOOK_BACK_S, ActuationDelays, office_hours, told_span
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import Plan
 from reconciler.domain.proposals import Proposal
-from reconciler.domain.records import dataclass, replace
+from reconciler.domain.records import replace
 from reconciler.domain.reports import Cause, Check, Level, warning, well
 from reconciler.domain.rules import AutoMergeRule
-from reconciler.domain.settings import ClusterSettings, Identity
+from reconciler.domain.settings import ClusterSettings, Identity, Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError, InputError, ReconcilerError
 from reconciler.forge.marker import proposal_of
 from reconciler.forge.pull_requests import Forge, PipelineSchedule, Rights
 from reconciler.git.clone import Clone
-from reconciler.git.repository import EntryKind, Repository
+from reconciler.git.repository import Repository
 from reconciler.http.messages import Clock
-from reconciler.manifests.documents import Document, parse_readable
 from reconciler.metrics.observed import read_observed
 from reconciler.metrics.queries import names_in
 from reconciler.metrics.survey import Survey, read_survey, survey_queries
@@ -38,10 +33,11 @@ from reconciler.pipeline.doctor_metrics import (
     reporting,
 )
 from reconciler.pipeline.doctor_workloads import check_workloads
-from reconciler.pipeline.files import Files, is_manifest
+from reconciler.pipeline.files import Files
 from reconciler.pipeline.observe import ObservedRun, ask_delays, observe
 from reconciler.pipeline.prepare import prepare
 from reconciler.pipeline.references import find_compared_statuses
+from reconciler.pipeline.schedules import Schedule, find_pipeline_job, find_schedules, gap_s, with_interval
 from reconciler.pipeline.session import Doors, Progress, Session, open_forge, open_session
 from reconciler.report.formatting import duration
 from reconciler.resources.registry import KINDS
@@ -63,125 +59,6 @@ def _cause_of(error: ReconcilerError) -> Cause:
     return Cause.INPUT if isinstance(error, InputError) else Cause.OUTSIDE
 
 
-# How often `run` is started: by CronJobs and GitHub workflows in the repository. On GitLab the repository has only the
-# job, and the forge has the schedule of its pipeline.
-
-OURS = "reconciler"
-RUN = f"{OURS} run"
-WORKFLOWS = ".github/workflows/"
-PIPELINES = (".gitlab-ci.yml", ".gitlab/")
-"""Files with GitLab's jobs: the one in the root, and those that it includes, as `init` writes them."""
-LOOKED_AT = 200
-"""Starts: enough that the pauses of nights and weekends are not the most frequent gap."""
-ON = "true"
-"""The key `on`, as YAML reads it."""
-MACROS = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0"}
-_FROM = datetime(2024, 1, 1, tzinfo=UTC)
-"""Any day will do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """A cron expression that starts us, and its place; `every_s` is its usual gap, None if it has none."""
-
-    text: str
-    place: Place
-    every_s: float | None
-
-
-def find_schedules(repository: Repository) -> tuple[Schedule, ...]:
-    """Every schedule of the commit that starts `reconciler run`, in the order of files."""
-    entries = [each for each in repository.list_files() if is_manifest(each.path) and each.kind is EntryKind.FILE]
-    bodies = repository.read_files(each.oid for each in entries)
-    return tuple(
-        schedule
-        for entry, (_, body) in zip(entries, bodies, strict=True)
-        if OURS.encode() in body and (b"CronJob" in body or entry.path.startswith(WORKFLOWS))
-        for schedule in _schedules_in(entry.path, body)
-    )
-
-
-def find_pipeline_job(repository: Repository) -> Place | None:
-    """The job of a GitLab pipeline that starts `reconciler run`; None where no file of the commit has one."""
-    entries = [
-        each for each in repository.list_files() if each.path.startswith(PIPELINES) and each.kind is EntryKind.FILE
-    ]
-    bodies = repository.read_files(each.oid for each in entries)
-    for entry, (_, body) in zip(entries, bodies, strict=True):
-        documents, _ = parse_readable(entry.path, body, kinds=None) if RUN.encode() in body else ((), ())
-        for document in documents:
-            for name, job in document.value.items() if _is_mapping(document.value) else ():
-                if RUN in _text(job):
-                    return Place(path=entry.path, line=document.line_of((name,)), field=str(name))
-    return None
-
-
-def gap_s(cron: str) -> float | None:
-    """The most frequent gap between two starts of a cron expression, in seconds; None if it is not valid."""
-    try:
-        starts = [start.timestamp() for start in islice(CronSim(MACROS.get(cron.strip(), cron), _FROM), LOOKED_AT)]
-    except CronSimError:
-        return None
-    gaps = Counter(later - earlier for earlier, later in pairwise(starts))
-    return gaps.most_common(1)[0][0] if gaps else None
-
-
-def _schedules_in(path: str, body: bytes) -> Iterator[Schedule]:
-    documents, _ = parse_readable(path, body, kinds=None)
-    for document in documents:
-        if _is_mapping(document.value):
-            found = _of_workflow if path.startswith(WORKFLOWS) else _of_cron_job
-            yield from found(document, document.value)
-
-
-def _of_cron_job(document: Document, value: Mapping[str, object]) -> Iterator[Schedule]:
-    spec = value.get("spec")
-    if value.get("kind") != "CronJob" or not _is_mapping(spec) or OURS not in _text(spec.get("jobTemplate")):
-        return
-    schedule = spec.get("schedule")
-    if isinstance(schedule, str):
-        yield _schedule(document, schedule, ("spec", "schedule"))
-
-
-def _of_workflow(document: Document, value: Mapping[str, object]) -> Iterator[Schedule]:
-    triggers = value.get(ON)
-    listed = triggers.get("schedule") if _is_mapping(triggers) else None
-    if not isinstance(listed, list) or not any(_starts_us(step) for step in _steps(value.get("jobs"))):
-        return
-    for index, entry in enumerate(listed):
-        cron = entry.get("cron") if _is_mapping(entry) else None
-        if isinstance(cron, str):
-            yield _schedule(document, cron, (ON, "schedule", index, "cron"))
-
-
-def _steps(jobs: object) -> Iterator[Mapping[str, object]]:
-    for job in jobs.values() if _is_mapping(jobs) else ():
-        steps = job.get("steps") if _is_mapping(job) else None
-        yield from (step for step in (steps if isinstance(steps, list) else ()) if _is_mapping(step))
-
-
-def _starts_us(step: Mapping[str, object]) -> bool:
-    given = step.get("with")
-    mode = given.get("mode") if _is_mapping(given) else None
-    return RUN in str(step.get("run", "")) or (OURS in str(step.get("uses", "")) and mode == "run")
-
-
-def _schedule(document: Document, text: str, field: tuple[str | int, ...]) -> Schedule:
-    place = Place(path=document.path, line=document.line_of(field), field=".".join(map(str, field)))
-    return Schedule(text=text, place=place, every_s=gap_s(text))
-
-
-def _text(value: object) -> str:
-    """Images, commands and arguments of a job, in one text."""
-    if _is_mapping(value):
-        return " ".join(map(_text, value.values()))
-    return " ".join(map(_text, value)) if isinstance(value, list) else str(value)
-
-
-def _is_mapping(value: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(value, Mapping)
-
-
 def check_delays(snapshot: Snapshot) -> Iterator[Check]:
     """How long changes take until they serve, the variants that take as long together."""
     delays, found = ActuationDelays(snapshot), dict[str, list[str]]()
@@ -193,6 +70,8 @@ def check_delays(snapshot: Snapshot) -> Iterator[Check]:
     for words, labels in found.items():
         others = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
         yield well(SETTINGS, "actuation-delay", f"{labels[0]}{others}: {words}")
+    interval = delays.run_interval
+    yield well(SETTINGS, "actuation-delay", f"a run decides every {interval.words}, {interval.source}")
 
 
 LEAST_MORE = 0.02
@@ -401,13 +280,15 @@ def check_findings(findings: Iterable[Finding], subject: str = GIT) -> Iterator[
 
 
 def check_schedule(
-    repository: Repository, run_interval_s: float, pipelines: Iterable[PipelineSchedule] | None
+    repository: Repository, settings: Settings, pipelines: Iterable[PipelineSchedule] | None
 ) -> Iterator[Check]:
-    """Whether what starts us does so as often as `runInterval` says.
+    """Whether what starts us does so as often as `runInterval` says; where it is not set, a schedule in Git says it.
 
     `pipelines` are what the forge starts by itself: they count where a job of its pipeline starts us; None: not known.
     """
-    schedules, stated = find_schedules(repository), duration(run_interval_s)
+    schedules = find_schedules(repository)
+    run_interval_s = with_interval(settings, schedules).run_interval_s
+    stated = duration(run_interval_s)
     job = None if pipelines is None else find_pipeline_job(repository)
     if pipelines is not None and job is not None:
         of_base = [each for each in pipelines if each.branch == repository.branch]
@@ -468,7 +349,7 @@ class _Doctor:
         yield from self._forge(doors)
         yield from self._paused()
         yield from check_findings(self._session.findings, SETTINGS)
-        yield from check_schedule(doors.repository, self._session.run_interval_s, self._pipelines())
+        yield from check_schedule(doors.repository, self._settings, self._pipelines())
         yield from self._observed(doors)
 
     def _forge(self, doors: Doors) -> Iterator[Check]:

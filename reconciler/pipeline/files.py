@@ -25,15 +25,18 @@ OURS_PATTERN: Final = rf"""^( {{0,2}}(- )?kind|[ \t]*"kind") *: *["']?({_OURS})"
 MANIFEST_NAMES = (".yaml", ".yml", ".json")
 BATCH_BYTES = 8 * 1024 * 1024
 """As much of Git's files is held at once."""
+OURS: Final = "reconciler"
+WORKFLOWS: Final = ".github/workflows/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """The manifests of a commit, and what of it was not read at all."""
+    """The manifests of a commit, and what of it was not read at all; `starting` are files that may start us."""
 
     commit: Commit
     paths: tuple[str, ...]
     unread: tuple[Finding, ...]
+    starting: tuple[ManifestFile, ...] = ()
 
 
 def read_files(
@@ -52,6 +55,7 @@ def read_files(
     entries = [entry for entry in listed if is_manifest(entry.path)]
     readable = {entry.path: entry for entry in entries if _is_readable(entry)}
     giants = {entry.path: entry for entry in entries if _is_giant(entry)}
+    starting: dict[str, ManifestFile] = {}
 
     def fetch(paths: Sequence[str]) -> Iterator[ManifestFile]:
         named = [readable[path] for path in paths if path in readable]
@@ -61,7 +65,10 @@ def read_files(
                 done += 1
                 if progress is not None:
                     progress("reading manifests", done, len(named))
-                yield ManifestFile(path=entry.path, body=body)
+                file = ManifestFile(path=entry.path, body=body)
+                if may_start_us(file):
+                    starting[file.path] = file
+                yield file
 
     attributes = [each for each in listed if name_of(each.path) == ATTRIBUTES and _is_readable(each)]
     bodies = repository.read_files(each.oid for each in attributes)
@@ -83,7 +90,12 @@ def read_files(
     odd = (_unread(each) for each in entries if each.kind is not EntryKind.FILE and _is_held(each, settings))
     ours = repository.find_lines(OURS_PATTERN, (path for path, each in giants.items() if _is_held(each, settings)))
     told = (tell_giant(path, giants[path].size_bytes) for path in sorted(ours))
-    return Files(commit=commit, paths=tuple(sorted(commit.paths)), unread=(*odd, *told, *commit.unreadable))
+    return Files(
+        commit=commit,
+        paths=tuple(sorted(commit.paths)),
+        unread=(*odd, *told, *commit.unreadable),
+        starting=tuple(file for _, file in sorted(starting.items())),
+    )
 
 
 def read_small(repository: Repository, path: str) -> bytes | None:
@@ -120,6 +132,11 @@ def _batches(entries: Iterable[TreeEntry]) -> Iterator[list[TreeEntry]]:
 
 def _is_held(entry: TreeEntry, settings: Settings) -> bool:
     return any(cluster.holds(entry.path) for cluster in settings.clusters)
+
+
+def may_start_us(file: ManifestFile) -> bool:
+    """Whether a CronJob or workflow in it may start a run."""
+    return OURS.encode() in file.body and (b"CronJob" in file.body or file.path.startswith(WORKFLOWS))
 
 
 def is_manifest(path: str) -> bool:

@@ -39,14 +39,14 @@ def failed_outcome(session: Session, exit_code: int, now_s: float) -> RunOutcome
     )
 
 
-def outcome_of(session: Session, result: RunResult, exit_code: int, now_s: float) -> RunOutcome:
+def outcome_of(result: RunResult, exit_code: int, now_s: float) -> RunOutcome:
     """What the gauges show of a run with a result; `now_s` (Unix seconds) is when it ended."""
     snapshot = result.prepared.snapshot
     merged = (each for each in result.forge.pull_requests.values() if each.state is PullRequestState.MERGED)
     return RunOutcome(
         ended_s=now_s,
         exit_code=exit_code,
-        run_interval_s=session.run_interval_s,
+        run_interval_s=snapshot.settings.run_interval_s,
         version=__version__,
         plan=result.prepared.plan,
         live=dict(_live(snapshot.observed.live)),

@@ -37,6 +37,7 @@ from reconciler.metrics.queries import delay_queries, live_queries, queries_for,
 from reconciler.metrics.scaler_metrics import MOST_ASKED, one_by_one, scaler_queries
 from reconciler.metrics.tracked_queries import tracking_queries
 from reconciler.pipeline.files import Files, is_manifest, read_files, read_small
+from reconciler.pipeline.schedules import schedules_in, with_interval
 from reconciler.pipeline.session import Doors
 from reconciler.placement.fleet import Fleet
 from reconciler.resources.declaration import Declaration
@@ -410,6 +411,8 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
     files = read_files(doors.repository, settings, repository_name, doors.progress)
     settings, wrong = with_shapes(settings, partial(read_small, doors.repository))
     files = replace(files, unread=(*files.unread, *wrong))
+    schedules = schedules_in(files.starting)
+    settings = with_interval(settings, schedules)
     declaration = fold(files.commit, settings)
     commit = doors.repository.commit
     logger.info("read %d manifests at %s", len(files.commit.manifests), commit[:7])
@@ -421,6 +424,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
     if forge_view is None:
         settings = replace(settings, assumed=(*settings.assumed, Assumption.WITHOUT_FORGE))
         forge_view = ForgeView()
+    settings = with_interval(settings, schedules, forge_view.proposals, now_s)
     answers += ask_delays(doors, settings, variants, forge_view.proposals, now_s)
     answers += ask_scalers(doors, settings, tuned_of(variants), forge_view.proposals, now_s)
     # After the forge, which may have deepened the clone less far.

@@ -227,6 +227,7 @@ FAULTS: Mapping[str, Planted] = {
     ),
     "another cron": Planted(
         files={CRON: CRON_JOB.replace("*/10", "*/30")},
+        settings={"pullRequests:": "runInterval: 10m\npullRequests:"},
         line=r'^warn  settings +cron "\*/30 \* \* \* \*" starts a run every 30m, and runInterval is 10m: '
         rf"set runInterval: 30m in reconciler.yaml, .*\({CRON}:5\)",
     ),

@@ -71,6 +71,7 @@ def test_what_is_given_goes_before_what_is_measured(fleet: Fleet) -> None:
         "merge": ("10m", "reconciler.yaml:70"),
         "sync": ("3m", "built-in: 0 arrivals seen in 7 days, 5 are needed to measure it"),
         "start": ("4m", "reconciler.yaml:70"),
+        "run interval": ("10m", "built-in"),
     }
 
 
