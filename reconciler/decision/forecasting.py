@@ -21,7 +21,7 @@ from reconciler.domain.units import last_midnight_s, significant
 from reconciler.domain.variant_settings import HEADROOM
 from reconciler.forecast.forecaster import Forecaster, told_features
 from reconciler.forecast.series import RECENT_S, Rates, Window
-from reconciler.simulation.rehearsal import HOLD_S, KEPT_S, LEVEL, LEVELS, Rehearsal, Rules, learn, lingering, rehearse
+from reconciler.simulation.rehearsal import HOLD_S, LEVEL, LEVELS, Rehearsal, Rules, learn, lingering, rehearse
 
 DRAINED_IN_S = 600.0
 """What waits now must be served within so long, in addition to what arrives."""
@@ -118,14 +118,14 @@ def _forecasts(
         return
     series = np.array([rows[model] for model in models])
     grow = grow_by.forecast(present, series, snapshot.now_s)
-    keep = keep_by.highest(present, series, snapshot.now_s, KEPT_S)
+    keep = keep_by.forecast(present, series, snapshot.now_s)
     for place, model in enumerate(models):
         if not grow.known[place]:
             yield model, None
             continue
         quantiles = {level: significant(float(each)) for level, each in zip(LEVELS, grow.per_s[place], strict=True)}
         needed = significant(rehearsal.margin * quantiles[LEVEL])
-        kept = significant(rehearsal.margin * float(keep[place]))
+        kept = significant(float(keep.per_s[place, -1]))
         load = snapshot.observed.loads.get(model)
         now_per_s = load.arrival_rate_per_s if isinstance(load, Load) else 0.0
         yield (

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TypeVar
 
+import numpy as np
+
 from reconciler.decision.devices import Devices, pools_beside, surplus_devices, surplus_words
 from reconciler.decision.guarding import Guard
 from reconciler.decision.load_variation import (
@@ -32,6 +34,7 @@ from reconciler.domain.requirements import Bounds, Budget, Candidate, ChangeLimi
 from reconciler.domain.snapshot import Snapshot, Variant, priority_of
 from reconciler.domain.variant_settings import ACCELERATOR, HEADROOM, IN_ORDER, PAYBACK_S
 from reconciler.policy.port import Counted, SharedLimit
+from reconciler.simulation.fluid import are_many
 from reconciler.sizing.saturation import Filling
 
 Carried = Mapping[CandidateKey, float]
@@ -132,7 +135,7 @@ def _forecast_demand(
     if event is not None:
         grow, keep = grow * event.grow, keep * event.keep
     whole, rate_per_s = sum(_carried(each, carried) for each in members), max(load_per_s, grow)
-    if forecast.added_s is not None:
+    if forecast.added_s is not None and not _are_many(members, whole, max(keep, rate_per_s)):
         keep = whole
     return ModelDemand(
         rate_per_s=rate_per_s,
@@ -144,6 +147,15 @@ def _forecast_demand(
         spread=spread.words if spread is not None and uneven > 1 else "",
         event="" if event is None else event.words,
     )
+
+
+def _are_many(members: Sequence[Variant], whole_per_s: float, keep_per_s: float) -> bool:
+    """Whether so many replicas may go that they do although some were added lately."""
+    replicas = float(sum(each.current.replicas for each in members))
+    if whole_per_s <= keep_per_s or not replicas:
+        return False
+    going = math.floor((1 - keep_per_s / whole_per_s) * replicas + 1e-9)
+    return bool(are_many(np.array(going), np.array(replicas)))
 
 
 def _carried(variant: Variant, carried: Carried) -> float:

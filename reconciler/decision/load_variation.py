@@ -14,7 +14,8 @@ from reconciler.domain.history import Bools, Floats, Integers, LoadHistory, stac
 from reconciler.domain.plan import ExpectedLoad
 from reconciler.domain.records import dataclass
 from reconciler.forecast.series import Window
-from reconciler.simulation.rehearsal import HOLD_S, KEPT_S, LEVEL, LEVELS, lingering
+from reconciler.simulation.fluid import FEWEST_MANY, MANY_OF
+from reconciler.simulation.rehearsal import HOLD_S, LEVEL, LEVELS, lingering
 
 Owner = TypeVar("Owner", bound=Hashable)
 MARGIN = 5.0
@@ -65,9 +66,9 @@ class LoadForecast:
 
     None of those that are there goes that `keep_per_s` needs. `quantiles` are of the largest rate within the window (by
     level), without the `margin` that its service class needs to attain its `goal`. `at_s` is when it was made (Unix
-    seconds), `moved_by` are the features that moved it most. `added_s` is when replicas were added last, while they
-    stay for that. `covered` and `covered_of_all` are the shares of its and of all models' loads of the last days that
-    were at most their 90 % quantile; None where a model was not among those that were replayed.
+    seconds), `moved_by` are the features that moved it most. `added_s` is when replicas were added last, while only
+    many go for that. `covered` and `covered_of_all` are the shares of its and of all models' loads of the last days
+    that were at most their 90 % quantile; None where a model was not among those that were replayed.
     """
 
     grow_per_s: float
@@ -99,9 +100,10 @@ class LoadForecast:
     def why_kept(self) -> str:
         """Why no replica goes that the window does not need."""
         if self.added_s is not None:
-            return f"kept: replicas were added {ago(self.at_s - self.added_s)}, none goes for {span(HOLD_S)}"
+            few = f"fewer than {MANY_OF:.0%} of all, or than {FEWEST_MANY:.0f}, do not go for {span(HOLD_S)}"
+            return f"kept: replicas were added {ago(self.at_s - self.added_s)}: {few}"
         ends = span(lingering(self.window).until_s)
-        return f"kept: up to {self.keep_per_s:.4g} req/s within {ends} were forecast in the last {span(KEPT_S)}"
+        return f"kept: up to {self.keep_per_s:.4g} req/s are forecast within {ends}"
 
     @property
     def words(self) -> str:

@@ -72,15 +72,6 @@ class Forecaster:
             parts=self.linear.parts(states.values),
         )
 
-    def highest(self, rates: Rates, series: Integers, now_s: float, span_s: float) -> Floats:
-        """The largest of the highest quantiles as of each moment of the time until `now_s` (series,)."""
-        last, count = rates.moments_until(now_s) - 1, rates.steps(span_s)
-        moments = np.tile(np.arange(max(last - count + 1, 0), last + 1), len(series))
-        rows = np.repeat(series, len(moments) // max(len(series), 1))
-        states = states_at(rates, rows, moments, self.window, knows_weeks=self.knows_weeks)
-        found = np.where(states.known, self.quantiles(states)[:, -1], 0.0)
-        return np.asarray(found.reshape(len(series), -1).max(axis=1))
-
     def quantiles(self, states: States) -> Floats:
         """The quantiles of rows (rows x levels), never less at a higher level."""
         ratios = _together(self.linear, self.binned, states.values)

@@ -13,6 +13,8 @@ from reconciler.forecast.series import Floats
 
 FULL_BATCH, NONE_KEPT = 1.25, 1.15
 LONGEST_WAIT_S, LEAVES_S = 1.0, 30.0
+MANY_OF, FEWEST_MANY = 0.25, 2.0
+"""So many that go at once cost more than what may have to come back: few changes do so, and each moves much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,11 @@ def _later(replicas: Floats, steps: int) -> Floats:
     return np.asarray(np.concatenate((first, replicas[..., :-steps]), axis=-1))
 
 
+def are_many(going: Floats, replicas: Floats) -> NDArray[np.bool_]:
+    """Whether so many of some replicas are enough to go although some were added lately."""
+    return np.asarray(going >= np.maximum(MANY_OF * replicas, FEWEST_MANY))
+
+
 def follow(
     grow_per_s: Floats,
     keep_per_s: Floats,
@@ -92,8 +99,8 @@ def follow(
 ) -> Floats:
     """Replicas decided one after the other (settings x models x decisions): as many as `grow_per_s` needs.
 
-    Of those that are there only what `keep_per_s` does not need goes, both of shape (settings x models x decisions),
-    and none for so many decisions after some were added as `hold` says.
+    Of those that are there only what `keep_per_s` does not need goes, both of shape (settings x models x decisions).
+    For so many decisions after some were added as `hold` says only many go, by `are_many`.
     """
     capacity = capacity_per_s[:, np.newaxis]
     grow = np.maximum(np.ceil(grow_per_s / capacity - 1e-9), least)
@@ -101,7 +108,8 @@ def follow(
     decided = np.empty(grow.shape)
     held, held_until = keep[..., 0], np.zeros(grow.shape[:-1])
     for step in range(grow.shape[-1]):
-        rest = np.where(step < held_until, held, np.minimum(held, keep[..., step]))
+        rest = np.minimum(held, keep[..., step])
+        rest = np.where((step < held_until) & ~are_many(held - rest, held), held, rest)
         asked = np.maximum(grow[..., step], rest)
         held_until = np.where(asked > held, step + hold, held_until)
         decided[..., step] = held = asked

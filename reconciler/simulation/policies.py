@@ -48,6 +48,8 @@ class Way:
     start: Spread
     group_of: Integers
     hours: OfficeHours | None = None
+    worth: tuple[float, float] = (0.0, 0.0)
+    """By which fractions of its replicas a group must be short, or over, before its pull request opens."""
     seed: int = 1
 
 
@@ -177,6 +179,7 @@ def _by_pull_request(fleet: Fleet, _past: Floats, way: Way) -> Autoscaler:
         group_of=way.group_of,
         seed=way.seed,
         hours=way.hours,
+        worth=way.worth,
     )
 
 

@@ -9,7 +9,6 @@ from dataclasses import field
 from functools import lru_cache
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from reconciler.domain.records import dataclass, replace
 from reconciler.forecast.forecaster import Forecaster, fit
@@ -22,11 +21,9 @@ LEVELS = (0.25, 0.75, LEVEL, 0.99)
 """Those that are shown: between the first two lies half of what comes."""
 LINGER_S = 45 * 60.0
 """A replica goes only if the window and so much more would not need it: else it comes back soon."""
-KEPT_S = 1800.0
-"""Nor does it go while a forecast of the last half hour needed it: forecasts differ a little from run to run."""
-HOLD_S = 3600.0
-"""Nor for so long after some were added. Three hours would spare most of what goes and comes back, and cost more than
-that: all that the day's peak called for would stay until long after it."""
+HOLD_S = 3 * 3600.0
+"""Nor for so long after some were added, unless many may go at once (`fluid.are_many`): else all that the day's peak
+called for would stay until long after it."""
 FEWEST_DAYS, TRIAL_DAYS = 3.0, 3
 MOST_UNKNOWN = 0.1
 """Of the days looked at: with more gaps it is not known what a forecast would have missed."""
@@ -116,8 +113,7 @@ def rehearse(
     if grow_by is None or keep_by is None:
         return Rehearsal(margin=None, words="too few series and days to learn from", days=days)
     names, rates, chosen = chosen.tolist(), replace(rates, per_s=rates.per_s[chosen]), np.arange(len(chosen))
-    kept = rates.steps(KEPT_S)
-    moments = np.arange(first - kept, end - 1)
+    moments = np.arange(first - 1, end - 1)
     rows, at = np.repeat(chosen, len(moments)), np.tile(moments, len(chosen))
     shape = len(chosen), len(moments)
     states = states_at(rates, rows, at, window, knows_weeks=grow_by.knows_weeks)
@@ -127,11 +123,10 @@ def rehearse(
     below, counted = ((each & judged).reshape(shape).sum(axis=1) for each in (targets <= quantiles, judged))
     coverage = float(below.sum() / counted.sum()) if counted.any() else math.nan
     lasting = keep_by.quantiles(states_at(rates, rows, at, keep_by.window, knows_weeks=keep_by.knows_weeks))[:, 0]
-    needed = np.maximum(lasting, np.maximum(quantiles, states.now_per_s)).reshape(shape)
-    grow, keep = quantiles.reshape(shape)[:, kept - 1 :], sliding_window_view(needed, kept, axis=1).max(axis=2)
-    grow_now, keep_now = present_rule(rates, chosen, moments[kept - 1 :], rules.headroom)
-    scale = MARGINS[:, np.newaxis, np.newaxis]
-    forecast = follow(scale * grow, scale * keep, capacity, hold=rates.steps(HOLD_S))
+    grow, keep = quantiles.reshape(shape), np.maximum(lasting, states.now_per_s).reshape(shape)
+    grow_now, keep_now = present_rule(rates, chosen, moments, rules.headroom)
+    by_margin = MARGINS[:, np.newaxis, np.newaxis] * grow
+    forecast = follow(by_margin, np.broadcast_to(keep, by_margin.shape), capacity, hold=rates.steps(HOLD_S))
     decided = np.concatenate((forecast, follow(grow_now, keep_now, capacity)[None]))
     times = max(round(rates.step_s / FINEST_STEP_S), 1)
     step_s = rates.step_s / times

@@ -11,8 +11,9 @@ class ThroughGit:
     """One pull request a group: opened by the run that finds a difference, updated by later ones until it is merged.
 
     `group_of` (variants,) says which one holds a variant's number. How long people take is drawn for each group and
-    run, the same for all settings; with `hours` they merge within those alone. `opened` counts pull requests by
-    setting, from the first step on.
+    run, the same for all settings; with `hours` they merge within those alone. One opens only where its group is short
+    by more than the first of `worth`, or over by more than the second (fractions of its replicas). `opened` counts pull
+    requests by setting, from the first step on.
     """
 
     def __init__(
@@ -26,11 +27,13 @@ class ThroughGit:
         group_of: Integers,
         seed: int,
         hours: OfficeHours | None = None,
+        worth: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         self._rule, self._run_s, self._hours = rule, run_s, hours
         self._sync_steps, self._step_s = max(round(sync_s / step_s), 0), step_s
         self._group_of, self._merge, self._seed = group_of, merge, seed
         self._groups = int(group_of.max(initial=0)) + 1
+        self._worth = worth
         self._member = group_of[:, None] == np.arange(self._groups)
         self._due_s: Floats | None = None
         self._git = self._wanted = np.empty(0)
@@ -72,7 +75,10 @@ class ThroughGit:
                 answers=seen.answers,
             )
         )
-        differs = ((self._wanted != self._git) @ self._member) > 0
+        more, whole = self._wanted - self._git, self._git @ self._member
+        short, over = (np.maximum(each, 0.0) @ self._member for each in (more, -more))
+        is_worth = (short > self._worth[0] * whole) | (over > self._worth[1] * whole)
+        differs = ((more != 0) @ self._member > 0) & (is_worth | ~np.isinf(due_s))
         draws = self._merge.draw(random_generator(self._seed, "merge", round(seen.at_s / self._run_s)), (self._groups,))
         at_s = seen.at_s + draws
         if self._hours is not None:

@@ -2,7 +2,8 @@
 
 `python -m tests.bench.closed_loop [--load smooth] [--days 7] [--seed 1] [--models 100] [--groups 1]` prints, for the
 rule of now and for forecasts, cost against somebody who knows the future and has the same delay, attainment, what the
-best peer whose numbers come by pull request costs at this attainment, pull requests a day, and reversals (up, then down
+best peer whose numbers come by pull request costs at this attainment (with as many pull requests as it likes, and with
+the same `pullRequests.worth` as ours), pull requests a day, and reversals (up, then down
 within three hours) as a share of changes.
 """
 
@@ -20,7 +21,7 @@ from reconciler.backtest.comparison import cost_at
 from reconciler.backtest.pull_requests import PullRequests
 from reconciler.decision.decide import solve
 from reconciler.decision.limits import collected, within_limits
-from reconciler.decision.worth import worth_opening
+from reconciler.decision.worth import BY_FORECAST, worth_opening
 from reconciler.domain.history import DemandHistory, LoadHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.observed import Observation, Performance
@@ -58,6 +59,7 @@ class Outcomes:
     cost: float
     cost_over_clairvoyant: float
     peer_over_clairvoyant: float
+    gated_peer_over_clairvoyant: float
     pull_requests_a_day: float
     reversals: float
     by_day: tuple[float, ...]
@@ -169,6 +171,10 @@ class Loop:
             cost=float(served.cost[0]),
             cost_over_clairvoyant=float(served.cost[0]) / best,
             peer_over_clairvoyant=self._best_peer(offered, float(served.attainment[0])) / best,
+            gated_peer_over_clairvoyant=self._best_peer(
+                offered, float(served.attainment[0]), (BY_FORECAST.short, BY_FORECAST.over)
+            )
+            / best,
             pull_requests_a_day=self.pull_requests.opened / self.days,
             reversals=self._reversed(),
             by_day=tuple(by_day),
@@ -231,8 +237,12 @@ class Loop:
                 reversals += 1
         return reversals / max(len(self.changes), 1)
 
-    def _best_peer(self, offered: Any, aimed: float) -> float:
-        """The mean replicas of an HPA's rule by pull request, as set best for these days; NaN where none attains it."""
+    def _best_peer(self, offered: Any, aimed: float, worth: tuple[float, float] = (0.0, 0.0)) -> float:
+        """The mean replicas of an HPA's rule by pull request, as set best for these days; NaN where none attains it.
+
+        Its pull requests are in the same groups, merge as late, and are updated by each run, as ours are. Without
+        `worth` it may open as many as it likes.
+        """
         median_s, deviation = TIMES[self.delay_min][0] * MINUTE_S, TIMES[self.delay_min][1] * TENTH
         fleet = SimulatedFleet(
             start_s=self.load.start_s + self.first_day * DAY_S,
@@ -252,6 +262,7 @@ class Loop:
             start=Spread.always(START_MIN * MINUTE_S),
             group_of=np.arange(len(offered)) % self.groups,
             seed=self.seed,
+            worth=worth,
         )
         scaler = SWEPT.build(fleet, offered, way)
         first = np.tile(self.cluster[:, 0].astype(float), (len(SWEPT.settings), 1))
@@ -294,6 +305,7 @@ def rows(found: Sequence[tuple[str, Outcomes]]) -> Iterator[Sequence[Any]]:
             f"{each.attainment:.2%}",
             each.cost_over_clairvoyant,
             each.peer_over_clairvoyant,
+            each.gated_peer_over_clairvoyant,
             each.cost,
             each.pull_requests_a_day,
             f"{each.reversals:.1%}",
@@ -303,7 +315,10 @@ def rows(found: Sequence[tuple[str, Outcomes]]) -> Iterator[Sequence[Any]]:
         )
 
 
-HEADINGS = ("", "kept", "cost", "peer", "replicas", "PRs/day", "reversed", "worst day", "forecast", "seconds")
+HEADINGS = (
+    *("", "kept", "cost", "peer", "same worth", "replicas", "PRs/day"),
+    *("reversed", "worst day", "forecast", "seconds"),
+)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from reconciler.domain.units import last_midnight_s
 from reconciler.forecast.series import Rates, Window
-from reconciler.simulation.rehearsal import KEPT_S, Rules, learn, rehearse
+from reconciler.simulation.rehearsal import Rules, learn, rehearse
 from tests.bench.loads import DAY_S, START_S, smooth
 from tests.bench.table import table
 
@@ -48,7 +48,7 @@ def main() -> None:
         raise SystemExit("too few models to learn from")
     series = np.arange(models)
     grow.forecast(rates, series, now_s)
-    keep.highest(rates, series, now_s, KEPT_S)
+    keep.forecast(rates, series, now_s)
     took("forecast")
     rules, capacities = Rules(goal=0.99, headroom=0.2), (PER_REPLICA,) * models
     rehearse(rates, tuple(range(models)), capacities, WINDOW, (780.0, 360.0), rules, last_midnight_s(now_s))

@@ -110,17 +110,32 @@ def test_nothing_goes_that_the_next_hour_may_need(smooth_load: Any) -> None:
     assert decision.desired.replicas == kept
 
 
-def test_what_a_merge_added_stays_for_an_hour(smooth_load: Any, make: Make) -> None:
+def test_of_what_a_merge_added_few_do_not_go_for_three_hours(smooth_load: Any, make: Make) -> None:
     fleet = fleet_under(smooth_load, MONDAY_9)
-    fleet.set_replicas("m0", 40)
-    assert fleet.decision("m0").desired.replicas < 40
-    added = make.change("m0", "30 x H100", "40 x H100")
+    kept = math.ceil(forecasts(fleet).of[model_of(0)].keep_per_s / 9.99)
+    fleet.set_replicas("m0", kept + 1)
+    assert fleet.decision("m0").desired.replicas == kept
+    added = make.change("m0", "1 x H100", f"{kept + 1} x H100")
     fleet.propose(added, state=ProposalState.MERGED, closed_at_s=MONDAY_9 - 40 * 60)
     decision = fleet.decision("m0")
-    assert decision.desired.replicas == 40
-    assert any(step.reason == "kept: replicas were added 40m ago, none goes for 1h" for step in decision.steps)
-    fleet.proposals[:] = [replace(fleet.proposals[0], closed_at_s=MONDAY_9 - 3600)]
-    assert fleet.decision("m0").desired.replicas < 40
+    assert decision.desired.replicas == kept + 1
+    words = "kept: replicas were added 40m ago: fewer than 25% of all, or than 2, do not go for 3h"
+    assert any(step.reason == words for step in decision.steps)
+    fleet.proposals[:] = [replace(fleet.proposals[0], closed_at_s=MONDAY_9 - 3 * 3600)]
+    assert fleet.decision("m0").desired.replicas == kept
+
+
+def test_many_go_although_some_were_added_lately(smooth_load: Any, make: Make) -> None:
+    fleet = fleet_under(smooth_load, MONDAY_9)
+    kept = math.ceil(forecasts(fleet).of[model_of(0)].keep_per_s / 9.99)
+    many = 2 * kept + 2
+    fleet.set_replicas("m0", many)
+    fleet.propose(
+        make.change("m0", f"{kept} x H100", f"{many} x H100"),
+        state=ProposalState.MERGED,
+        closed_at_s=MONDAY_9 - 40 * 60,
+    )
+    assert fleet.decision("m0").desired.replicas == kept
 
 
 @pytest.mark.parametrize("is_forecast", [True, False])

@@ -56,3 +56,9 @@ def test_replicas_follow_what_must_be_carried_and_keep_what_may_be_needed() -> N
     grow = np.array([[3.0, 7.0, 3.0, 1.0, 1.0]])
     keep = np.array([[4.0, 8.0, 7.5, 5.0, 1.0]])
     assert follow(grow, keep, TWO).tolist() == [[2.0, 4.0, 4.0, 3.0, 1.0]]
+
+
+def test_after_some_were_added_few_do_not_go_and_many_do() -> None:
+    grow = np.array([[20.0, 22.0, 20.0, 20.0, 20.0], [20.0, 22.0, 16.0, 16.0, 16.0]])
+    decided = follow(grow, grow, np.array([2.0, 2.0]), hold=3)
+    assert decided.tolist() == [[10.0, 11.0, 11.0, 11.0, 10.0], [10.0, 11.0, 8.0, 8.0, 8.0]]
