@@ -26,6 +26,7 @@ from reconciler.domain.proposals import (
 )
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.reports import ForecastRatio, Savings
+from reconciler.domain.scalers import TuningEvidence
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variant_settings import AUTO, ENGINE, PAYBACK_S, START_DELAY_S, SYNC_DELAY_S, Engine
@@ -138,10 +139,15 @@ class Merge:
 
 def merges_of(snapshot: Snapshot) -> Mapping[str, Sequence[Merge]]:
     """By str of a variant's key, its merges, the newest last."""
+    return merges_among(snapshot.proposals, snapshot.now_s)
+
+
+def merges_among(proposals: Iterable[Proposal], now_s: float) -> Mapping[str, Sequence[Merge]]:
+    """The same of proposals, until `now_s` (Unix seconds)."""
     found: dict[str, list[Merge]] = {}
-    for proposal in snapshot.proposals:
+    for proposal in proposals:
         at_s, promises = proposal.closed_at_s, {each.resource: each for each in proposal.promises}
-        if proposal.state is not ProposalState.MERGED or at_s is None or at_s > snapshot.now_s:
+        if proposal.state is not ProposalState.MERGED or at_s is None or at_s > now_s:
             continue
         for change in proposal.changes:
             promise = promises.get(change.resource)
@@ -159,6 +165,8 @@ WINDOW_S = 300.0
 PATIENCE_S = 600.0
 """What a rollout may take longer, before replicas that are missing break a promise."""
 TOO_LATE_S = 86_400.0
+SCORED_S = 7 * 86_400.0
+"""For so long an autoscaler's setting is scored, on whole days since its merge."""
 DEARER = 0.01
 """A cost may differ from its forecast by this fraction before it is reported."""
 
@@ -178,7 +186,8 @@ def judge_merges(snapshot: Snapshot, plan: Plan) -> Iterator[MergedOutcome]:
         if proposal.state is not ProposalState.MERGED or proposal.closed_at_s is None or not proposal.changes:
             continue
         age_s = snapshot.now_s - proposal.closed_at_s
-        if not 0 <= age_s < TOO_LATE_S:
+        is_tuning = any(each.is_tuning for each in proposal.changes)
+        if not 0 <= age_s < (SCORED_S if is_tuning else TOO_LATE_S):
             continue
         judged = list(_judged(snapshot, proposal, variants, decisions, age_s))
         changes = tuple(each for each in judged if each is not None)
@@ -238,8 +247,27 @@ def _judged(
         variant, decision = variants.get(change.resource), decisions.get(change.resource)
         if variant is None or decision is None:
             yield None
+        elif change.is_tuning:
+            yield _scored(promises.get(change.resource), decision, proposal.number)
         else:
             yield _judge(snapshot, change, promises.get(change.resource), variant, decision, age_s)
+
+
+def _scored(promise: Promise | None, decision: Decision, number: int) -> ChangeOutcome | None:
+    """What an autoscaler's setting came to; None in runs that do not look, and where no whole day since is known."""
+    score = decision.scored
+    if score is None or score.number != number:
+        return None
+    words = (
+        f"simulated on {score.days} whole day{'s' * (score.days > 1)} since the merge: "
+        f"{100 * score.cost_change:+.0f} % cost, attainment "
+        f"{100 * score.attainment[0]:.1f} -> {100 * score.attainment[1]:.1f} %"
+    )
+    if promise is not None and promise.cost_ratio is not None and promise.attainment is not None:
+        words += f" ({100 * (promise.cost_ratio - 1):+.0f} % and {100 * promise.attainment:.1f} % promised)"
+    if score.broken:
+        words += f", but {score.broken}: the setting before it is proposed again"
+    return ChangeOutcome(resource=decision.variant.label, words=words, broken=bool(score.broken))
 
 
 def _judge(
@@ -378,7 +406,14 @@ def promise_of(decision: Decision) -> Promise:
             for slo in decision.slos
         ),
         reverts=decision.reverts,
+        **({} if decision.tuning is None else _tuned(decision.tuning)),
     )
+
+
+def _tuned(evidence: TuningEvidence) -> dict[str, float | None]:
+    before, after = evidence.attainment
+    promised = {"cost_ratio": 1 + evidence.cost_change, "attainment_before": before, "attainment": after}
+    return {name: _promised(value) for name, value in {"days": evidence.days, **promised}.items()}
 
 
 def _mean(name: str, performance: Performance | None) -> float | None:

@@ -55,6 +55,13 @@ def declared_setting(scaler: Scaler, metric: ResolvedMetric) -> AutoscalerSettin
     )
 
 
+def with_setting(scaler: Scaler, setting: ScalerSetting) -> Scaler:
+    """The same autoscaler with another setting, as a sound text has it."""
+    metric = scaler.metrics[0]
+    amount = float(setting.target[:-1]) / 1000 if setting.target.endswith("m") else float(setting.target)
+    return replace(scaler, metrics=(replace(metric, target=amount, text=setting.target),), behavior=setting.behavior)
+
+
 def written_setting(scaler: Scaler, chosen: AutoscalerSetting) -> ScalerSetting:
     """A chosen setting as it is written: what it leaves as it is keeps its text, defaults stay unwritten."""
     metric, behavior = scaler.metrics[0], dict(scaler.behavior or {})

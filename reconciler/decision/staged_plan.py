@@ -15,7 +15,7 @@ from reconciler.domain.plan import Outcome, Verdict
 from reconciler.domain.proposals import Part, Proposal, ProposalState
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Solution
-from reconciler.domain.scalers import TuningEvidence
+from reconciler.domain.scalers import TuningEvidence, TuningScore
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import GROUP
@@ -196,6 +196,8 @@ class StagedPlan:
     stopped: Mapping[ResourceKey, Spoken] = field(default_factory=dict)
     tunings: Mapping[ResourceKey, TuningEvidence] = field(default_factory=dict)
     """What speaks for other settings of autoscalers."""
+    scores: Mapping[ResourceKey, TuningScore] = field(default_factory=dict)
+    """What merged settings came to."""
 
     @classmethod
     def aimed_at(cls, situation: Situation, solution: Solution) -> "StagedPlan":

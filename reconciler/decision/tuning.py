@@ -6,15 +6,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from reconciler.aftermerge import Merge, compared, load_of, merges_of
+from reconciler.aftermerge import Merge, compared, load_of
 from reconciler.decision.actuation import ActuationDelays
-from reconciler.decision.scaler_settings import declared_setting, is_sound, written_setting
+from reconciler.decision.scaler_settings import declared_setting, is_sound, with_setting, written_setting
 from reconciler.decision.staged_plan import Situation, StagedPlan
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.history import DemandHistory, Floats
 from reconciler.domain.holds import Hold, HoldKind, hold_of
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import RATE
+from reconciler.domain.proposals import Promise
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.scalers import (
     AutoscalerSetting,
@@ -23,20 +24,19 @@ from reconciler.domain.scalers import (
     Signal,
     TunedScaler,
     TuningEvidence,
+    TuningScore,
 )
-from reconciler.domain.snapshot import Variant
-from reconciler.domain.units import significant
+from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.units import DAY_S, significant
 from reconciler.metrics.queries import duration
 from reconciler.simulation.draws import Spread
-from reconciler.tuning.choice import Choice, Goal, Outcome, Unchanged, choose
-from reconciler.tuning.groups import TargetHistory, TunedTarget, alike
+from reconciler.tuning.choice import Choice, Goal, Outcome, Score, Unchanged, choose, score
+from reconciler.tuning.groups import Group, TargetHistory, TunedTarget, alike
 from reconciler.tuning.reproduction import Reproduction, reproduce
+from reconciler.tuning.schedule import PAUSE_S, TuningMerges
 
-DAY_S = 86_400.0
 REPRODUCED_S = 7 * DAY_S
 """What is replayed: the newest days, for older ones may have had another setting."""
-PAUSE_S, PAUSE_OF_GROUP_S = 7 * DAY_S, DAY_S
-"""One change of an autoscaler a week where nothing is broken, and one of a group a day."""
 ALMOST = 0.8
 """Of the time that is compared: an open pull request stays so far, that it is not closed and opened from run to run."""
 BUSY = 0.75
@@ -79,15 +79,15 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
     if not tuned:
         return staged
     variants = {state.variant.key: state.variant for state in situation.states}
-    merges = {
-        key: [each for each in merges_of(snapshot).get(str(key), ()) if each.change.is_tuning] for key in sorted(tuned)
-    }
-    open_now = [key for key in merges if key not in staged.holds]
-    waiting = {key: hold for key in open_now if (hold := _settling(situation, key, merges)) is not None}
-    found = {key: _target(situation, variants[key], tuned[key]) for key in open_now if key not in waiting}
-    holds = {key: each for key, each in found.items() if isinstance(each, Hold)}
-    targets = tuple(each for each in found.values() if isinstance(each, _Target))
+    merges = TuningMerges(snapshot.proposals, snapshot.variants, snapshot.settings, snapshot.now_s)
+    open_now = [key for key in sorted(tuned) if key not in staged.holds]
+    waiting = {key: hold for key in open_now if (hold := _settling(merges, key, snapshot.now_s)) is not None}
+    found = {key: _target(situation, variants[key], tuned[key]) for key in open_now}
+    holds = {key: each for key, each in found.items() if isinstance(each, Hold) and key not in waiting}
+    targets = tuple(each for key, each in found.items() if isinstance(each, _Target) and key not in waiting)
     results = dict(zip((each.key for each in targets), _chosen(targets), strict=True))
+    merged = tuple(_merged(snapshot, merges, tuned, (found[key] for key in waiting)))
+    scores = {each.target.key: score for each, score in zip(merged, _scored(merged), strict=True) if score is not None}
     proposals = {key: each for key in open_now if (each := _proposed(situation, key)) is not None}
     holds |= {
         key: each.hold
@@ -98,20 +98,20 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
     reverts, kept = dict(staged.reverts), dict(staged.kept)
     for key in open_now:
         now = allocations[key] = situation.current[key]
-        broken = _broken(situation, variants[key], merges[key])
-        if broken is not None:
-            allocations[key] = replace(now, scaling=broken.change.scaling_before)
-            reverts[key] = broken.number
-            reasons[key] = f"goes back to what it had: since pull request #{broken.number} tuned it a target is missed"
+        last, score, proposal = merges.last(key), scores.get(key), proposals.get(key)
+        broken = _why_back(situation, variants[key], last, score, proposal)
+        if last is not None and broken:
+            allocations[key] = replace(now, scaling=last.change.scaling_before)
+            reverts[key] = last.number
+            reasons[key] = f"goes back to what it had before pull request #{last.number} tuned it: {broken}"
             waiting.pop(key, None)
-        if key in holds or key in waiting or broken is not None:
+        if key in holds or key in waiting or broken:
             continue
-        result = results.get(key, _Found(words="its autoscaler is looked at in a later run"))
+        result = results.get(key, _Found(words="its autoscaler is looked at once a day, in another run"))
         wanted = None if result.setting is None else written_setting(tuned[key].scaler, result.setting)
-        proposal = proposals.get(key)
         if proposal is not None:
-            allocations[key], kept[key] = replace(now, scaling=proposal[1]), proposal[0]
-            reasons[key] = f"as in open pull request #{proposal[0]}"
+            allocations[key], kept[key] = replace(now, scaling=proposal.scaling), proposal.number
+            reasons[key] = f"as in open pull request #{proposal.number}"
         elif wanted is None:
             reasons[key] = result.words
         else:
@@ -120,6 +120,8 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
         # a setting that is kept may be another than today's choice, of which the evidence says nothing
         if result.evidence is not None and now.scaling != allocations[key].scaling == str(wanted):
             tunings[key] = result.evidence
+        elif proposal is not None and proposal.evidence is not None:
+            tunings[key] = proposal.evidence
     return replace(
         staged,
         allocations=allocations,
@@ -129,17 +131,34 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
         kept=kept,
         reverts=reverts,
         tunings=tunings,
+        scores={**staged.scores, **scores},
     )
 
 
-def _proposed(situation: Situation, key: ResourceKey) -> tuple[int, str] | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Proposed:
+    """What an open pull request makes of an autoscaler: the setting as text, and what it promises."""
+
+    number: int
+    scaling: str
+    reverts: int | None = None
+    evidence: TuningEvidence | None = None
+
+
+def _proposed(situation: Situation, key: ResourceKey) -> _Proposed | None:
     """The open pull request that changes its setting from what Git has now, and to what: noise never pushes."""
     now = situation.current[key]
     for proposal in situation.open_proposals(situation.group_of[key]).values():
+        promise = next((each for each in proposal.promises if each.resource == str(key)), None)
         for change in proposal.changes:
             is_its = change.resource == str(key) and change.is_tuning and change.begins_at(now)
             if is_its and is_sound(ScalerSetting.parse(change.scaling_after)):
-                return proposal.number, change.scaling_after
+                return _Proposed(
+                    number=proposal.number,
+                    scaling=change.scaling_after,
+                    reverts=None if promise is None else promise.reverts,
+                    evidence=None if promise is None else evidence_of(promise),
+                )
     return None
 
 
@@ -269,7 +288,10 @@ def _history(target: _Target) -> TargetHistory:
 
 
 def _newest(history: TargetHistory) -> TargetHistory:
-    first = max(history.desired.size - round(REPRODUCED_S / history.step_s), 0)
+    return _from(history, max(history.desired.size - round(REPRODUCED_S / history.step_s), 0))
+
+
+def _from(history: TargetHistory, first: int) -> TargetHistory:
     return replace(
         history,
         start_s=history.start_s + first * history.step_s,
@@ -305,6 +327,17 @@ def _per_request(history: TargetHistory) -> float:
         return math.nan
     busy = known & (load >= np.quantile(load[known], BUSY))
     return float(np.median(ratio[busy]))
+
+
+def evidence_of(promise: Promise) -> TuningEvidence | None:
+    """What a pull request's marker kept of its evidence: shown until the autoscaler is looked at again."""
+    if promise.cost_ratio is None or promise.attainment is None or promise.attainment_before is None:
+        return None
+    return TuningEvidence(
+        days=promise.days or 0.0,
+        cost_change=promise.cost_ratio - 1,
+        attainment=(promise.attainment_before, promise.attainment),
+    )
 
 
 def _evidence(choice: Choice, targets: int, *, is_priced: bool) -> TuningEvidence:
@@ -364,35 +397,114 @@ def _last_day(values: Floats) -> list[float]:
 # ---- after a merge
 
 
-def _settling(situation: Situation, key: ResourceKey, merges: Mapping[ResourceKey, Sequence[Merge]]) -> Hold | None:
+def _settling(merges: TuningMerges, key: ResourceKey, now_s: float) -> Hold | None:
     """That its setting, or another of its group, was changed lately: what ran before says nothing of it."""
-    now_s, group = situation.snapshot.now_s, situation.group_of[key]
-    of_group = [each for other, its in merges.items() if situation.group_of[other] == group for each in its]
-    for merged, pause_s, words in (
-        (merges[key], PAUSE_S, "one change a week where nothing is broken"),
-        (of_group, PAUSE_OF_GROUP_S, "one change of a group a day"),
-    ):
-        last = max(merged, key=lambda each: each.at_s, default=None)
-        if last is not None and now_s - last.at_s < pause_s:
-            ago = duration(max(now_s - last.at_s, 60.0) // 60 * 60)
-            reason = f"a setting was changed by #{last.number} {ago} ago: {words}"
-            return Hold(kind=HoldKind.AUTOSCALER_CHANGED, words=reason)
-    return None
+    pause = merges.pause(key)
+    if pause is None:
+        return None
+    ago = duration(max(now_s - pause.merge.at_s, 60.0) // 60 * 60)
+    reason = f"a setting was changed by #{pause.merge.number} {ago} ago: {pause.words}"
+    return Hold(kind=HoldKind.AUTOSCALER_CHANGED, words=reason)
 
 
-def _broken(situation: Situation, variant: Variant, merged: Sequence[Merge]) -> Merge | None:
-    """The last merge of its setting, where that stands and a target that was kept before is missed now."""
-    snapshot = situation.snapshot
-    last = max(merged, key=lambda each: each.at_s, default=None)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Merged:
+    """An autoscaler whose last change stands, with the setting before it; its history begins with the first day."""
+
+    target: _Target
+    before: AutoscalerSetting
+    number: int
+    since_s: float
+
+
+def _merged(
+    snapshot: Snapshot,
+    merges: TuningMerges,
+    tuned: Mapping[ResourceKey, TunedScaler],
+    targets: Iterable[_Target | Hold | None],
+) -> Iterator[_Merged]:
+    """Those that can be scored now."""
+    current = {each.key: each.current.scaling for each in snapshot.variants}
+    for target in targets:
+        if not isinstance(target, _Target):
+            continue
+        scaler, metric = tuned[target.key].scaler, tuned[target.key].metric
+        last, since_s = merges.last(target.key), merges.scored_from(target.key)
+        if last is None or since_s is None or metric is None or last.change.scaling_after != current[target.key]:
+            continue
+        written = ScalerSetting.parse(last.change.scaling_before)
+        before = declared_setting(with_setting(scaler, written), metric) if written and is_sound(written) else None
+        if before is not None:
+            yield _Merged(target=target, before=before, number=last.number, since_s=since_s)
+
+
+@lru_cache(maxsize=2)
+def _scored(merged: tuple[_Merged, ...]) -> tuple[TuningScore | None, ...]:
+    """What each change came to since, those of one pull request that behave alike together; None is not known."""
+    found: dict[ResourceKey, TuningScore] = {}
+    by_number: dict[int, list[_Merged]] = {}
+    for each in merged:
+        by_number.setdefault(each.number, []).append(each)
+    for number, members in by_number.items():
+        before = {each.target.key: each.before for each in members}
+        goals = {each.target.key: each.target.attainment for each in members}
+        targets = [_tuned_target(each.target, _since(_history(each.target), each.since_s)) for each in members]
+        for group in alike(targets, [each.target.service_class for each in members]):
+            keys = [key for key in goals if any(key == each.name for each in group.targets)]
+            was = Group(targets=tuple(_with_setting(each, before) for each in group.targets))
+            answer = score(was, group, Goal(attainment=max(goals[key] for key in keys)))
+            if isinstance(answer, Score):
+                found |= dict.fromkeys(keys, _told_score(number, answer))
+    return tuple(found.get(each.target.key) for each in merged)
+
+
+def _with_setting(target: TunedTarget, before: Mapping[ResourceKey, AutoscalerSetting]) -> TunedTarget:
+    return replace(target, setting=next(each for key, each in before.items() if key == target.name))
+
+
+def _since(history: TargetHistory, since_s: float) -> TargetHistory:
+    first = round((since_s - history.start_s) / history.step_s)
+    return _from(history, max(first, 0))
+
+
+def _told_score(number: int, answer: Score) -> TuningScore:
+    return TuningScore(
+        number=number,
+        days=answer.days,
+        cost_change=_change(answer.before, answer.after),
+        attainment=(significant(answer.before.attainment), significant(answer.after.attainment)),
+        broken=answer.broken,
+    )
+
+
+def _why_back(
+    situation: Situation, variant: Variant, last: Merge | None, score: TuningScore | None, proposal: _Proposed | None
+) -> str:
+    """Why the last change of a setting is taken back; empty where it is not.
+
+    What takes it back stays open until a score says that the change does what it promised.
+    """
+    if last is None or last.change.scaling_after != variant.current.scaling:
+        return ""
+    if not is_sound(ScalerSetting.parse(last.change.scaling_before)):
+        return ""
+    if situation.snapshot.now_s - last.at_s >= PAUSE_S:
+        return ""
+    if _is_missed(situation.snapshot, variant, last):
+        return "since then a target is missed"
+    if score is not None:
+        return score.broken
+    is_proposed = proposal is not None and proposal.reverts == last.number
+    return f"pull request #{proposal.number} says so, and nothing newer is known" if is_proposed and proposal else ""
+
+
+def _is_missed(snapshot: Snapshot, variant: Variant, last: Merge) -> bool:
+    """Whether a target that was kept before a merge is missed now."""
     observation = snapshot.observed.observations.get(variant.key)
-    if last is None or last.promise is None or observation is None or observation.absence is not None:
-        return None
-    is_standing = last.change.scaling_after == variant.current.scaling
-    is_setting = is_sound(ScalerSetting.parse(last.change.scaling_before))
-    if not is_standing or not is_setting or snapshot.now_s - last.at_s >= PAUSE_S:
-        return None
+    if last.promise is None or observation is None or observation.absence is not None:
+        return False
     was_kept = {
         each.name for each in last.promise.latencies if each.measured_s is not None and each.measured_s <= each.target_s
     }
     found = compared(last.promise, observation, load_of(snapshot, variant))
-    return last if any(each.is_missed and each.promised.name in was_kept for each in found) else None
+    return any(each.is_missed and each.promised.name in was_kept for each in found)

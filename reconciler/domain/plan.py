@@ -14,7 +14,7 @@ from reconciler.domain.priors import Trial
 from reconciler.domain.proposals import ConditionFlip, MovedFile, Part, ProposedChange
 from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import ModelCoverage, Sensitivity, SharedUse, SolveStatus
-from reconciler.domain.scalers import ScalerSetting, SettingChange, TuningEvidence
+from reconciler.domain.scalers import ScalerSetting, SettingChange, TuningEvidence, TuningScore
 from reconciler.domain.snapshot import StatusShape
 from reconciler.domain.units import utc_minute
 
@@ -241,6 +241,8 @@ class Decision:
     """That it starts or ends an experiment, and what that is."""
     tried: tuple[str, ...] = ()
     """What it measured as an experiment, of one that has ended well, a sentence each."""
+    scored: TuningScore | None = field(default=None, compare=False)
+    """What its last merged setting came to, in the runs that look."""
 
     @property
     def change(self) -> AllocationChange:

@@ -32,7 +32,8 @@ class Promise:
 
     `demand` is the share of the model's demand that the variant was to serve and `capacity` what it was to carry, in
     `unit`. The load is what was measured of the whole model then, without headroom. `reverts` numbers the pull request
-    that the change takes back.
+    that the change takes back. Of an autoscaler's setting, on `days` of history: `cost_ratio` is what it was to cost by
+    what it cost, attainment the fraction of requests inside their targets, before and with it.
     """
 
     resource: str
@@ -43,6 +44,10 @@ class Promise:
     arrival_rate_per_s: float | None = None
     input_tokens: float | None = None
     output_tokens: float | None = None
+    days: float | None = None
+    cost_ratio: float | None = None
+    attainment_before: float | None = None
+    attainment: float | None = None
     latencies: tuple[PromisedLatency, ...] = ()
     reverts: int | None = None
 

@@ -369,18 +369,34 @@ class TuningEvidence:
 
     `cost_change` is a fraction (-0.18 is a saving of 18 %), attainment a fraction of all requests, starts are replicas
     that started in a day; each before and after. The same of the `left_out` days that the setting was not fitted on.
-    `tried` names other settings in words. `day` has what replicas were on one day, with the written setting and with
-    this one, hour by hour. `saves_per_hour` is None without a price.
+    Starts and these days are empty in what a pull request's marker keeps. `tried` names other settings in words. `day`
+    has what replicas were on one day, with the written setting and with this one, hour by hour. `saves_per_hour` is
+    None without a price.
     """
 
     days: float
     cost_change: float
     attainment: tuple[float, float]
-    starts_per_day: tuple[float, float]
-    left_out: int
-    left_out_cost_change: float
-    left_out_attainment: tuple[float, float]
+    starts_per_day: tuple[float, ...] = ()
+    left_out: int = 0
+    left_out_cost_change: float = 0.0
+    left_out_attainment: tuple[float, ...] = ()
     saves_per_hour: float | None = None
     tried: tuple[str, ...] = ()
     day: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     is_repair: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningScore:
+    """What the setting that pull request `number` merged came to in whole `days` since, beside the one before it.
+
+    Both are simulated on what arrived then: the cost is a fraction of that before, attainment is before and after.
+    `broken` says why it is taken back, empty where it does what it promised.
+    """
+
+    number: int
+    days: int
+    cost_change: float
+    attainment: tuple[float, float]
+    broken: str = ""

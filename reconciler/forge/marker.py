@@ -15,7 +15,10 @@ from reconciler.forge.pull_requests import PullRequest, PullRequestState
 
 # Promises: one row for each change; if one row is malformed, there are no promises.
 
-NUMBERS = ("demand", "capacity", "cost_per_hour", "arrival_rate_per_s", "input_tokens", "output_tokens")
+NUMBERS = (
+    *("demand", "capacity", "cost_per_hour", "arrival_rate_per_s", "input_tokens", "output_tokens"),
+    *("days", "cost_ratio", "attainment_before", "attainment"),
+)
 """Fields of a promise that are a number or unknown, and their keys in a row."""
 LATENCY = ("name", "statistic", "target_s", "expected_s", "mean_s", "measured_s")
 CHANGE = ("resource", "replicas_before", "replicas_after", "accelerator_before", "accelerator_after")

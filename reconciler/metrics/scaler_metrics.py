@@ -292,20 +292,18 @@ def _escape(text: str) -> str:
 
 # ---- what autoscalers did: a few questions to each cluster
 
-SPAN_S, STEP_S, RATE_WINDOW_S = 14 * 86_400.0, 60.0, 120.0
-MOST_ASKED = 50
-"""Autoscalers of a cluster that a run looks at."""
+STEP_S, RATE_WINDOW_S = 60.0, 120.0
 _NAMED = re.compile(rf'"{SCALER}", "(?P<key>[^"]+)", "", ""\)$')
 
 
 def scaler_queries(
-    cluster: ClusterSettings, scalers: Mapping[ResourceKey, TunedScaler], now_s: float
+    cluster: ClusterSettings, scalers: Mapping[ResourceKey, TunedScaler], since_s: float, now_s: float
 ) -> tuple[Query, ...]:
-    """What the autoscalers of a cluster went by in two weeks, all together, what they asked for, and what arrived."""
+    """What autoscalers of a cluster went by since a moment, all together, what they asked for, and what arrived."""
     metrics = {key: each.metric for key, each in sorted(scalers.items()) if each.metric is not None}
     if not metrics or cluster.prometheus is None:
         return ()
-    grid = grid_of(now_s - SPAN_S, now_s, STEP_S)
+    grid = grid_of(since_s, now_s, STEP_S)
     texts = (
         f'label_replace({metric.promql}, "{SCALER}", {quote(str(key).replace("$", "$$"))}, "", "")'
         for key, metric in metrics.items()
@@ -314,9 +312,11 @@ def scaler_queries(
     together, parts = " or ".join(texts), tuple(grid.parts(MAX_POINTS))
     ask = partial(history_queries, cluster, namespaces, grid.start_s, grid.end_s, STEP_S)
     arrivals = configured_arrivals(cluster.prometheus)
+    named = "|".join(sorted({_escape(scalers[key].scaler.hpa_name) for key in metrics}))
+    counts = ask((Name.SCALER_DESIRED, Name.SCALER_CURRENT))
     return (
         *(range_query(cluster.name, Name.SCALER_METRIC, together, part) for part in parts),
-        *ask((Name.SCALER_DESIRED, Name.SCALER_CURRENT)),
+        *(replace(each, text=add_matchers(each.text, f"{HPA}=~{quote(named)}")) for each in counts),
         *(range_query(cluster.name, Name.FINE_CONFIGURED, text, part) for text in arrivals for part in parts),
         *ask(tuple(FINE), window_s=RATE_WINDOW_S),
     )

@@ -18,9 +18,8 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.recording import PaidPrices, Recording, WrittenCounts
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.scalers import TunedScaler
 from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
-from reconciler.domain.snapshot import Variant, tuned_of
+from reconciler.domain.snapshot import Variant
 from reconciler.domain.workloads import WrittenField
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.marker import decision_of_commit, proposal_of, stranger_of
@@ -34,7 +33,7 @@ from reconciler.metrics.history import scale_target, watched_target
 from reconciler.metrics.observed import device_queries
 from reconciler.metrics.quantities import CLUSTER
 from reconciler.metrics.queries import delay_queries, live_queries, queries_for, ran_queries
-from reconciler.metrics.scaler_metrics import MOST_ASKED, one_by_one, scaler_queries
+from reconciler.metrics.scaler_metrics import one_by_one, scaler_queries
 from reconciler.metrics.tracked_queries import tracking_queries
 from reconciler.pipeline.files import Files, is_manifest, read_files, read_small
 from reconciler.pipeline.schedules import schedules_in, with_interval
@@ -49,6 +48,7 @@ from reconciler.snapshot.declarations import (
 from reconciler.snapshot.inventory import device_names
 from reconciler.snapshot.priors import with_shapes
 from reconciler.snapshot.variants import build_catalogs, declared_variants, join_variants
+from reconciler.tuning.schedule import looks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,7 +426,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         forge_view = ForgeView()
     settings = with_interval(settings, schedules, forge_view.proposals, now_s)
     answers += ask_delays(doors, settings, variants, forge_view.proposals, now_s)
-    answers += ask_scalers(doors, settings, tuned_of(variants), forge_view.proposals, now_s)
+    answers += ask_scalers(doors, settings, variants, forge_view.proposals, now_s)
     # After the forge, which may have deepened the clone less far.
     written = read_written(doors.repository, settings, variants, now_s)
     paid = read_paid(doors, settings, variants, files, now_s, repository_name)
@@ -724,21 +724,18 @@ def ask_delays(
 def ask_scalers(
     doors: Doors,
     settings: Settings,
-    tuned: Mapping[ResourceKey, TunedScaler],
+    variants: Sequence[Variant],
     proposals: Sequence[Proposal],
     now_s: float,
 ) -> tuple[Answer, ...]:
-    """What autoscalers that are tuned did: first those with an open pull request, then the others in turn."""
-    named = {each.resource for proposal in proposals if proposal.is_open for each in proposal.changes}
-    turn = int(now_s // settings.run_interval_s)
+    """What autoscalers that are tuned did, those whose turn it is; a plan that a person asked for waits for no turn."""
+    found = looks(settings, variants, proposals, now_s, is_asked=not doors.needs_forge)
     answers: tuple[Answer, ...] = ()
     for cluster in settings.clusters:
-        known = sorted(key for key, each in tuned.items() if key.cluster == cluster.name and each.metric is not None)
-        first = [key for key in known if str(key) in named]
-        others = [key for key in known if str(key) not in named]
-        start = turn * MOST_ASKED % max(len(others), 1)
-        chosen = [*first, *others[start:], *others[:start]][:MOST_ASKED]
-        queries = scaler_queries(cluster, {key: tuned[key] for key in chosen}, now_s)
+        look = found.get(cluster.name)
+        if look is None:
+            continue
+        queries = scaler_queries(cluster, look.scalers, look.since_s, now_s)
         answered = doors.ask(cluster, queries) if queries else ()
         again = [query for answer in answered for query in one_by_one(answer)]
         answers += (*answered, *(doors.ask(cluster, again) if again else ()))

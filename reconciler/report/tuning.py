@@ -71,11 +71,13 @@ def headline(evidence: TuningEvidence) -> str:
     starts = " → ".join(f"{each:.3g}" for each in evidence.starts_per_day)
     return (
         f"on your last {evidence.days:.0f} days: {_signed(evidence.cost_change)} cost, attainment "
-        f"{_attainment(evidence.attainment)}, starts {starts} a day"
+        f"{_attainment(evidence.attainment)}" + (f", starts {starts} a day" if starts else "")
     )
 
 
 def _left_out(evidence: TuningEvidence) -> str:
+    if not evidence.left_out:
+        return ""
     days = count(evidence.left_out, "day")
     return (
         f"on the {days} it was not fitted on: {_signed(evidence.left_out_cost_change)} cost, attainment "
@@ -87,7 +89,7 @@ def _signed(fraction: float) -> str:
     return f"{'−' if fraction < 0 else '+'}{100 * abs(fraction):.0f} %"
 
 
-def _attainment(both: tuple[float, float]) -> str:
+def _attainment(both: Iterable[float]) -> str:
     return " → ".join(f"{100 * each:.1f}" for each in both) + " %"
 
 

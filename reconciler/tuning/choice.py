@@ -47,6 +47,8 @@ LEAST_GAIN_OF_KNOB = 0.01
 """Of the cost: a knob that saves less is left as it is."""
 FURTHEST = 0.25
 """So far the simulated replicas of the present setting may be from the recorded ones, in the mean."""
+MARGIN = 0.1
+"""So much more misses than allowed, and than before, break a promise: a few days differ by chance."""
 LEAST_MISS = 1e-6
 DRAWS, TENTHS = 1000, (0.05, 0.95)
 COURSE_STEPS = 10
@@ -185,15 +187,18 @@ def score(before: Group, after: Group, goal: Goal) -> Score | Unchanged:
     if unknown or not days.begin_s:
         reason = Unmoved.UNKNOWN if unknown else Unmoved.FEW_DAYS
         return Unchanged(reason=reason, words=unknown or "no whole day since the merge is known")
+    if not all(np.isfinite(each.history.desired).any() for each in after.targets):
+        return Unchanged(reason=Unmoved.UNKNOWN, words="how many replicas ran is not known")
     new, old = _Search(after, days, 0, goal), _Search(before, recorded_days(before), 0, goal)
     was, now = old.present("before"), new.present("after")
     contradiction = new.contradiction()
+    missed = (1 - now.attainment) / (1 + MARGIN)
     broken = ""
     if contradiction:
         broken = contradiction
-    elif now.attainment < goal.attainment and now.attainment < was.attainment:
+    elif missed > 1 - goal.attainment and missed > 1 - was.attainment:
         broken = f"{now.attainment:.2%} of requests kept their targets, before it would have been {was.attainment:.2%}"
-    elif now.cost_per_hour > was.cost_per_hour and now.attainment <= was.attainment:
+    elif now.cost_per_hour > (1 + LEAST_GAIN_OF_KNOB) * was.cost_per_hour and now.attainment <= was.attainment:
         broken = f"it costs {now.cost_per_hour / was.cost_per_hour - 1:.1%} more and keeps no more requests in targets"
     return Score(before=was, after=now, days=len(days.begin_s), broken=broken)
 

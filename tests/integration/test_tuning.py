@@ -37,6 +37,7 @@ TARGETS = {"adapter": 30.0, "keda": 6.0, "kserve": 30.0, "by-hand": 30.0, "renam
 SETTINGS = """\
 apiVersion: reconciler.io/v1alpha1
 kind: Configuration
+runInterval: 1d
 clusters: [{name: prod, paths: {include: ["prod/**"]}}]
 accelerators: [{name: H100, costPerHour: 6.88}]
 policies: []
@@ -243,13 +244,17 @@ class Fleet:
         """The first pull request."""
         return self.repository / "reconciler" / "pulls" / "1.md"
 
-    def merge(self) -> None:
-        """Merge it, as a forge does."""
+    def merge(self, ago_s: float) -> None:
+        """Merge it so long ago, as a forge does."""
         text = self.pull_request.read_text(encoding="utf-8")
         head = re.findall(r'^head: "(.+)"$', text, re.MULTILINE)[0]
         run_git(self.repository, "update-ref", "refs/heads/main", f"refs/heads/{head}")
         self.pull_request.write_text(text.replace("state: open", "state: merged", 1), encoding="utf-8")
-        os.utime(self.pull_request, (NOW_S - 3600.0, NOW_S - 3600.0))
+        self.merged(ago_s)
+
+    def merged(self, ago_s: float) -> None:
+        """It was merged so long ago."""
+        os.utime(self.pull_request, (NOW_S - ago_s, NOW_S - ago_s))
 
     def file(self, path: str) -> str:
         """A file of the base branch."""
@@ -275,7 +280,7 @@ def test_three_autoscalers_are_tuned_to_the_merged_change_and_three_are_held(
     assert "Replicas on one day" in text
     assert "would get more than it carries" not in text  # the lower bound is not what serves
 
-    fleet.merge()
+    fleet.merge(3600.0)
     written = {
         "adapter": r'averageValue: "(\d+)"',
         "keda": r'threshold: "(\d+)"',
@@ -288,3 +293,11 @@ def test_three_autoscalers_are_tuned_to_the_merged_change_and_three_are_held(
     settled = fleet("plan")
     assert settled.count("a setting was changed by #1 1h ago: one change a week where nothing is broken") == 1
     assert "3 variants" in settled
+
+    # Two days later the fleet still asks for what the old setting asks for: the promise is scored, and does not hold.
+    fleet.merged(2 * DAY_S)
+    back = fleet("run")
+    assert len(re.findall(r"goes back to what it had before pull request #1 tuned it: simulated with", back)) >= 1, back
+    outcome = fleet.pull_request.read_text(encoding="utf-8")
+    scored = r"simulated on 1 whole day since the merge: -\d+ % cost, attainment .+ %, but simulated with its present"
+    assert re.search(scored.replace(" %, but", r" % \(-\d+ % and [\d.]+ % promised\), but"), outcome), outcome

@@ -1,5 +1,6 @@
 """When a setting of an autoscaler is proposed, waits, is kept, or goes back; which one, `reconciler.tuning` says."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from reconciler.domain.scalers import (
     Signal,
     TunedScaler,
     TuningEvidence,
+    TuningScore,
 )
 from reconciler.domain.workloads import DocumentRef, ReplicaOwner, WrittenField
 
@@ -102,6 +104,12 @@ class Tuned:
             self.change(before, after), state=ProposalState.MERGED, opened_at_s=at_s - 60, closed_at_s=at_s, **fields
         )
 
+    def score(self, score: TuningScore, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What its last merge came to."""
+        merged = SimpleNamespace(target=SimpleNamespace(key=self.key))
+        monkeypatch.setattr(tuning, "_merged", lambda *_: [merged])
+        monkeypatch.setattr(tuning, "_scored", lambda _: (score,))
+
     def decision(self) -> Decision:
         """About the variant."""
         snapshot = self.fleet.snapshot()
@@ -158,7 +166,7 @@ def test_what_this_run_did_not_ask_about_waits_for_another(tuned: Tuned) -> None
     tuned.history = None
     decision = tuned.decision()
     assert decision.outcome is Outcome.UNCHANGED
-    assert decision.steps[-1].reason == "its autoscaler is looked at in a later run"
+    assert decision.steps[-1].reason == "its autoscaler is looked at once a day, in another run"
 
 
 def test_an_open_pull_request_keeps_what_it_says(tuned: Tuned) -> None:
@@ -237,3 +245,44 @@ def test_a_setting_that_broke_a_target_goes_back(
     decision = tuned.decision()
     assert (decision.reverts == 7) is taken_back
     assert (ScalerSetting.parse(decision.desired.scaling) == before) is taken_back
+
+
+SCORE = TuningScore(number=7, days=2, cost_change=-0.1, attainment=(0.99, 0.99))
+
+
+@pytest.mark.parametrize(("broken", "taken_back"), [("", False), ("it costs 5% more", True)])
+def test_a_score_that_breaks_the_promise_takes_the_setting_back(
+    tuned: Tuned, monkeypatch: pytest.MonkeyPatch, broken: str, taken_back: bool
+) -> None:
+    tuned.score(replace(SCORE, broken=broken), monkeypatch)
+    before = ScalerSetting(target="30")
+    tuned.merged(2 * DAY_S, before=before, promises=(replace(PROMISE, resource=str(tuned.key), cost_ratio=0.8),))
+    decision = tuned.decision()
+    assert decision.scored == replace(SCORE, broken=broken)
+    assert (decision.reverts == 7) is taken_back
+    assert (ScalerSetting.parse(decision.desired.scaling) == before) is taken_back
+
+
+def test_what_takes_a_setting_back_stays_open_until_a_score_says_otherwise(
+    tuned: Tuned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = ScalerSetting(target="30")
+    tuned.merged(2 * DAY_S, before=before, promises=(replace(PROMISE, resource=str(tuned.key)),))
+    tuned.fleet.propose(
+        tuned.change(BEFORE, before), number=8, promises=(replace(PROMISE, resource=str(tuned.key), reverts=7),)
+    )
+    decision = tuned.decision()
+    assert (decision.reverts, ScalerSetting.parse(decision.desired.scaling)) == (7, before)
+    tuned.score(SCORE, monkeypatch)
+    assert tuned.decision().reverts is None
+
+
+def test_between_looks_an_open_pull_request_shows_what_it_promised(tuned: Tuned) -> None:
+    promise = replace(
+        PROMISE, resource=str(tuned.key), days=14.0, cost_ratio=0.8, attainment_before=0.9, attainment=0.99
+    )
+    tuned.fleet.propose(tuned.change(), promises=(promise,))
+    tuned.history = None
+    evidence = tuned.decision().tuning
+    assert evidence is not None
+    assert (evidence.days, round(evidence.cost_change, 2), evidence.attainment) == (14.0, -0.2, (0.9, 0.99))

@@ -157,7 +157,7 @@ def tuned(name: str) -> TunedScaler:
 
 
 SCALERS = {key: tuned(key.name) for key in KEYS}
-QUERIES = scaler_queries(CLUSTER, SCALERS, NOW_S)
+QUERIES = scaler_queries(CLUSTER, SCALERS, NOW_S - 14 * 86_400.0, NOW_S)
 ASKED = ("scaler_metric", "scaler_desired", "scaler_current")
 
 
@@ -178,6 +178,8 @@ def test_all_autoscalers_of_a_cluster_are_asked_about_at_once() -> None:
     # two weeks of minutes are two parts of each question, however many autoscalers there are
     assert sorted(names) == sorted(2 * [*ASKED, "fine_endpoint_picker", "fine_completions"])
     assert QUERIES[0].text.count("label_replace(") == 2
+    (desired, _) = (each.text for each in QUERIES if each.quantity == "scaler_desired")
+    assert 'horizontalpodautoscaler=~"mu|phi"' in desired
 
 
 def test_what_autoscalers_did_is_read_by_variant() -> None:
@@ -276,6 +278,6 @@ def test_a_query_names_no_other_autoscaler_as_asked() -> None:
     assert isinstance(resolved, ResolvedMetric)
     mine, other = (replace(scaler().key, name=name) for name in ("phi", "other"))
     tuned = {key: TunedScaler(scaler=scaler(metric), metric=resolved) for key in (mine, other)}
-    asked = scaler_queries(ClusterSettings(name="prod", prometheus=SERVER), {mine: tuned[mine]}, 7 * 86_400.0)
+    asked = scaler_queries(ClusterSettings(name="prod", prometheus=SERVER), {mine: tuned[mine]}, 0.0, 7 * 86_400.0)
     answer = Answer(query=asked[0], status=AnswerStatus.FAILED, body=HeldBody())
     assert read_scalers([answer], tuned, LabelNames()).keys() == {mine}

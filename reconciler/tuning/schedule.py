@@ -1,0 +1,117 @@
+"""When autoscalers are looked at: once a day, and only where a change is possible; known from Git alone."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from reconciler.aftermerge import SCORED_S, Merge, merges_among
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.proposals import Proposal
+from reconciler.domain.records import dataclass
+from reconciler.domain.scalers import TunedScaler
+from reconciler.domain.settings import Settings
+from reconciler.domain.snapshot import Variant, tuned_of
+from reconciler.domain.units import DAY_S
+from reconciler.domain.variant_settings import GROUP
+from reconciler.tuning.groups import WARM_UP_S
+
+SPAN_S = 14 * DAY_S
+"""What a setting is chosen on."""
+MOST_ASKED = 50
+"""Autoscalers of a cluster that a run looks at."""
+PAUSE_S, PAUSE_OF_GROUP_S = SCORED_S, DAY_S
+"""One change of an autoscaler a week where nothing is broken, and one of a group a day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """That nothing is chosen for an autoscaler: since which merge, for how long, and why in words."""
+
+    merge: Merge
+    pause_s: float
+    words: str
+
+
+class TuningMerges:
+    """The merged changes of autoscalers' settings, until `now_s` (Unix seconds)."""
+
+    def __init__(self, proposals: Iterable[Proposal], variants: Iterable[Variant], settings: Settings, now_s: float):
+        merges = merges_among(proposals, now_s)
+        self._now_s, self._remembered_s = now_s, settings.pull_requests.reopen_after_s
+        self._groups: dict[str, list[Merge]] = {}
+        self._group_of = {each.key: each.settings[GROUP].value for each in variants if each.tuned is not None}
+        self._of = {
+            key: tuple(each for each in merges.get(str(key), ()) if each.change.is_tuning) for key in self._group_of
+        }
+        for key, own in self._of.items():
+            self._groups.setdefault(self._group_of[key], []).extend(own)
+
+    def last(self, key: ResourceKey) -> Merge | None:
+        """The newest one of an autoscaler."""
+        own = self._of.get(key, ())
+        return own[-1] if own else None
+
+    def pause(self, key: ResourceKey) -> Pause | None:
+        """Why nothing is chosen for an autoscaler now; None where something may be."""
+        last = self.last(key)
+        of_group = max(self._groups[self._group_of[key]], key=lambda each: each.at_s, default=None)
+        is_back = last is not None and last.promise is not None and last.promise.reverts is not None
+        own_s = max(PAUSE_S, self._remembered_s) if is_back else PAUSE_S
+        own = "a setting that was taken back is remembered" if is_back else "one change a week where nothing is broken"
+        for merge, pause_s, words in (
+            (last, own_s, own),
+            (of_group, PAUSE_OF_GROUP_S, "one change of a group a day"),
+        ):
+            if merge is not None and self._now_s - merge.at_s < pause_s:
+                return Pause(merge=merge, pause_s=pause_s, words=words)
+        return None
+
+    def scored_from(self, key: ResourceKey) -> float | None:
+        """Since when its last change is scored (Unix seconds): whole days of a week after it; None without one yet."""
+        last = self.last(key)
+        if last is None or self._now_s - last.at_s >= PAUSE_S:
+            return None
+        first_s = math.ceil(last.at_s / DAY_S) * DAY_S
+        return first_s - WARM_UP_S if self._now_s - first_s >= DAY_S else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The autoscalers of one cluster that a run looks at, by variant, and since when (Unix seconds)."""
+
+    since_s: float
+    scalers: Mapping[ResourceKey, TunedScaler]
+
+
+def looks(
+    settings: Settings, variants: Sequence[Variant], proposals: Iterable[Proposal], now_s: float, *, is_asked: bool
+) -> dict[str, Look]:
+    """By cluster, the autoscalers that are looked at now: `MOST_ASKED` at a time, each in one run a day.
+
+    Which run that is follows from the time alone, so nothing is kept between runs, and those that were not looked at
+    for longest come first. Autoscalers of one service class are looked at together, as far as they fit. Not asked about
+    are those whose change is not old enough, unless it is scored. `is_asked` is of a person, who waits for no turn.
+    """
+    merges = TuningMerges(proposals, variants, settings, now_s)
+    tuned, classes = tuned_of(variants), {each.key: _class(each) for each in variants}
+    turn = int(now_s // settings.run_interval_s)
+    turns = max(int(DAY_S // settings.run_interval_s), 1)
+    found: dict[str, Look] = {}
+    for cluster in settings.clusters:
+        known = [key for key, each in tuned.items() if key.cluster == cluster.name and each.metric is not None]
+        known.sort(key=lambda key: (classes[key], key))
+        parts = [known[first : first + MOST_ASKED] for first in range(0, len(known), MOST_ASKED)]
+        number = turn % max(len(parts) if is_asked else max(turns, len(parts)), 1)
+        part = parts[number] if number < len(parts) else []
+        since = {key: _since_s(merges, key, now_s) for key in part}
+        looked = {key: each for key, each in since.items() if each is not None}
+        if looked:
+            found[cluster.name] = Look(since_s=min(looked.values()), scalers={key: tuned[key] for key in looked})
+    return found
+
+
+def _since_s(merges: TuningMerges, key: ResourceKey, now_s: float) -> float | None:
+    return merges.scored_from(key) if merges.pause(key) is not None else now_s - SPAN_S
+
+
+def _class(variant: Variant) -> str:
+    return "" if variant.service_class is None else variant.service_class.value.name
