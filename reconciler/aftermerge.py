@@ -186,10 +186,10 @@ def judge_merges(snapshot: Snapshot, plan: Plan) -> Iterator[MergedOutcome]:
         if proposal.state is not ProposalState.MERGED or proposal.closed_at_s is None or not proposal.changes:
             continue
         age_s = snapshot.now_s - proposal.closed_at_s
-        is_tuning = any(each.is_tuning for each in proposal.changes)
-        if not 0 <= age_s < (SCORED_S if is_tuning else TOO_LATE_S):
+        is_scored = all(each.is_tuning for each in proposal.changes)
+        if not 0 <= age_s < (SCORED_S if is_scored else TOO_LATE_S):
             continue
-        judged = list(_judged(snapshot, proposal, variants, decisions, age_s))
+        judged = list(_judged(snapshot, proposal, variants, decisions, age_s, is_scored=is_scored))
         changes = tuple(each for each in judged if each is not None)
         acts_s = [acts_after_s(variants[each.resource]) for each in proposal.changes if each.resource in variants]
         is_late = age_s >= max(acts_s, default=0.0) + PATIENCE_S
@@ -241,13 +241,16 @@ def _judged(
     variants: Mapping[str, Variant],
     decisions: Mapping[str, Decision],
     age_s: float,
+    *,
+    is_scored: bool = False,
 ) -> Iterator[ChangeOutcome | None]:
+    """Of each change what it came to; with `is_scored` by the scores of settings and not by what rolled out."""
     promises = {each.resource: each for each in proposal.promises}
     for change in proposal.changes:
         variant, decision = variants.get(change.resource), decisions.get(change.resource)
         if variant is None or decision is None:
             yield None
-        elif change.is_tuning:
+        elif is_scored:
             yield _scored(promises.get(change.resource), decision, proposal.number)
         else:
             yield _judge(snapshot, change, promises.get(change.resource), variant, decision, age_s)

@@ -7,8 +7,9 @@ from reconciler.config.files import REPOSITORY_FILE
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Catalog
 from reconciler.domain.records import dataclass
+from reconciler.domain.scalers import MetricSource, Scaler
 from reconciler.domain.snapshot import Snapshot, UnmanagedWorkload
-from reconciler.domain.variant_settings import BOUNDS, WHEN_AUTOSCALED
+from reconciler.domain.variant_settings import BOUNDS, TUNE, WHEN_AUTOSCALED
 from reconciler.domain.workloads import Workload
 from reconciler.errors import ConfigurationError, InputError
 from reconciler.manifests.documents import parse_documents
@@ -74,7 +75,7 @@ def propose_entries(snapshot: Snapshot) -> WorkloadsView:
                 workload=key,
                 match=tuple(MatchView(name=name, value=value) for name, value in match.items()),
                 reason=_reason(each.workload, snapshot.catalogs[key.cluster]),
-                settings=tuple(_settings(each)),
+                settings=tuple(_settings(each, is_merged_by_people=not snapshot.settings.pull_requests.auto_merge)),
                 obstacle=(
                     _obstacle(each)
                     or doubtful.get((key.cluster, key.namespace), "")
@@ -114,14 +115,28 @@ def _reason(workload: Workload, catalog: Catalog) -> str:
     return f"{workload.engine} serves {workload.model_id or 'a model'} on {where}{number} ({workload.place})"
 
 
-def _settings(unmanaged: UnmanagedWorkload) -> Iterator[SettingView]:
+def _settings(unmanaged: UnmanagedWorkload, *, is_merged_by_people: bool) -> Iterator[SettingView]:
     owner = unmanaged.owner
     if owner is not None and owner.fields:
         signals = f" by {', '.join(owner.signals)}" if owner.signals else ""
         reason = f"{owner.owner} scales it{signals} ({owner.place}): its minimum and maximum are proposed"
-        if owner.scaler is not None and not owner.scaler.bounds_only:
+        scaler, value = owner.scaler, BOUNDS
+        if scaler is not None and is_tunable(scaler) and is_merged_by_people:
+            reason, value = (
+                f"{owner.owner} scales it{signals} ({owner.place}): its target and windows are proposed",
+                TUNE,
+            )
+        elif scaler is not None and not scaler.bounds_only:
             reason += "; with tune its target and windows, for a person to merge"
-        yield SettingView(name=WHEN_AUTOSCALED.name, value=BOUNDS, reason=reason)
+        yield SettingView(name=WHEN_AUTOSCALED.name, value=value, reason=reason)
+
+
+def is_tunable(scaler: Scaler) -> bool:
+    """Whether what it goes by needs nothing but its manifest: a query of its own, and a target of one replica."""
+    if scaler.bounds_only or scaler.unwritable is not None:
+        return False
+    metric = scaler.metrics[0]
+    return metric.source is MetricSource.QUERY and metric.is_per_replica and metric.target is not None
 
 
 def _obstacle(unmanaged: UnmanagedWorkload) -> str:

@@ -23,6 +23,7 @@ from reconciler.resources.registry import KINDS
 from reconciler.snapshot.adoption import find_left, find_unmanaged
 from reconciler.snapshot.canaries import is_canary, promote, read_tried
 from reconciler.snapshot.inventory import take_inventory
+from reconciler.snapshot.tuned import of_this_query
 from reconciler.snapshot.variants import build_catalogs, join_variants, settle_minimums
 
 
@@ -89,7 +90,7 @@ def read_snapshot(
         observed=observed,
         saturation=saturation_rules(declaration, models),
         zero=zero_rules(declaration, models),
-        scaled=_scaled(variants, recording),
+        scaled=_scaled(variants, recording, variants if change is None else change.base.variants),
         tracked=tracked,
         histories=histories,
         committed_s=recording.committed_s,
@@ -105,14 +106,16 @@ def read_snapshot(
     )
 
 
-def _scaled(variants: Iterable[Variant], recording: Recording) -> dict[ResourceKey, ScalerHistory | NoAnswer]:
+def _scaled(
+    variants: Iterable[Variant], recording: Recording, base: Iterable[Variant]
+) -> dict[ResourceKey, ScalerHistory | NoAnswer]:
     tuned = tuned_of(variants)
     found: dict[ResourceKey, ScalerHistory | NoAnswer] = {}
     for cluster in sorted({key.cluster for key in tuned}):
         of_cluster = {key: each for key, each in tuned.items() if key.cluster == cluster}
         answers = (each for each in recording.answers if each.query.cluster == cluster)
         found |= read_scalers(answers, of_cluster, names_in(recording.settings, cluster))
-    return found
+    return of_this_query(found, tuned, tuned_of(base))
 
 
 def _seen(variants: Iterable[Variant], settings: Settings) -> list[tuple[object, ...]]:

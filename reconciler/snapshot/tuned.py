@@ -1,13 +1,28 @@
 """What an autoscaler that is tuned goes by, as a query."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.holds import NOT_ASKED, Hold
-from reconciler.domain.scalers import AdapterRule, Scaler, TunedScaler
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.scalers import AdapterRule, Scaler, ScalerHistory, TunedScaler
 from reconciler.domain.settings import Settings
 from reconciler.domain.workloads import Workload
 from reconciler.resources.kinds import ROLE
 from reconciler.resources.registry import KINDS
+
+
+def of_this_query(
+    scaled: Mapping[ResourceKey, ScalerHistory | NoAnswer],
+    tuned: Mapping[ResourceKey, TunedScaler],
+    base: Mapping[ResourceKey, TunedScaler],
+) -> dict[ResourceKey, ScalerHistory | NoAnswer]:
+    """What autoscalers did, but not of those that a change gives another query: that was not asked."""
+    words = "this change gives its autoscaler another query, which was not asked: it is tuned once that is merged"
+    return {
+        key: NoAnswer(Absence.MISSING, words) if key in base and tuned[key].metric != base[key].metric else each
+        for key, each in scaled.items()
+    }
 
 
 def tuned_scaler(

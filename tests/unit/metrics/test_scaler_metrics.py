@@ -24,6 +24,7 @@ from reconciler.domain.settings import ClusterSettings, PrometheusSettings
 from reconciler.domain.workloads import DocumentRef
 from reconciler.metrics.queries import LabelNames
 from reconciler.metrics.scaler_metrics import one_by_one, pods_named, read_scalers, resolve, scaler_queries, signal_of
+from reconciler.snapshot.tuned import of_this_query
 
 PLACE = Place(path="adapter.yaml", line=4)
 PODS = pods_named("llm", "phi.3", "-[0-9]+")
@@ -281,3 +282,12 @@ def test_a_query_names_no_other_autoscaler_as_asked() -> None:
     asked = scaler_queries(ClusterSettings(name="prod", prometheus=SERVER), {mine: tuned[mine]}, 0.0, 7 * 86_400.0)
     answer = Answer(query=asked[0], status=AnswerStatus.FAILED, body=HeldBody())
     assert read_scalers([answer], tuned, LabelNames()).keys() == {mine}
+
+
+def test_a_change_that_gives_another_query_is_not_judged_by_the_old_one() -> None:
+    history = ScalerHistory(start_s=0.0, step_s=60.0, total=np.ones(2), desired=np.ones(2), current=np.ones(2))
+    base = {each: tuned(each.name) for each in KEYS}
+    head = {**base, KEYS[0]: tuned("other")}
+    found = of_this_query(dict.fromkeys(KEYS, history), head, base)
+    assert isinstance(found[KEYS[0]], NoAnswer)
+    assert found[KEYS[1]] is history

@@ -35,6 +35,17 @@ spec:
   metrics:
     - {type: Pods, pods: {metric: {name: vllm_num_requests_waiting}, target: {type: AverageValue, averageValue: 5}}}
 """
+SCALED_OBJECT = """---
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {name: NAME, namespace: llm}
+spec:
+  scaleTargetRef: {name: NAME}
+  maxReplicaCount: 4
+  triggers:
+    - type: prometheus
+      metadata: {query: "sum(rate(vllm:request_success_total[2m]))", threshold: "5"}
+"""
 FOREIGN = """---
 apiVersion: autoscaling.example.com/v1
 kind: Scaler
@@ -84,6 +95,15 @@ def test_each_workload_gets_an_entry_with_its_reason(workshop: Workshop) -> None
     assert [each.variant.name for each in result.prepared.plan.decisions] == ["chat", "code"]
     assert result.prepared.plan.unmanaged == ()
     assert {each.outcome for each in result.prepared.plan.decisions} == {Outcome.HELD}, "nothing is measured yet"
+
+
+def test_one_that_goes_by_its_own_query_is_tuned(workshop: Workshop) -> None:
+    committed(workshop, a=deployment("chat", scaler=SCALED_OBJECT))
+    adopted(workshop)
+    assert (
+        "    whenAutoscaled: tune # ScaledObject chat scales it by sum(rate(vllm:request_success_total[2m])) "
+        "(a.yaml:16): its target and windows are proposed\n"
+    ) in configuration(workshop)
 
 
 def test_without_the_wish_nothing_is_managed(workshop: Workshop) -> None:
