@@ -72,9 +72,12 @@ class _Issue:
     body_limit = 65_536
     text = ""
 
-    def keep_issue(self, *, label: str, title: str, body: str, is_current: Callable[[str], bool]) -> None:
+    def keep_issue(
+        self, *, label: str, title: str, body: str, is_current: Callable[[str], bool], opens: bool = True
+    ) -> None:
         """Remember its title and text, without the comment at the end, which knows where the demo is."""
         assert label
+        assert opens
         assert not is_current(self.text)
         self.text = f"{title}\n{body.partition('<!--')[0]}"
 
