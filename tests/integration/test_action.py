@@ -53,7 +53,7 @@ def test_validate_annotates_what_is_checked_out(desk: Desk) -> None:
         file.write("polices: []\n")
     job = run_step(desk.workshop.clone, mode="validate")
     assert job.code == 3
-    assert f"::error file={REPOSITORY_FILE},line=20,title=configuration::polices: unknown field" in job.log
+    assert f"::error file={REPOSITORY_FILE},line=21,title=configuration::polices: unknown field" in job.log
 
 
 def test_review_judges_the_head_of_a_pull_request(desk: Desk) -> None:

@@ -22,7 +22,7 @@ def by_label(desk: Desk) -> None:
 
 
 STOPS = [
-    (by_configuration, "reconciler.yaml:19"),
+    (by_configuration, "reconciler.yaml:20"),
     (by_environment, "RECONCILER_PAUSED"),
     (by_label, "the label reconciler:paused on pull request #1"),
 ]
