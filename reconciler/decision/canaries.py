@@ -145,16 +145,13 @@ class _Room:
         variants = {each.key: each for each in snapshot.variants}
         for decision in decisions:
             variant = variants.get(decision.variant)
-            for allocation in (decision.current, decision.desired) if variant is not None else ():
-                if variant is not None and allocation.replicas:
-                    is_both = decision.current.accelerator == decision.desired.accelerator
-                    least = (
-                        max(decision.current.replicas, decision.desired.replicas) if is_both else allocation.replicas
-                    )
-                    at = replace(variant, current=allocation)
-                    self._take({name: each * least for name, each in self._devices.taken(at).items()})
-                    if is_both:
-                        break
+            if variant is None:
+                continue
+            # What runs goes only when what is planned serves; on one accelerator the larger number holds both.
+            both = sorted((decision.current, decision.desired), key=lambda each: each.replicas)
+            for allocation in {each.accelerator: each for each in both}.values():
+                taken = self._devices.taken(replace(variant, current=allocation))
+                self._take({name: each * allocation.replicas for name, each in taken.items()})
 
     def takes(self, canary: Variant) -> bool:
         """Whether one replica of it fits."""
