@@ -266,7 +266,7 @@ def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> 
     alone = tuple(
         _beside(state, *blind[state.variant.model]) if state.variant.model in blind else state for state in alone
     )
-    # A canary counts for nobody, so more replicas of one than were tried would all be had twice.
+    # The load of a model is sized without its canary, so more replicas of a canary would be capacity bought twice.
     grown = {each.model.whole: each for each in snapshot.variants if is_canary(each) and each.current.replicas > 1}
     return tuple(
         _beside(state, grown[state.variant.model.whole], unmeasured(grown[state.variant.model.whole]))
