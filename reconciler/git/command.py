@@ -1,4 +1,4 @@
-"""The one place that runs git: sources, a closed environment, and the argument-list runner of GitPython."""
+"""The one place that runs git: sources and a closed environment; GitPython runs what talks to a server."""
 
 import contextlib
 import importlib
@@ -325,20 +325,21 @@ class GitCommand:
         What a repository holds may be tiny and its listing without end.
         """
         environment = build_environment(self.directory, self.remote, self.credentials)
-        _held, process = _start([*_command(environment), *arguments], environment)
+        _held, process = _start(arguments, environment)
         timer = threading.Timer(self.timeout_s, _end_group, [process])
         timer.start()
-        try:
-            if process.stdout is None or process.stderr is None:
-                raise TransientError("git ended before it began")
-            printed = process.stdout.read(most_bytes + 1)
-            if len(printed) > most_bytes:
-                raise ConfigurationError(f"{action}: more than {most_bytes} bytes; this is no fleet repository")
-            said = process.stderr.read()
-            process.wait()
-        finally:
-            timer.cancel()
-            _end_group(process)
+        with process:  # closes its pipes
+            try:
+                if process.stdout is None or process.stderr is None:
+                    raise TransientError("git ended before it began")
+                printed = process.stdout.read(most_bytes + 1)
+                if len(printed) > most_bytes:
+                    raise ConfigurationError(f"{action}: more than {most_bytes} bytes; this is no fleet repository")
+                said = process.stderr.read()
+                process.wait()
+            finally:
+                timer.cancel()
+                _end_group(process)
         if process.returncode != 0:
             raise explain_failure(action, process.returncode, said, self.redactor)
         return printed
@@ -375,9 +376,7 @@ class GitCommand:
         is_remote = arguments[0] in REMOTE_MEMORY_KIB
         left_s = max(0.0, self.run_ends_s - Clock().monotonic()) if is_remote else math.inf
         limit_s = min(self.timeout_s, REMOTE_S.get(arguments[0], math.inf), left_s)
-        kib = REMOTE_MEMORY_KIB.get(arguments[0])  # a shell limits the memory of what listens to a server
-        limited = [] if kib is None else ["/bin/sh", "-c", LIMITED, str(kib)]
-        _held, process = _start([*limited, *_command(environment), *arguments], environment)
+        _held, process = _start(arguments, environment)
         try:
             stdout, stderr = process.communicate(input=stdin, timeout=limit_s)
         except subprocess.TimeoutExpired:
@@ -389,19 +388,37 @@ class GitCommand:
         return Completed(status=process.returncode, stdout=stdout, stderr=stderr)
 
 
-def _command(environment: Mapping[str, str]) -> list[str]:
+def _start(arguments: Sequence[str], environment: Mapping[str, str]) -> "tuple[object, subprocess.Popen[bytes]]":
+    """A process in a group of its own, and what ends it when it is collected: hold it as long as git is to run.
+
+    GitPython's runner holds what talks to a server. Importing it takes longer than reading a small repository does, so
+    that what reads and writes on this machine is started without it.
+    """
     executable = shutil.which("git")
     if executable is None:
         raise ConfigurationError(MISSING)
-    # GitPython lays variables over the process's own and cannot take any away.
-    unset = [word for name in inherited_git_variables(environment) for word in ("-u", name)]
-    return [*(["env", *unset] if unset else []), executable]
-
-
-def _start(command: list[str], environment: Mapping[str, str]) -> tuple["Git.AutoInterrupt", "subprocess.Popen[bytes]"]:
-    """A process, and what ends it when it is collected: hold it as long as git is to run."""
+    unset = inherited_git_variables(environment)
+    if arguments[0] not in REMOTE_MEMORY_KIB:
+        kept = {name: value for name, value in os.environ.items() if name not in unset}
+        try:
+            process = subprocess.Popen(
+                [executable, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=os.sep,
+                env={**kept, **environment},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ConfigurationError(MISSING) from error
+        return process, process
+    # A shell limits the memory of what listens to a server. GitPython lays variables over the process's own and cannot
+    # take any away.
+    limited = ["/bin/sh", "-c", LIMITED, str(REMOTE_MEMORY_KIB[arguments[0]])]
+    without = [word for name in unset for word in ("-u", name)]
     interrupt = _runner(environment)(os.sep).execute(
-        command,
+        [*limited, *(["env", *without] if without else []), executable, *arguments],
         istream=subprocess.PIPE,
         as_process=True,
         env=environment,
