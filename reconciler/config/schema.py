@@ -70,7 +70,6 @@ from reconciler.domain.settings import (
 )
 from reconciler.forge.registry import FORGES
 from reconciler.manifests.wording import describe, join_words
-from reconciler.policy.files import PolicyFile
 from reconciler.resources.validation import describe_unknown, described_fields
 
 # The text below each field describes its value in a few words: it is the editor's help and the end of the sentence
@@ -166,7 +165,7 @@ class PushgatewaySection(ConfigSection):
     """{file: PATH} or {env: NAME}, never the token itself (= none)"""
     basic_auth: Annotated[BasicAuthSection | None, Field(repr=False)] = None
     """{username: NAME, password: {file: PATH}} (= none)"""
-    tls: TlsSection = TlsSection()
+    tls: TlsSection = Field(default_factory=TlsSection)
     """{ca, cert, key}, each {file: PATH} or {env: NAME}"""
 
     @model_validator(mode="after")
@@ -211,13 +210,13 @@ class PrometheusSection(ConfigSection):
     """the URL where people open it, for links in pull requests (= none)"""
     match_labels: dict[LabelName, Text] = {}
     """labels that are added to every query, for a server with several clusters (= none)"""
-    label_names: LabelNamesSection = LabelNamesSection()
+    label_names: LabelNamesSection = Field(default_factory=LabelNamesSection)
     """the server's names for our labels: a mapping of namespace, pod, model"""
     bearer_token: MaybeSecret = None
     """{file: PATH} or {env: NAME}, never the token itself (= none)"""
     basic_auth: Annotated[BasicAuthSection | None, Field(repr=False)] = None
     """{username: NAME, password: {file: PATH}} (= none)"""
-    tls: TlsSection = TlsSection()
+    tls: TlsSection = Field(default_factory=TlsSection)
     """{ca, cert, key}, each {file: PATH} or {env: NAME}"""
     headers: Annotated[dict[HeaderName, HeaderValue], Field(repr=False)] = {}
     """HTTP headers by name; text, or a secret as {file: PATH} or {env: NAME} (= none)"""
@@ -316,7 +315,7 @@ class ClusterEntry(ConfigSection):
 
     name: ClusterName
     """a name; groups and head branches carry it"""
-    paths: PathsSection = PathsSection()
+    paths: PathsSection = Field(default_factory=PathsSection)
     """{include: [GLOB], exclude: [GLOB]}"""
     prometheus: PrometheusSection | None = None
     """{url: URL} and how to connect to it (= none: nothing can be measured)"""
@@ -536,7 +535,7 @@ class ModelEntry(VariantSection):
     """a list of the names that metrics use (= --served-model-name of the scale target, else id)"""
     profiles: list[ProfileEntry] = []
     """a list of performance profiles, one for each accelerator (= those of the resource)"""
-    shape: ShapeSection = ShapeSection()
+    shape: ShapeSection = Field(default_factory=ShapeSection)
     """{config: PATH, weights: FORMAT}: its sizes, for `reconciler prior` (= shipped table, by its id)"""
 
 
@@ -686,7 +685,7 @@ class PullRequestsSection(ConfigSection):
     """a duration like 7d; until then what a person closed stays closed (= 7d)"""
     worth: WorthSection | None = None
     """{short: 2%, over: 4%}: how much of a group must differ (= this where forecasts decide, else any change)"""
-    limits: LimitsSection = LimitsSection()
+    limits: LimitsSection = Field(default_factory=LimitsSection)
     """how much of it there is at once"""
     dashboard: bool = _PULL_REQUESTS.dashboard
     """true: one issue lists what is open, waits and is held; false: none (= false)"""
@@ -743,7 +742,7 @@ class ConfigurationFile(ConfigSection):
     """a list of service classes (= what ConfigMaps name)"""
     models: list[ModelEntry] = []
     """a list of models (= what resources name)"""
-    defaults: DefaultsSection = DefaultsSection()
+    defaults: DefaultsSection = Field(default_factory=DefaultsSection)
     """variant settings for everything"""
     overrides: list[OverrideEntry] = []
     """a list of variant settings with what they match; later ones win (= none)"""
@@ -751,11 +750,11 @@ class ConfigurationFile(ConfigSection):
     """a list of serving workloads to manage as they are, with variant settings; later ones win (= none)"""
     events: list[EventEntry] = []
     """a list of loads that history cannot know (= none)"""
-    git: GitSection = GitSection()
+    git: GitSection = Field(default_factory=GitSection)
     """how commits and branches are made"""
-    forge: ForgeSection = ForgeSection()
+    forge: ForgeSection = Field(default_factory=ForgeSection)
     """where pull requests live"""
-    pull_requests: PullRequestsSection = PullRequestsSection()
+    pull_requests: PullRequestsSection = Field(default_factory=PullRequestsSection)
     """how proposals are grouped and presented"""
     status: StatusValue = _SETTINGS.status
     """file (status is written in Git), off, deliver (and to the cluster) or {deliver: {conditions: true}} (= file)"""
@@ -805,5 +804,7 @@ def configuration_schema() -> dict[str, object]:
 
 def policy_schema() -> dict[str, object]:
     """JSON Schema, draft 2020-12, of a policy file: every rule is of exactly one kind."""
+    from reconciler.policy.files import PolicyFile
+
     schema = PolicyFile.model_json_schema(schema_generator=_EditorSchema)
     return {"$schema": _EditorSchema.schema_dialect, **schema}

@@ -387,7 +387,7 @@ def _group(name: str) -> tuple[Any, Any]:
     made: type[ConfigSection] = create_model(
         to_pascal(to_snake(name)), __base__=ConfigSection, __module__=__name__, __doc__=doc, **fields
     )
-    return made, Field(default=made(), description=words)
+    return made, Field(default_factory=made, description=words)
 
 
 def _make_section(name: str, base: type[ConfigSection], *, is_of_workloads: bool) -> type[ConfigSection]:
