@@ -226,9 +226,9 @@ def _chosen(targets: tuple[_Target, ...]) -> tuple[_Found, ...]:
     """What is found for each, in their order: reproduced alone, chosen together with those that behave alike."""
     found: dict[ResourceKey, _Found] = {}
     reproduced: dict[ResourceKey, TunedTarget] = {}
-    for each in targets:
-        history = _history(each)
-        replay = reproduce(each.setting, _newest(history))
+    histories = [_history(each) for each in targets]
+    replays = reproduce([(each.setting, _newest(past)) for each, past in zip(targets, histories, strict=True)])
+    for each, history, replay in zip(targets, histories, replays, strict=True):
         if replay.holds:
             reproduced[each.key] = _tuned_target(each, history)
         else:

@@ -1,6 +1,6 @@
 """Many settings of a group on many of its days at once: the days stand side by side, as the targets do."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
@@ -127,7 +127,7 @@ def run(
     def of_targets(name: str) -> Floats:
         return np.repeat([float(getattr(each, name)) for each in group.targets], count)
 
-    spread = _with_values(setting, lanes)
+    spread = _merged([setting], lambda values: lanes(values[0]))
     channels = [CHANNEL[each.signal] for each in setting.metrics]
     scaler = autoscaler_of(spread, channels, STEP_S, window_s=window_s)
     recorder = _Recorder(scaler)
@@ -173,10 +173,8 @@ def run(
 def autoscaler_of(
     setting: AutoscalerSetting, channels: Sequence[str], step_s: float, *, window_s: Value | None = None
 ) -> Autoscaler:
-    """A simulated autoscaler that syncs every `step_s`; `channels` name what of `Seen` each metric reads.
-
-    Where a step is longer than its own sync, what may come and go in the syncs of a step comes and goes at once.
-    """
+    """A simulated autoscaler that syncs every `step_s`; `channels` name what of `Seen` each metric reads."""
+    setting = synced(setting, step_s, has_window=window_s is not None)
     tolerance = Tolerance(up=setting.tolerance_up, down=setting.tolerance_down)
     behavior = setting.behavior
     if isinstance(behavior, PolicyBehavior):
@@ -191,11 +189,8 @@ def autoscaler_of(
             tolerance=setting.tolerance_up,
             sync_s=step_s,
         )
-    if behavior is None and (window_s is not None or step_s > setting.sync_s):
-        behavior = Behavior()
-    if behavior is not None:
-        down = behavior.down if window_s is None else replace(behavior.down, window_s=window_s)
-        behavior = Behavior(up=_at_step(behavior.up, step_s, is_up=True), down=_at_step(down, step_s, is_up=False))
+    if behavior is not None and window_s is not None:
+        behavior = replace(behavior, down=replace(behavior.down, window_s=window_s))
     if setting.controller is Controller.SCALED_OBJECT:
         return ScaledObject(
             triggers=[
@@ -226,6 +221,37 @@ def autoscaler_of(
         tolerance=tolerance,
         sync_s=step_s,
     )
+
+
+def synced(setting: AutoscalerSetting, step_s: float, *, has_window: bool = False) -> AutoscalerSetting:
+    """The same autoscaler where it syncs every `step_s`; `has_window`: with a behavior even if none is written.
+
+    Where a step is longer than its own sync, what may come and go in the syncs of a step comes and goes at once.
+    """
+    behavior = setting.behavior
+    if behavior is None and (has_window or step_s > setting.sync_s):
+        behavior = Behavior()
+    if not isinstance(behavior, Behavior):
+        return setting
+    up, down = _at_step(behavior.up, step_s, is_up=True), _at_step(behavior.down, step_s, is_up=False)
+    return replace(setting, behavior=Behavior(up=up, down=down))
+
+
+def structure_of(setting: AutoscalerSetting) -> Hashable:
+    """What settings have in common that are simulated at once: everything but numbers that may be arrays."""
+    behavior: Hashable = setting.behavior
+    if isinstance(behavior, Behavior):
+        behavior = tuple(
+            (rules.select, tuple((each.period_s, each.is_percent) for each in rules.policies))
+            for rules in (behavior.up, behavior.down)
+        )
+    metrics = tuple((each.kind, each.signal) for each in setting.metrics)
+    return setting.controller, metrics, behavior, setting.sync_s, setting.cooldown_s, setting.idle
+
+
+def stacked(settings: Sequence[AutoscalerSetting]) -> AutoscalerSetting:
+    """Settings of one structure as one, whose numbers are arrays (settings x 1)."""
+    return _merged(settings, lambda values: np.array([[float(each)] for each in values]))
 
 
 def _at_step(rules: ScalingRules, step_s: float, *, is_up: bool) -> ScalingRules:
@@ -272,33 +298,46 @@ def _starts(days: Days, steps: int, seed: int) -> Integers:
     return np.rint(np.reshape(drawn, (-1, steps)) / STEP_S).astype(np.int64)
 
 
-def _values(setting: AutoscalerSetting) -> Iterator[Value]:
-    """All numbers of a setting that may be arrays, but windows."""
-    for metric in setting.metrics:
-        yield from (metric.target, metric.activation)
-    yield from (setting.least, setting.most, setting.tolerance_up, setting.tolerance_down)
-    if isinstance(setting.behavior, Behavior):
-        for rules in (setting.behavior.up, setting.behavior.down):
-            yield from (each.value for each in rules.policies)
+def _values(setting: AutoscalerSetting) -> list[Value]:
+    """All numbers of a setting that may be arrays."""
+    found: list[Value] = []
+
+    def noted(values: Sequence[Value]) -> Value:
+        found.append(values[0])
+        return values[0]
+
+    _merged([setting], noted)
+    return found
 
 
-def _with_values(setting: AutoscalerSetting, change: Callable[[Value], Value]) -> AutoscalerSetting:
-    """The same with every number changed, but windows."""
-    behavior = setting.behavior
+def _merged(settings: Sequence[AutoscalerSetting], join: Callable[[Sequence[Value]], Value]) -> AutoscalerSetting:
+    """Settings of one structure as one: each number that may be an array is joined from those of all."""
+    first, behavior = settings[0], settings[0].behavior
     if isinstance(behavior, Behavior):
+        both = [each.behavior for each in settings if isinstance(each.behavior, Behavior)]
 
-        def changed(rules: ScalingRules) -> ScalingRules:
-            return replace(rules, policies=tuple(replace(each, value=change(each.value)) for each in rules.policies))
+        def rules(every: Sequence[ScalingRules]) -> ScalingRules:
+            columns = zip(*(each.policies for each in every), strict=True)
+            return replace(
+                every[0],
+                window_s=join([each.window_s for each in every]),
+                policies=tuple(replace(column[0], value=join([each.value for each in column])) for column in columns),
+            )
 
-        behavior = Behavior(up=changed(behavior.up), down=changed(behavior.down))
+        behavior = Behavior(up=rules([each.up for each in both]), down=rules([each.down for each in both]))
     return replace(
-        setting,
+        first,
         metrics=tuple(
-            replace(each, target=change(each.target), activation=change(each.activation)) for each in setting.metrics
+            replace(
+                column[0],
+                target=join([each.target for each in column]),
+                activation=join([each.activation for each in column]),
+            )
+            for column in zip(*(each.metrics for each in settings), strict=True)
         ),
-        least=change(setting.least),
-        most=change(setting.most),
-        tolerance_up=change(setting.tolerance_up),
-        tolerance_down=change(setting.tolerance_down),
+        least=join([each.least for each in settings]),
+        most=join([each.most for each in settings]),
+        tolerance_up=join([each.tolerance_up for each in settings]),
+        tolerance_down=join([each.tolerance_down for each in settings]),
         behavior=behavior,
     )

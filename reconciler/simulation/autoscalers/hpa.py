@@ -295,6 +295,8 @@ class Controller:
 
 def combined(proposals: Sequence[Floats], current: Floats) -> Floats:
     """The largest of several metrics' proposals; NaN where all failed, or some did and the rest would shrink."""
+    if len(proposals) == 1:
+        return proposals[0]
     every = np.stack(np.broadcast_arrays(*proposals))
     failed = np.isnan(every)
     highest = np.where(failed, -np.inf, every).max(axis=0)

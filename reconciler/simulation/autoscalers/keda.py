@@ -28,6 +28,11 @@ class PrometheusTrigger:
     is_average: bool = True
     ignores_nulls: bool = True
 
+    def value(self, seen: Seen) -> Floats:
+        """Its answer; where that is no number it is zero, or an error (NaN)."""
+        value = np.asarray(getattr(seen, self.signal), float)
+        return np.where(np.isfinite(value), value, 0.0 if self.ignores_nulls else np.nan)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronTrigger:
@@ -74,7 +79,7 @@ class ScaledObject:
     ) -> None:
         self._triggers, self._tolerance = tuple(triggers), tolerance or Tolerance()
         self._least, self._idle, self._cooldown_s = np.asarray(least, float), idle, np.asarray(cooldown_s, float)
-        self._polling_s, self._fallback, self._failures = polling_s, fallback, 0
+        self._polling_s, self._fallback, self._failures = polling_s, fallback, np.asarray(0)
         self._polled_s, self._active_s = -math.inf, np.asarray(-math.inf)
         self._controller = Controller(least=np.maximum(self._least, 1.0), most=most, behavior=behavior, sync_s=sync_s)
 
@@ -94,21 +99,21 @@ class ScaledObject:
         return np.zeros(replicas.shape, bool) if self._idle is None else replicas == self._idle
 
     def _poll(self, seen: Seen) -> Floats:
-        self._failures = 0 if seen.answers else self._failures + 1
+        self._failures = np.where(seen.answers, 0, self._failures + 1)
         rests = (self._least == 0) if self._idle is None else np.ones(self._least.shape, bool)
+        if not rests.any() and (seen.replicas > 0).all():
+            return seen.replicas
         resting = 0.0 if self._idle is None else self._idle
         is_active = np.zeros(seen.replicas.shape, bool)
         for each in self._triggers:
             if isinstance(each, CronTrigger):
                 is_active |= each.replicas(seen.at_s) > 1.0
-            elif seen.answers:
-                is_active |= np.nan_to_num(getattr(seen, each.signal)) > each.activation
+            else:
+                is_active |= seen.answers & (each.value(seen) > each.activation)
         self._active_s = np.where(is_active, seen.at_s, self._active_s)
-        if not seen.answers:
-            return seen.replicas
         woken = np.where(is_active & (seen.replicas <= resting), np.maximum(self._least, 1.0), seen.replicas)
         is_over = ~is_active & rests & (self._active_s + self._cooldown_s < seen.at_s)
-        return np.where(is_over, resting, woken)
+        return np.where(seen.answers, np.where(is_over, resting, woken), seen.replicas)
 
     def _proposal(self, trigger: PrometheusTrigger | CronTrigger, seen: Seen) -> Floats:
         if isinstance(trigger, CronTrigger):
@@ -116,17 +121,17 @@ class ScaledObject:
             return proposal_of_value(
                 MetricKind.EXTERNAL_AVERAGE, 1000.0 * asked, 1000.0, seen.replicas, seen.ready, self._tolerance
             )
-        if not seen.answers:
-            if self._fallback is not None and self._failures > self._fallback.failure_threshold:
-                return np.broadcast_to(np.asarray(self._fallback.replicas, float), seen.replicas.shape)
-            return np.full(seen.replicas.shape, np.nan)
-        value = np.asarray(getattr(seen, trigger.signal), float)
         kind = MetricKind.EXTERNAL_AVERAGE if trigger.is_average else MetricKind.EXTERNAL_VALUE
-        return proposal_of_value(
+        asked = proposal_of_value(
             kind,
-            1000.0 * (np.nan_to_num(value) if trigger.ignores_nulls else value),
+            1000.0 * trigger.value(seen),
             1000.0 * np.asarray(trigger.threshold, float),
             seen.replicas,
             seen.ready,
             self._tolerance,
         )
+        if np.all(seen.answers):
+            return asked
+        falls_back = self._fallback is not None and self._failures > self._fallback.failure_threshold
+        fallback = np.nan if self._fallback is None else np.asarray(self._fallback.replicas, float)
+        return np.where(seen.answers, asked, np.where(falls_back, fallback, np.nan))

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from reconciler.domain.records import dataclass
-from reconciler.forecast.series import Floats
+from reconciler.forecast.series import Bools, Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Seen:
     `replicas` are those that its scale target asks for, of which `ready` serve. `load` arrived in the mean of the last
     step and `running` is in batches, both in units of what a replica carries inside its targets; `waiting` are requests
     in queues. `in_flight` are those running and waiting, in units of what runs when a replica carries that. NaN is a
-    signal without series; without `answers` Prometheus does not answer at all.
+    signal without series; without `answers` Prometheus does not answer at all (an array where that differs by row).
     """
 
     at_s: float
@@ -26,7 +26,7 @@ class Seen:
     running: Floats
     waiting: Floats
     in_flight: Floats = field(default_factory=lambda: np.asarray(np.nan))
-    answers: bool = True
+    answers: Bools | bool = True
 
 
 class Autoscaler(Protocol):

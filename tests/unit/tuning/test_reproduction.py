@@ -58,20 +58,20 @@ SLOWLY = Behavior(down=ScalingRules(window_s=600.0, policies=(RatePolicy(value=1
 
 @pytest.mark.parametrize("setting", [SETTING, replace(SETTING, behavior=SLOWLY)], ids=["default", "slow"])
 def test_an_autoscaler_that_syncs_four_times_a_step_is_reproduced(setting: AutoscalerSetting) -> None:
-    found = reproduce(setting, recorded(setting))
+    (found,) = reproduce([(setting, recorded(setting))])
     assert found.holds, found.reason
     assert found.share > 0.97
 
 
 def test_another_target_is_not_reproduced() -> None:
-    found = reproduce(replace(SETTING, metrics=(replace(RATE, target=1.6),)), recorded())
+    (found,) = reproduce([(replace(SETTING, metrics=(replace(RATE, target=1.6),)), recorded())])
     assert not found.holds
     assert "90% are needed" in found.reason
 
 
 def test_bounded_time_is_not_counted() -> None:
     history = recorded()
-    found = reproduce(replace(SETTING, most=float(np.median(history.desired))), history)
+    (found,) = reproduce([(replace(SETTING, most=float(np.median(history.desired))), history)])
     assert found.unbounded_s < 86_400 * 0.7
     assert np.isnan(found.simulated[history.desired >= np.median(history.desired)]).all()
 
@@ -80,7 +80,7 @@ def test_a_gap_is_not_counted_and_does_no_harm() -> None:
     history = recorded()
     totals = history.totals.copy()
     totals[0, 300:420] = np.nan
-    found = reproduce(SETTING, replace(history, totals=totals))
+    (found,) = reproduce([(SETTING, replace(history, totals=totals))])
     assert found.holds, found.reason
     assert np.isnan(found.simulated[300:420]).all()
 
@@ -88,6 +88,26 @@ def test_a_gap_is_not_counted_and_does_no_harm() -> None:
 def test_a_number_that_never_moved_shows_no_rule() -> None:
     history = recorded()
     flat = np.full(history.desired.shape, 12.0)
-    found = reproduce(SETTING, replace(history, totals=flat[None] * 1.2, desired=flat, ready=flat))
+    (found,) = reproduce([(SETTING, replace(history, totals=flat[None] * 1.2, desired=flat, ready=flat))])
     assert not found.holds
     assert "changed its number 0 times" in found.reason
+
+
+def test_autoscalers_replayed_together_are_as_each_alone() -> None:
+    history = recorded()
+    gap = np.where(np.arange(history.desired.size) % 97 < 5, np.nan, history.totals)
+    keda = replace(SETTING, controller=Controller.SCALED_OBJECT, least=0.0)
+    cases = [
+        (SETTING, history),
+        (replace(SETTING, metrics=(replace(RATE, target=1.5),)), history),
+        (replace(SETTING, behavior=SLOWLY), recorded(replace(SETTING, behavior=SLOWLY))),
+        (replace(SETTING, most=20.0), replace(history, totals=gap)),
+        (keda, replace(history, totals=gap)),
+        (keda, history),
+    ]
+    together = reproduce(cases)
+    for case, found in zip(cases, together, strict=True):
+        (alone,) = reproduce([case])
+        assert found.reason == alone.reason
+        np.testing.assert_array_equal(found.simulated, alone.simulated)
+    assert [each.holds for each in together] == [True, False, True, True, True, True]

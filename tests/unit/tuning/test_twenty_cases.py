@@ -72,8 +72,8 @@ NOT_REPRODUCED = {
 
 @pytest.mark.parametrize("history", NOT_REPRODUCED.values(), ids=NOT_REPRODUCED.keys())
 def test_what_did_not_ask_for_these_numbers_is_held(history: TargetHistory) -> None:
-    assert reproduce(SETTING, HISTORY).holds
-    found = reproduce(SETTING, history)
+    assert reproduce([(SETTING, HISTORY)])[0].holds
+    (found,) = reproduce([(SETTING, history)])
     assert not found.holds
     assert found.reason
 
@@ -91,7 +91,7 @@ def test_what_did_not_ask_for_these_numbers_is_held(history: TargetHistory) -> N
     ids=["target", "a total"],
 )
 def test_a_setting_that_git_does_not_have_is_held(other: AutoscalerSetting) -> None:
-    assert not reproduce(other, HISTORY).holds
+    assert not reproduce([(other, HISTORY)])[0].holds
 
 
 def group(**changes: Any) -> Group:
