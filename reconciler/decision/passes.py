@@ -33,12 +33,22 @@ def prove_growth(situation: Situation, staged: StagedPlan) -> StagedPlan:
 def _unproven(situation: Situation, staged: StagedPlan) -> Iterator[tuple[ResourceKey, Hold]]:
     reasons: dict[ModelKey, Hold] = {}
     for state in situation.states:
-        if state.unproven is not None:
+        if state.unproven is not None and not _may_grow_further(situation, state.variant):
             reasons.setdefault(state.variant.model, state.unproven)
     for model, hold in reasons.items():
         members = [state.variant for state in situation.states if state.variant.model == model]
         if any(_added(situation, staged, member) > 0 for member in members):
             yield from ((key, hold) for key in _changed(situation, staged, members))
+
+
+def _may_grow_further(situation: Situation, variant: Variant) -> bool:
+    """Whether replicas may be added to others that only start: a forecast does not depend on how these do.
+
+    The load of now does, as requests that fail or wait come again.
+    """
+    demand = situation.formulated.demands.get(variant.model)
+    is_stuck = situation.snapshot.observed.unschedulable.get(variant.key, 0) > 0
+    return demand is not None and demand.forecast is not None and not is_stuck
 
 
 def _within_quotas(situation: Situation, staged: StagedPlan) -> StagedPlan:

@@ -9,11 +9,12 @@ import pytest
 
 from reconciler.decision.forecasting import Forecasts, forecast_loads
 from reconciler.domain.history import DemandHistory
+from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.settings import Event
 from tests.bench.loads import START_S, Offered, bursty, smooth
-from tests.unit.decision.conftest import CLUSTER, DAY_S, NAMESPACE, Fleet, Make, new_fleet, service_class
+from tests.unit.decision.conftest import CLUSTER, DAY_S, NAMESPACE, Fleet, Make, key, new_fleet, service_class
 
 STEP_S, MODELS = 600.0, 24
 SCALE = 5.0
@@ -123,6 +124,22 @@ def test_of_what_a_merge_added_few_do_not_go_for_three_hours(smooth_load: Any, m
     assert any(step.reason == words for step in decision.steps)
     fleet.proposals[:] = [replace(fleet.proposals[0], closed_at_s=MONDAY_9 - 3 * 3600)]
     assert fleet.decision("m0").desired.replicas == kept
+
+
+def test_more_replicas_come_while_the_last_ones_start(smooth_load: Any) -> None:
+    fleet = fleet_under(smooth_load, MONDAY_9)
+    variant = key("m0")
+    needed = math.ceil(forecasts(fleet).of[model_of(0)].grow_per_s / 9.99)
+    fleet.set_replicas("m0", needed - 1)
+    fleet.observations[variant] = replace(fleet.observations[variant], replicas_reporting=needed - 2)
+    fleet.committed_s = MONDAY_9 - 60
+    assert fleet.decision("m0").desired.replicas == needed
+    fleet.observed = replace(fleet.observed, unschedulable={variant: 1})
+    holds = [fleet.decision("m0").hold]
+    fleet.observed = replace(fleet.observed, unschedulable={}, demand=())
+    fleet.offer(10.0 * needed, "m0")
+    holds.append(fleet.decision("m0").hold)
+    assert [hold and hold.kind for hold in holds] == [HoldKind.GROWTH_UNPROVEN] * 2
 
 
 def test_many_go_although_some_were_added_lately(smooth_load: Any, make: Make) -> None:
