@@ -238,9 +238,13 @@ def _chosen(targets: tuple[_Target, ...]) -> tuple[_Found, ...]:
     known = [each for each in targets if each.key in reproduced]
     goals = {each.key: each.attainment for each in known}
     priced = {each.key: each.price_per_hour for each in known}
-    for group in alike([reproduced[each.key] for each in known], [each.service_class for each in known]):
-        keys = [each.key for each in known if any(each.key == target.name for target in group.targets)]
-        answer = choose(group, Goal(attainment=max(goals[key] for key in keys)))
+    groups = list(alike([reproduced[each.key] for each in known], [each.service_class for each in known]))
+    keys_of = [[each.key for each in known if any(each.key == target.name for target in group.targets)]
+               for group in groups]  # fmt: skip
+    answers = choose(
+        [(group, Goal(attainment=max(goals[key] for key in keys))) for group, keys in zip(groups, keys_of, strict=True)]
+    )
+    for keys, answer in zip(keys_of, answers, strict=True):
         signals = {key: reproduced[key].setting.metrics[0].signal for key in keys}
         found |= dict(_answered(signals, answer, is_priced=all(math.isfinite(priced[key]) for key in keys)))
     return tuple(found[each.key] for each in targets)
@@ -445,16 +449,20 @@ def _scored(merged: tuple[_Merged, ...]) -> tuple[TuningScore | None, ...]:
     by_number: dict[int, list[_Merged]] = {}
     for each in merged:
         by_number.setdefault(each.number, []).append(each)
-    for number, members in by_number.items():
+    cases, keys_of = [], []
+    for members in by_number.values():
         before = {each.target.key: each.before for each in members}
         goals = {each.target.key: each.target.attainment for each in members}
         targets = [_tuned_target(each.target, _since(_history(each.target), each.since_s)) for each in members]
         for group in alike(targets, [each.target.service_class for each in members]):
             keys = [key for key in goals if any(key == each.name for each in group.targets)]
             was = Group(targets=tuple(_with_setting(each, before) for each in group.targets))
-            answer = score(was, group, Goal(attainment=max(goals[key] for key in keys)))
-            if isinstance(answer, Score):
-                found |= dict.fromkeys(keys, _told_score(number, answer))
+            cases.append((was, group, Goal(attainment=max(goals[key] for key in keys))))
+            keys_of.append(keys)
+    numbers = {each.target.key: each.number for each in merged}
+    for keys, answer in zip(keys_of, score(cases), strict=True):
+        if isinstance(answer, Score):
+            found |= {key: _told_score(numbers[key], answer) for key in keys}
     return tuple(found.get(each.target.key) for each in merged)
 
 

@@ -1,8 +1,9 @@
 """The setting of a group: found on the first part of its days, proven on the rest. Formulas: rules/tuning.md."""
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from reconciler.domain.scalers import (
 from reconciler.forecast.series import Floats
 from reconciler.simulation.draws import random_generator
 from reconciler.tuning.groups import Group, TunedTarget, two_digits
-from reconciler.tuning.trial import CHANNEL, Days, Trial, recorded_days, run
+from reconciler.tuning.trial import CHANNEL, WARM_UP, Days, Request, Trial, recorded_days, run
 
 SHARES, FINE = (0.2, 0.4, 0.6, 0.8, 1.0), 0.05
 """Of what a replica carries inside its targets, what each is to get: first coarsely, then finely where it pays."""
@@ -52,6 +53,8 @@ MARGIN = 0.1
 LEAST_MISS = 1e-6
 DRAWS, TENTHS = 1000, (0.05, 0.95)
 COURSE_STEPS = 10
+
+_Answer = TypeVar("_Answer")
 
 
 class Unmoved(StrEnum):
@@ -153,8 +156,12 @@ class _Variant:
     most: Floats | None = None
 
 
-def choose(group: Group, goal: Goal) -> Choice | Unchanged:
-    """The setting that a group is to have from now on, or why it keeps the one it has."""
+def choose(cases: Sequence[tuple[Group, Goal]]) -> list[Choice | Unchanged]:
+    """The setting that each group is to have from now on, or why it keeps the one it has."""
+    return _together([_choosing(group, goal) for group, goal in cases])
+
+
+def _choosing(group: Group, goal: Goal) -> Generator[Request, Trial, Choice | Unchanged]:
     unknown = _unknown(group)
     if unknown:
         return Unchanged(reason=Unmoved.UNKNOWN, words=unknown)
@@ -164,7 +171,23 @@ def choose(group: Group, goal: Goal) -> Choice | Unchanged:
         return Unchanged(reason=Unmoved.FEW_DAYS, words=words)
     first = len(days.begin_s) - max(round(LEFT_OUT * len(days.begin_s)), 2)
     search = _Search(group, days, first, goal)
-    return search.chosen()
+    return (yield from search.chosen((yield search.present)))
+
+
+def _together(searches: Sequence[Generator[Request, Trial, _Answer]]) -> list[_Answer]:
+    """What searches come to that each ask for one simulation after another: those of all at once."""
+    answers: dict[int, _Answer] = {}
+    trials: dict[int, Trial | None] = dict.fromkeys(range(len(searches)))
+    while trials:
+        requests: dict[int, Request] = {}
+        for number, trial in trials.items():
+            search = searches[number]
+            try:
+                requests[number] = next(search) if trial is None else search.send(trial)
+            except StopIteration as ended:
+                answers[number] = ended.value
+        trials = dict(zip(requests, run(list(requests.values())), strict=True))
+    return [answers[number] for number in range(len(searches))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +203,15 @@ class Score:
     broken: str = ""
 
 
-def score(before: Group, after: Group, goal: Goal) -> Score | Unchanged:
-    """Compare two settings of the same targets on the days since one was merged, which is history of both groups."""
+def score(cases: Sequence[tuple[Group, Group, Goal]]) -> list[Score | Unchanged]:
+    """Compare two settings of the same targets on the days since one was merged, which is history of both groups.
+
+    Each case has the group with the setting before, then with the one after.
+    """
+    return _together([_scoring(before, after, goal) for before, after, goal in cases])
+
+
+def _scoring(before: Group, after: Group, goal: Goal) -> Generator[Request, Trial, Score | Unchanged]:
     days = recorded_days(after)
     unknown = _unknown(before) or _unknown(after)
     if unknown or not days.begin_s:
@@ -190,8 +220,9 @@ def score(before: Group, after: Group, goal: Goal) -> Score | Unchanged:
     if not all(np.isfinite(each.history.desired).any() for each in after.targets):
         return Unchanged(reason=Unmoved.UNKNOWN, words="how many replicas ran is not known")
     new, old = _Search(after, days, 0, goal), _Search(before, recorded_days(before), 0, goal)
-    was, now = old.present("before"), new.present("after")
-    contradiction = new.contradiction()
+    old_ran, new_ran = (yield old.present), (yield new.present)
+    was, now = _outcome(old_ran, 0, "before"), _outcome(new_ran, 0, "after")
+    contradiction = new.contradiction(new_ran)
     missed = (1 - now.attainment) / (1 + MARGIN)
     broken = ""
     if contradiction:
@@ -232,17 +263,20 @@ class _Search:
             each in (Signal.ARRIVALS, Signal.IN_FLIGHT) for each in signals
         )
         self._present = _Variant(words="as it is", shares=np.array([_present(each) for each in group.targets]).T)
-        self._ran = self._run(days, [self._present])
 
-    def chosen(self) -> Choice | Unchanged:
-        """As `choose` says."""
-        present = self._ran
-        contradiction = self.contradiction()
+    @property
+    def present(self) -> Request:
+        """The present setting on all days."""
+        return self._request(self._days, [self._present], keeps_asked=True)
+
+    def chosen(self, present: Trial) -> Generator[Request, Trial, Choice | Unchanged]:
+        """As `choose` says; `present` is what the present setting came to."""
+        contradiction = self.contradiction(present)
         if contradiction:
             return Unchanged(reason=Unmoved.CONTRADICTED, words=contradiction)
         fit = slice(0, self._first)
         aim = 1 - AIMED_MISSES * (1 - self._goal.attainment)
-        tried, swept = self._swept(aim)
+        tried, swept = yield from self._swept(aim)
         attained, cost, starts = swept.attainment(), swept.cost_per_hour(), swept.starts_per_day()
         frontier = _frontier(tried, attained, cost, starts)
         lasting = self._lasting(swept)
@@ -257,15 +291,15 @@ class _Search:
                 return self._no_setting(frontier, float(attained.max()))
             row = int(np.where(affordable, attained, -1.0).argmax())
         steps = self._steps(tried[row])
-        trial = self._run(self._days, steps)
+        trial = yield self._request(self._days, steps, keeps_asked=True)
         if reaches and float(self._lasting(trial)[-1]) < aim:  # two digits took too much: more replicas
             steps = self._steps(tried[row], rounds_down=True)
-            trial = self._run(self._days, steps)
+            trial = yield self._request(self._days, steps, keeps_asked=True)
         for candidate in self._refinements(steps[-1]) if reaches else ():
-            more = self._run(self._days, [candidate])
+            more = yield self._request(self._days, [candidate], keeps_asked=True)
             paid, most_paid = float(more.cost_per_hour(fit)[0]), float(trial.cost_per_hour(fit)[-1])
             if float(self._lasting(more)[0]) >= aim and paid <= (1 - LEAST_GAIN_OF_KNOB) * most_paid:
-                steps, trial = [*steps, candidate], _joined([trial, more], axis=0)
+                steps, trial = [*steps, candidate], _joined(trial, more)
                 break
         return self._judged(steps, present, trial, frontier, reaches=reaches)
 
@@ -312,7 +346,7 @@ class _Search:
                 *(_outcome(trial, row, each.words) for row, each in enumerate(steps)),
             ),
             frontier=frontier,
-            course=self._course(steps[-1]),
+            course=self._course(present, trial),
         )
 
     @property
@@ -326,23 +360,19 @@ class _Search:
         )
         return Unchanged(reason=Unmoved.NO_SETTING, words=words, frontier=frontier)
 
-    def present(self, words: str) -> Outcome:
-        """What the present setting comes to."""
-        return _outcome(self._ran, 0, words)
-
-    def contradiction(self) -> str:
+    def contradiction(self, present: Trial) -> str:
         """Why the simulated fleet is not the one that ran; empty where it is alike."""
         desired = [each.history.desired for each in self._group.targets]
         recorded = np.array([np.nanmean(each) if np.isfinite(each).any() else math.nan for each in desired])
         if not np.isfinite(recorded).all():
             return "how many replicas ran is not known"
         prices = np.array([each.price_per_hour for each in self._group.targets])
-        ratio = float(self._ran.cost_per_hour()[0]) / max(float(recorded @ prices), 1e-9)
+        ratio = float(present.cost_per_hour()[0]) / max(float(recorded @ prices), 1e-9)
         if abs(ratio - 1) <= FURTHEST:
             return ""
         return f"simulated with its present setting the group has {ratio:.2f} times the replicas that ran"
 
-    def _swept(self, aim: float) -> tuple[list[_Variant], Trial]:
+    def _swept(self, aim: float) -> Generator[Request, Trial, tuple[list[_Variant], Trial]]:
         """Targets with windows, and both ways down where the metric saturates, on the days to choose on.
 
         First coarsely, on some targets; then around where the cheapest of these reach what is aimed at.
@@ -356,7 +386,7 @@ class _Search:
             for window_s in WINDOWS_S
             if not is_policy or window_s <= LONGEST_WINDOW_S
         ]
-        coarse = self._run(days, [self._variant(share, *way) for way in ways for share in SHARES], members=some)
+        coarse = yield self._request(days, [self._variant(share, *way) for way in ways for share in SHARES], some)
         shape = len(ways), len(SHARES)
         attained, cost = self._lasting(coarse).reshape(shape), coarse.cost_per_hour().reshape(shape)
         reached = [_reached(attained[row], cost[row], aim) for row in range(len(ways))]
@@ -370,7 +400,7 @@ class _Search:
             fine += [self._variant(round(float(share), 2), *ways[row]) for share in shares]
         if self._floors() is not None:
             fine = [replace(each, least=None) for each in fine] + fine
-        return fine, self._run(days, fine)
+        return fine, (yield self._request(days, fine))
 
     def _lasting(self, trial: Trial) -> Floats:
         """The share of requests inside their targets that nine of ten draws of the days to choose on exceed."""
@@ -474,62 +504,28 @@ class _Search:
             tolerance_down=setting.tolerance_down if variant.tolerance is None else variant.tolerance,
         )
 
-    def _run(
+    def _request(
         self,
         days: Days,
         variants: Sequence[_Variant],
-        *,
         members: Sequence[int] | None = None,
-        keep_asked: bool = False,
-    ) -> Trial:
-        """Simulate variants, those of one structure in one call, targets with one behavior at the same time."""
-        parts: dict[object, list[int]] = {}
-        for row in range(len(self._group.targets)) if members is None else members:
-            parts.setdefault(self._group.targets[row].setting.behavior, []).append(row)
-        kinds: dict[object, list[int]] = {}
-        for number, variant in enumerate(variants):
-            kinds.setdefault((variant.is_slow, variant.is_linear, variant.window_s is None), []).append(number)
-        trials = []
-        for rows in parts.values():
-            some = Days(
-                group=Group(targets=tuple(self._group.targets[row] for row in rows)),
-                begin_s=days.begin_s,
-                offered_per_s=days.offered_per_s[rows],
-            )
-            of_kinds = [
-                self._together(some, rows, [variants[each] for each in numbers], keep_asked)
-                for numbers in kinds.values()
-            ]
-            order = np.argsort([number for numbers in kinds.values() for number in numbers])
-            trials.append(_joined(of_kinds, axis=0).taken(order, axis=0))
-        order = np.argsort([row for rows in parts.values() for row in rows])
-        return _joined(trials, axis=1).taken(order, axis=1)
-
-    def _together(self, days: Days, members: Sequence[int], variants: Sequence[_Variant], keep_asked: bool) -> Trial:
-        base, head = days.group.targets[0].setting, variants[0]
-        shares = np.stack([each.shares[:, members] for each in variants])  # settings x metrics x targets
-        metrics = (ARRIVALS,) if head.is_linear else base.metrics
-
-        def own(name: str) -> list[float]:
-            return [float(getattr(each.setting, name)) for each in days.group.targets]
-
-        def tolerances(name: str) -> Floats:
-            changed = [[each.tolerance] * len(members) for each in variants]
-            return np.array([own(name) if each[0] is None else each for each in changed], dtype=np.float64)
-
-        setting = replace(
-            base,
-            metrics=tuple(
-                replace(each, target=shares[:, number], activation=0.0) for number, each in enumerate(metrics)
+        *,
+        keeps_asked: bool = False,
+    ) -> Request:
+        """Variants, for all targets or some."""
+        rows = range(len(self._group.targets)) if members is None else members
+        targets = [self._group.targets[row] for row in rows]
+        return Request(
+            days=Days(
+                group=Group(targets=tuple(targets)), begin_s=days.begin_s, offered_per_s=days.offered_per_s[rows]
             ),
-            behavior=_behavior(base.behavior, replace(head, window_s=None)),
-            least=np.array([own("least") if each.least is None else each.least[members] for each in variants]),
-            most=np.array([own("most") if each.most is None else each.most[members] for each in variants]),
-            tolerance_up=tolerances("tolerance_up"),
-            tolerance_down=tolerances("tolerance_down"),
+            settings=[
+                [_simulated(target.setting, variant, row) for row, target in zip(rows, targets, strict=True)]
+                for variant in variants
+            ],
+            seed=self._goal.seed,
+            keeps_asked=keeps_asked,
         )
-        windows_s = None if head.window_s is None else np.array([[each.window_s or 0.0] for each in variants])
-        return run(days, setting, self._goal.seed, window_s=windows_s, keep_asked=keep_asked)
 
     def _drawn(self, present: Trial, trial: Trial) -> tuple[Interval, Interval]:
         """The share of cost that is saved on the days left out and the attainment that is gained, by blocks of days."""
@@ -547,19 +543,19 @@ class _Search:
         value = 1 - float(after.sum()) / max(float(before.sum()), 1e-12)
         return _interval(value, saved), _interval(float(more.sum()) / max(float(offered.sum()), 1e-12), gained)
 
-    def _course(self, variant: _Variant) -> Course:
-        """The last day under the present setting and under a variant."""
-        day = self._days.part(slice(-1, None))
-        asked = [self._run(day, [each], keep_asked=True).asked for each in (self._present, variant)]
+    def _course(self, present: Trial, trial: Trial) -> Course:
+        """The last day under the present setting and under the last one of a trial."""
         capacity = np.array([each.capacity_per_s for each in self._group.targets])
-        steps = 0 if asked[0] is None else asked[0].shape[-1]
-        needed = (day.offered_per_s[:, 0, -steps:] / capacity[:, None]).sum(axis=0)
+        needed = (self._days.offered_per_s[:, -1, WARM_UP:] / capacity[:, None]).sum(axis=0)
 
         def thinned(values: Floats) -> tuple[float, ...]:
             return tuple(np.round(values.reshape(-1, COURSE_STEPS).mean(axis=1), 2).tolist())
 
-        before, after = (thinned(each[0, :, 0].sum(axis=0)) if each is not None else () for each in asked)
-        return Course(start_s=day.begin_s[0], needed=thinned(needed), before=before, after=after)
+        before, after = (
+            () if each.asked is None else thinned(each.asked[row].sum(axis=0))
+            for each, row in ((present, 0), (trial, -1))
+        )
+        return Course(start_s=self._days.begin_s[-1], needed=thinned(needed), before=before, after=after)
 
 
 ARRIVALS = MetricSetting(kind=MetricKind.EXTERNAL_AVERAGE, signal=Signal.ARRIVALS, target=math.nan)
@@ -572,6 +568,23 @@ def _present(target: TunedTarget) -> list[float]:
         float(metric.target) if metric.signal is Signal.WAITING else share
         for metric, share in zip(target.setting.metrics, target.shares, strict=True)
     ]
+
+
+def _simulated(setting: AutoscalerSetting, variant: _Variant, row: int) -> AutoscalerSetting:
+    """The setting of one target that a variant means, as the simulation takes it: targets are shares of capacity."""
+    metrics = (ARRIVALS,) if variant.is_linear else setting.metrics
+    return replace(
+        setting,
+        metrics=tuple(
+            replace(each, target=float(share), activation=0.0)
+            for each, share in zip(metrics, variant.shares[:, row], strict=True)
+        ),
+        behavior=_behavior(setting.behavior, variant),
+        least=setting.least if variant.least is None else float(variant.least[row]),
+        most=setting.most if variant.most is None else float(variant.most[row]),
+        tolerance_up=setting.tolerance_up if variant.tolerance is None else variant.tolerance,
+        tolerance_down=setting.tolerance_down if variant.tolerance is None else variant.tolerance,
+    )
 
 
 def _behavior(behavior: Behavior | PolicyBehavior | None, variant: _Variant) -> Behavior | PolicyBehavior | None:
@@ -635,19 +648,10 @@ def _interval(value: float, drawn: Floats) -> Interval:
     return Interval(value=value, low=float(low), high=float(high))
 
 
-def _joined(trials: Sequence[Trial], axis: int) -> Trial:
-    """Trials of other settings (axis 0) or other targets (axis 1) as one."""
-    if len(trials) == 1:
-        return trials[0]
+def _joined(trial: Trial, more: Trial) -> Trial:
+    """Trials of other settings as one."""
 
     def together(name: str) -> Floats:
-        return np.concatenate([getattr(each, name) for each in trials], axis=axis)
+        return np.concatenate([getattr(each, name) for each in (trial, more)])
 
-    has_asked = all(each.asked is not None for each in trials)
-    return Trial(
-        offered=together("offered"),
-        kept=together("kept"),
-        cost=together("cost"),
-        starts=together("starts"),
-        asked=together("asked") if has_asked else None,
-    )
+    return Trial(**{each: together(each) for each in ("offered", "kept", "cost", "starts", "asked")})

@@ -1,6 +1,8 @@
 """Many settings of a group on many of its days at once: the days stand side by side, as the targets do."""
 
-from collections.abc import Callable, Hashable, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -33,6 +35,9 @@ CHANNEL = {
     Signal.IN_FLIGHT: "in_flight",
 }
 """What of a simulated fleet stands for each signal."""
+WARM_UP = round(WARM_UP_S / STEP_S)
+MOST_CELLS = 30_000
+"""Settings times targets and days that are simulated at once: more are no faster."""
 LEAST_KNOWN = 0.9
 """Of a day's moments, of every target: a day with fewer is not simulated."""
 
@@ -58,7 +63,7 @@ class Trial:
     """What became of each setting: `offered`, `kept`, `cost` and `starts` of shape (settings x targets x days).
 
     Requests offered and kept inside their targets, money (the unit of the targets' prices), replicas that started.
-    `asked` (settings x targets x days x steps) are replicas, where they were asked for, without the warm-up.
+    `asked` (settings x targets x steps) are the replicas asked for on the last day, where they were to be kept.
     """
 
     offered: Floats
@@ -66,16 +71,6 @@ class Trial:
     cost: Floats
     starts: Floats
     asked: Floats | None = None
-
-    def taken(self, order: Integers, axis: int) -> "Trial":
-        """Settings (axis 0) or targets (axis 1) in another order."""
-        return Trial(
-            offered=self.offered.take(order, axis),
-            kept=self.kept.take(order, axis),
-            cost=self.cost.take(order, axis),
-            starts=self.starts.take(order, axis),
-            asked=None if self.asked is None else self.asked.take(order, axis),
-        )
 
     def attainment(self, days: slice = slice(None)) -> Floats:
         """The share of the group's requests inside their targets, by setting, over some days."""
@@ -110,64 +105,179 @@ def recorded_days(group: Group) -> Days:
     )
 
 
-def run(
-    days: Days, setting: AutoscalerSetting, seed: int, *, window_s: Value | None = None, keep_asked: bool = False
-) -> Trial:
-    """Simulate settings: the numbers of `setting` may be arrays (settings x targets), metric targets are shares.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Request:
+    """Settings (settings x targets) to be simulated on some days; metric targets are shares of what a replica carries.
 
-    `window_s`, the scale-down window in place of its own, differs by setting alone (settings x 1). How long replicas
-    take to start is drawn by target and day, the same for all settings.
+    How long replicas take to start is drawn by `seed`, target and day, the same for all settings. What was asked for on
+    the last day is kept where `keeps_asked`.
     """
-    group, (targets, count, steps) = days.group, days.offered_per_s.shape
 
-    def lanes(values: Value) -> Value:
-        """A value of each target for each of its days."""
-        return np.repeat(values, count, axis=1) if np.ndim(values) == 2 and np.shape(values)[1] > 1 else values
+    days: Days
+    settings: Sequence[Sequence[AutoscalerSetting]]
+    seed: int
+    keeps_asked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Part:
+    """Settings of one structure and targets of a request, by number, whose windows differ by setting alone."""
+
+    request: Request
+    rows: list[int]
+    members: list[int]
+
+    @property
+    def windows_s(self) -> list[float]:
+        """The scale-down window of each setting."""
+        return [float(self.request.settings[row][self.members[0]].window_s) for row in self.rows]
+
+    @property
+    def count(self) -> int:
+        """How many targets and days it has."""
+        return len(self.members) * len(self.request.days.begin_s)
+
+    @property
+    def offered_per_s(self) -> Floats:
+        """What arrives (targets and days x steps)."""
+        per_s = self.request.days.offered_per_s[self.members]
+        return per_s.reshape(self.count, per_s.shape[2])
+
+    def of_targets(self, name: str) -> Floats:
+        """A number of each target, for each of its days."""
+        targets = self.request.days.group.targets
+        return np.repeat([float(getattr(targets[row], name)) for row in self.members], len(self.request.days.begin_s))
+
+    def starts(self) -> Integers:
+        """After how many steps a replica serves that starts then (targets and days x steps)."""
+        targets, days = self.request.days.group.targets, self.request.days
+        steps = days.offered_per_s.shape[2]
+        drawn = [
+            targets[row].start.draw(
+                random_generator(self.request.seed, "start", str(targets[row].name), day_s), (steps,)
+            )
+            for row in self.members
+            for day_s in days.begin_s
+        ]
+        return np.rint(np.reshape(drawn, (-1, steps)) / STEP_S).astype(np.int64)
+
+
+def run(requests: Sequence[Request]) -> list[Trial]:
+    """Simulate what is asked for; settings of one structure at once, whosever they are."""
+    lots: dict[Hashable, list[_Part]] = {}
+    for request in requests:
+        for kind, part in _parts(request):
+            lots.setdefault(kind, []).append(part)
+    found = {id(each): _empty(each) for each in requests}
+    for parts in lots.values():
+        for some in _portions(parts):
+            _simulate(some, found)
+    return [found[id(each)] for each in requests]
+
+
+def _parts(request: Request) -> Iterator[tuple[Hashable, _Part]]:
+    """A request by what can be simulated at once, each part with its structure."""
+    columns: dict[Hashable, list[int]] = {}
+    for member in range(len(request.days.group.targets)):
+        column = [each[member] for each in request.settings]
+        key = tuple((structure_of(synced(each, STEP_S, has_window=True)), each.window_s) for each in column)
+        columns.setdefault(key, []).append(member)
+    for members in columns.values():
+        kinds: dict[Hashable, list[int]] = {}
+        for row, each in enumerate(request.settings):
+            kinds.setdefault(structure_of(synced(each[members[0]], STEP_S, has_window=True)), []).append(row)
+        for kind, rows in kinds.items():
+            steps = request.days.offered_per_s.shape[2]
+            yield (kind, steps), _Part(request=request, rows=rows, members=members)
+
+
+def _portions(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
+    """Parts of one structure, so many at a time that memory stays small."""
+    some: list[_Part] = []
+    cells = 0
+    for part in parts:
+        more = len(part.rows) * part.count
+        if some and cells + more > MOST_CELLS:
+            yield some
+            some, cells = [], 0
+        some.append(part)
+        cells += more
+    if some:
+        yield some
+
+
+def _empty(request: Request) -> Trial:
+    """The trial of a request before anything is simulated."""
+    days = request.days
+    rows, (targets, count, steps) = len(request.settings), days.offered_per_s.shape
+    offered, kept, cost, starts = (np.zeros((rows, targets, count)) for _ in range(4))
+    asked = np.zeros((rows, targets, steps - WARM_UP)) if request.keeps_asked else None
+    return Trial(offered=offered, kept=kept, cost=cost, starts=starts, asked=asked)
+
+
+def _simulate(parts: Sequence[_Part], found: Mapping[int, Trial]) -> None:
+    """Simulate parts of one structure, side by side, and write down what becomes of them.
+
+    A row has one window: each part has its settings in the rows of theirs, and any other in those that it does not use.
+    """
+    most = Counter[float]()
+    for part in parts:
+        most |= Counter(part.windows_s)
+    windows_s = sorted(most.elements())
+    places, sources = [], []
+    for part in parts:
+        free = {window_s: list(range(windows_s.index(window_s), len(windows_s))) for window_s in most}
+        place = [free[window_s].pop(0) for window_s in part.windows_s]
+        source = np.zeros(len(windows_s), dtype=np.int64)
+        source[place] = np.arange(len(place))
+        places.append(place)
+        sources.append(source)
+
+    def joined(values: Sequence[Value]) -> Value:
+        """A number of every setting and target of every part, in this order, as one array (rows x lanes)."""
+        if all(each == values[0] for each in values):
+            return values[0]
+        arrays, first = [], 0
+        for part, source in zip(parts, sources, strict=True):
+            shape = len(part.rows), len(part.members)
+            own = np.reshape(np.array(values[first : first + math.prod(shape)], dtype=np.float64), shape)
+            arrays.append(np.repeat(own[source], len(part.request.days.begin_s), axis=1))
+            first += math.prod(shape)
+        return np.concatenate(arrays, axis=1)
+
+    cells = [part.request.settings[row][member] for part in parts for row in part.rows for member in part.members]
+    setting = _merged([synced(each, STEP_S, has_window=True) for each in cells], joined)
+    channels = [CHANNEL[each.signal] for each in setting.metrics]
+    scaler = _Recorder(autoscaler_of(setting, channels, STEP_S, window_s=np.reshape(windows_s, (-1, 1))), parts)
+    offered = np.concatenate([each.offered_per_s for each in parts])
+    lanes, steps = offered.shape
 
     def of_targets(name: str) -> Floats:
-        return np.repeat([float(getattr(each, name)) for each in group.targets], count)
+        return np.concatenate([each.of_targets(name) for each in parts])
 
-    spread = _merged([setting], lambda values: lanes(values[0]))
-    channels = [CHANNEL[each.signal] for each in setting.metrics]
-    scaler = autoscaler_of(spread, channels, STEP_S, window_s=window_s)
-    recorder = _Recorder(scaler)
     capacity = of_targets("capacity_per_s")
-    offered = days.offered_per_s.reshape(targets * count, steps)
     fleet = Fleet(
-        start_s=0.0 if not days.begin_s else days.begin_s[0] - WARM_UP_S,
+        start_s=next((each.request.days.begin_s[0] - WARM_UP_S for each in parts if each.count), 0.0),
         step_s=STEP_S,
         offered_per_s=offered,
-        model_of=np.arange(targets * count),
+        model_of=np.arange(lanes),
         capacity_per_s=capacity,
         weight=of_targets("price_per_hour"),
-        start_steps=_starts(days, steps, seed),
+        start_steps=np.concatenate([each.starts() for each in parts]),
         in_batches=of_targets("in_batches"),
         batch_share=of_targets("batch_share"),
     )
-    numbers = (*_values(spread), 0.0 if window_s is None else window_s)
-    rows = max(len(np.atleast_2d(each)) for each in numbers)
     begun = np.maximum(np.ceil(1.2 * offered[:, 0] / capacity), 1.0)
-    warm = round(WARM_UP_S / STEP_S)
-    ledger = simulate(
-        fleet,
-        recorder if keep_asked else scaler,
-        np.tile(begun, (rows, 1)),
-        np.where(np.arange(steps) >= warm, 0, -1),
-    )
-
-    def by_day(values: Floats) -> Floats:
-        return np.asarray(values[..., 0].reshape(rows, targets, count))
-
-    asked = None
-    if keep_asked:
-        asked = np.stack(recorder.asked[warm:], axis=-1).reshape(rows, targets, count, steps - warm)
-    return Trial(
-        offered=by_day(ledger.offered),
-        kept=by_day(ledger.kept),
-        cost=by_day(ledger.cost),
-        starts=by_day(ledger.starts),
-        asked=asked,
-    )
+    ledger = simulate(fleet, scaler, np.tile(begun, (len(windows_s), 1)), np.where(np.arange(steps) >= WARM_UP, 0, -1))
+    first = 0
+    for part, place in zip(parts, places, strict=True):
+        trial, shape = found[id(part.request)], (len(part.rows), len(part.members), -1)
+        own = np.ix_(part.rows, part.members)
+        for name in ("offered", "kept", "cost", "starts"):
+            getattr(trial, name)[own] = getattr(ledger, name)[place, first : first + part.count, 0].reshape(shape)
+        if trial.asked is not None:
+            trial.asked[own] = scaler.asked_of(part)[place]
+        first += part.count
 
 
 def autoscaler_of(
@@ -239,14 +349,19 @@ def synced(setting: AutoscalerSetting, step_s: float, *, has_window: bool = Fals
 
 def structure_of(setting: AutoscalerSetting) -> Hashable:
     """What settings have in common that are simulated at once: everything but numbers that may be arrays."""
-    behavior: Hashable = setting.behavior
-    if isinstance(behavior, Behavior):
-        behavior = tuple(
-            (rules.select, tuple((each.period_s, each.is_percent) for each in rules.policies))
-            for rules in (behavior.up, behavior.down)
-        )
+    rules: Hashable
+    match setting.behavior:
+        case Behavior(up=up, down=down):
+            policies = (
+                tuple((each.period_s, each.is_percent) for each in direction.policies) for direction in (up, down)
+            )
+            rules = (up.select, down.select, *policies)
+        case PolicyBehavior(down=rate) as behavior:
+            rules = replace(behavior, down=replace(rate, stabilization_s=0.0))
+        case None:
+            rules = None
     metrics = tuple((each.kind, each.signal) for each in setting.metrics)
-    return setting.controller, metrics, behavior, setting.sync_s, setting.cooldown_s, setting.idle
+    return setting.controller, metrics, rules, setting.sync_s, setting.cooldown_s, setting.idle
 
 
 def stacked(settings: Sequence[AutoscalerSetting]) -> AutoscalerSetting:
@@ -271,11 +386,20 @@ def _at_step(rules: ScalingRules, step_s: float, *, is_up: bool) -> ScalingRules
 
 
 class _Recorder:
-    """An autoscaler of which every number is kept."""
+    """An autoscaler of which is kept what it asked for on the last day of some parts."""
 
-    def __init__(self, scaler: Autoscaler) -> None:
-        self._scaler = scaler
-        self.asked: list[Floats] = []
+    def __init__(self, scaler: Autoscaler, parts: Sequence[_Part]) -> None:
+        self._scaler, self._steps = scaler, 0
+        self._lanes: dict[int, slice] = {}
+        lanes: list[int] = []
+        first = 0
+        for part in parts:
+            days = len(part.request.days.begin_s)
+            if part.request.keeps_asked:
+                self._lanes[id(part)] = slice(len(lanes), len(lanes) + len(part.members))
+                lanes += range(first + days - 1, first + part.count, days)
+            first += part.count
+        self._kept, self._asked = np.array(lanes, dtype=np.int64), list[Floats]()
 
     @property
     def reproduces(self) -> str:
@@ -284,30 +408,15 @@ class _Recorder:
 
     def decide(self, seen: Seen) -> Floats:
         """As the port says."""
-        self.asked.append(self._scaler.decide(seen))
-        return self.asked[-1]
+        asked = self._scaler.decide(seen)
+        if self._kept.size and self._steps >= WARM_UP:
+            self._asked.append(asked[:, self._kept])
+        self._steps += 1
+        return asked
 
-
-def _starts(days: Days, steps: int, seed: int) -> Integers:
-    """After how many steps a replica serves that starts then (lanes x steps)."""
-    drawn = [
-        each.start.draw(random_generator(seed, "start", str(each.name), day_s), (steps,))
-        for each in days.group.targets
-        for day_s in days.begin_s
-    ]
-    return np.rint(np.reshape(drawn, (-1, steps)) / STEP_S).astype(np.int64)
-
-
-def _values(setting: AutoscalerSetting) -> list[Value]:
-    """All numbers of a setting that may be arrays."""
-    found: list[Value] = []
-
-    def noted(values: Sequence[Value]) -> Value:
-        found.append(values[0])
-        return values[0]
-
-    _merged([setting], noted)
-    return found
+    def asked_of(self, part: _Part) -> Floats:
+        """What was asked for in a part (rows x targets x steps)."""
+        return np.stack([each[:, self._lanes[id(part)]] for each in self._asked], axis=-1)
 
 
 def _merged(settings: Sequence[AutoscalerSetting], join: Callable[[Sequence[Value]], Value]) -> AutoscalerSetting:

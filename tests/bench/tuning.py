@@ -27,7 +27,7 @@ from reconciler.domain.scalers import (
 from reconciler.simulation.draws import Spread
 from reconciler.tuning.choice import SLOW, WINDOWS_S, Choice, Goal, choose
 from reconciler.tuning.groups import Group, TargetHistory, TunedTarget
-from reconciler.tuning.trial import Days, recorded_days, run
+from reconciler.tuning.trial import Days, Request, recorded_days, run
 from tests.bench.figures import Bench, Figure
 from tests.bench.loads import DAY_S, START_S, Floats, bursty, smooth
 from tests.bench.table import table
@@ -106,11 +106,16 @@ def group_of(per_s: Floats, metric: str, days: slice) -> Group:
         )
 
     blind = built([1.0] * len(offered))
-    ran = run(recorded_days(blind), _with_share(setting, 0.8), 0)
+    (ran,) = run([_request(recorded_days(blind), [_with_share(setting, 0.8)], 0)])
     return built((ran.cost[0].mean(axis=1) / 24).tolist())
 
 
-def _with_share(setting: AutoscalerSetting, share: Floats | float) -> AutoscalerSetting:
+def _request(days: Days, settings: Sequence[AutoscalerSetting], seed: int) -> Request:
+    """Settings that all targets have."""
+    return Request(days=days, settings=[[each] * len(days.group.targets) for each in settings], seed=seed)
+
+
+def _with_share(setting: AutoscalerSetting, share: float) -> AutoscalerSetting:
     return replace(setting, metrics=(replace(setting.metrics[0], target=share),))
 
 
@@ -118,17 +123,18 @@ def judge(load: str, metric: str, seed: int) -> Row:
     """Choose on the first week and look at the second."""
     per_s, goal = LOADS[load](seed), GOALS[load]
     begun_s = time.process_time()
-    found = choose(group_of(per_s, metric, slice(0, WEEK)), Goal(attainment=goal, seed=seed))
+    (found,) = choose([(group_of(per_s, metric, slice(0, WEEK)), Goal(attainment=goal, seed=seed))])
     processor_s = time.process_time() - begun_s
     unseen = group_of(per_s, metric, slice(WEEK, 2 * WEEK))
     days, setting = recorded_days(unseen), unseen.targets[0].setting
-    present = run(days, _with_share(setting, 0.8), seed + 100)
+    (present,) = run([_request(days, [_with_share(setting, 0.8)], seed + 100)])
     tuned, words = present, f"kept: {getattr(found, 'words', '')}"
     if isinstance(found, Choice):
         chosen = found.settings["m0"]
         words = found.steps[-1].words
         whole = METRICS[metric][1]
-        tuned = run(days, _with_share(chosen, float(chosen.metrics[0].target) / whole), seed + 100)
+        as_share = _with_share(chosen, float(chosen.metrics[0].target) / whole)
+        (tuned,) = run([_request(days, [as_share], seed + 100)])
         words = f"{float(chosen.metrics[0].target) / whole:.2f}, {float(chosen.window_s) / 60:.0f} min"
         words += ", slow" if isinstance(chosen.behavior, Behavior) and SLOW in chosen.behavior.down.policies else ""
     kept = float(tuned.attainment()[0])
@@ -154,17 +160,16 @@ def judge(load: str, metric: str, seed: int) -> Row:
 
 def _swept(days: Days, setting: AutoscalerSetting, metric: str, seed: int) -> tuple[Floats, Floats, Floats]:
     """Costs and attainments of every target with every window and both ways down, and which have 300 s and no limit."""
-    pairs = [(share, window_s) for share in SHARES for window_s in WINDOWS_S]
-    shares, lengths = (np.array([[pair[place]] for pair in pairs]) for place in (0, 1))
-    cost, attained, is_plain = [], [], []
+    settings, is_plain = [], []
     for is_slow in (False, True) if metric == "running" else (False,):
         policy = SLOW if is_slow else RatePolicy(value=100.0, period_s=15.0, is_percent=True)
-        behavior = Behavior(down=ScalingRules(window_s=300.0, policies=(policy,)))
-        trial = run(days, replace(_with_share(setting, shares), behavior=behavior), seed + 100, window_s=lengths)
-        cost.append(trial.cost_per_hour())
-        attained.append(trial.attainment())
-        is_plain.append((lengths[:, 0] == WINDOWS_S[0]) & (not is_slow))
-    return np.concatenate(cost), np.concatenate(attained), np.concatenate(is_plain)
+        for share in SHARES:
+            for window_s in WINDOWS_S:
+                behavior = Behavior(down=ScalingRules(window_s=window_s, policies=(policy,)))
+                settings.append(replace(_with_share(setting, share), behavior=behavior))
+                is_plain.append(window_s == WINDOWS_S[0] and not is_slow)
+    (trial,) = run([_request(days, settings, seed + 100)])
+    return trial.cost_per_hour(), trial.attainment(), np.array(is_plain)
 
 
 COLUMNS = (

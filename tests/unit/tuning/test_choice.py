@@ -17,7 +17,7 @@ Build = Callable[..., Group]
 
 
 def test_a_target_far_below_capacity_is_raised_and_money_saved(group: Build) -> None:
-    found = choose(group(), GOAL)
+    (found,) = choose([(group(), GOAL)])
     assert isinstance(found, Choice)
     assert found.saving.low > 0.1
     assert found.left_out_after.attainment >= 0.99
@@ -25,7 +25,7 @@ def test_a_target_far_below_capacity_is_raised_and_money_saved(group: Build) -> 
 
 
 def test_numbers_have_two_digits(group: Build) -> None:
-    found = choose(group(), GOAL)
+    (found,) = choose([(group(), GOAL)])
     assert isinstance(found, Choice)
     for setting in found.settings.values():
         value = float(setting.metrics[0].target)
@@ -33,29 +33,39 @@ def test_numbers_have_two_digits(group: Build) -> None:
 
 
 def test_the_same_history_gives_the_same_choice(group: Build) -> None:
-    assert choose(group(), GOAL) == choose(group(), GOAL)
+    assert choose([(group(), GOAL)]) == choose([(group(), GOAL)])
+
+
+def test_groups_chosen_for_together_are_as_each_alone(group: Callable[..., Group]) -> None:
+    cases = [
+        (group(), GOAL),
+        (group(days=9.0), Goal(attainment=0.95, has_tolerance=True)),
+        (group(replace(RUNNING, target=26.0)), GOAL),
+        (group(days=5.0), GOAL),
+    ]
+    assert choose(cases) == [found for case in cases for found in choose([case])]
 
 
 def test_too_few_days_prove_nothing(group: Build) -> None:
-    found = choose(group(days=5.0), GOAL)
+    (found,) = choose([(group(days=5.0), GOAL)])
     assert isinstance(found, Unchanged)
     assert found.reason is Unmoved.FEW_DAYS
 
 
 def test_a_fleet_that_is_not_what_ran_is_held(group: Build) -> None:
-    found = choose(with_desired(group(), 2.0), GOAL)
+    (found,) = choose([(with_desired(group(), 2.0), GOAL)])
     assert isinstance(found, Unchanged)
     assert found.reason is Unmoved.CONTRADICTED
 
 
 def test_a_metric_that_is_not_known_to_follow_the_load_is_not_tuned(group: Build) -> None:
-    found = choose(group(replace(RATE, signal=Signal.OTHER), at_capacity=(2.0,)), GOAL)
+    (found,) = choose([(group(replace(RATE, signal=Signal.OTHER), at_capacity=(2.0,)), GOAL)])
     assert isinstance(found, Unchanged)
     assert found.reason is Unmoved.UNKNOWN
 
 
 def test_waiting_requests_alone_give_way_to_the_arrival_rate(group: Build) -> None:
-    search = choose(group(WAITING), GOAL)
+    (search,) = choose([(group(WAITING), GOAL)])
     assert isinstance(search, Choice)
     assert all(each.metrics[0].signal is Signal.ARRIVALS for each in search.settings.values())
     assert search.steps[1].words == "scaled by arrival rate"
@@ -64,7 +74,7 @@ def test_waiting_requests_alone_give_way_to_the_arrival_rate(group: Build) -> No
 
 
 def test_a_metric_that_saturates_shrinks_slowly(group: Build) -> None:
-    found = choose(group(replace(RUNNING, target=26.0)), GOAL)
+    (found,) = choose([(group(replace(RUNNING, target=26.0)), GOAL)])
     assert isinstance(found, Choice)
     assert all(
         isinstance(each.behavior, Behavior) and each.behavior.down.policies == (SLOW,)
@@ -77,7 +87,7 @@ def test_a_metric_that_saturates_shrinks_slowly(group: Build) -> None:
 def test_other_controllers_are_tuned_as_well(group: Build, controller: Controller) -> None:
     behavior = DEFAULT_BEHAVIOR if controller is Controller.POLICY else None
     setting = AutoscalerSetting(controller=controller, metrics=(RATE,), most=1000, behavior=behavior)
-    found = choose(group(setting=setting), GOAL)
+    (found,) = choose([(group(setting=setting), GOAL)])
     assert isinstance(found, Choice)
     for each in found.settings.values():
         assert each.controller is controller
@@ -86,7 +96,7 @@ def test_other_controllers_are_tuned_as_well(group: Build, controller: Controlle
 
 def test_floors_of_more_than_two_that_cost_are_lowered(group: Build) -> None:
     setting = AutoscalerSetting(controller=Controller.HPA, metrics=(RATE,), least=14, most=1000)
-    found = choose(with_desired(group(setting=setting, least_allowed=1), 1.15), GOAL)
+    (found,) = choose([(with_desired(group(setting=setting, least_allowed=1), 1.15), GOAL)])
     assert isinstance(found, Choice)
     assert {each.least for each in found.settings.values()} == {2.0}
     assert found.steps[-1].words == "floors of 2"
@@ -95,7 +105,7 @@ def test_floors_of_more_than_two_that_cost_are_lowered(group: Build) -> None:
 def test_floors_that_nobody_would_write_are_not_counted_as_lowered(group: Build) -> None:
     """What is proposed is simulated: whose bounds stay saves only what its target and window save."""
     setting = AutoscalerSetting(controller=Controller.HPA, metrics=(RATE,), least=14, most=1000)
-    found = choose(with_desired(group(setting=setting), 1.15), GOAL)
+    (found,) = choose([(with_desired(group(setting=setting), 1.15), GOAL)])
     settings = found.settings.values() if isinstance(found, Choice) else ()
     assert all(each.least == 14 for each in settings)
     assert all("floors" not in each.words for each in found.frontier)
@@ -103,7 +113,7 @@ def test_floors_that_nobody_would_write_are_not_counted_as_lowered(group: Build)
 
 def test_a_ceiling_that_binds_is_raised_as_far_as_allowed(group: Build) -> None:
     setting = AutoscalerSetting(controller=Controller.HPA, metrics=(RATE,), most=6)
-    found = choose(with_desired(group(setting=setting, most_allowed=100), 0.5), GOAL)
+    (found,) = choose([(with_desired(group(setting=setting, most_allowed=100), 0.5), GOAL)])
     assert isinstance(found, Choice)
     assert found.repairs
     assert all(6 < each.most < 30 for each in found.settings.values())

@@ -109,7 +109,7 @@ CONTRADICTED = {
 
 @pytest.mark.parametrize("case", CONTRADICTED.values(), ids=CONTRADICTED.keys())
 def test_loads_that_are_not_what_replicas_carried_are_held(case: Group) -> None:
-    found = choose(case, GOAL)
+    (found,) = choose([(case, GOAL)])
     assert isinstance(found, Unchanged)
     assert found.reason is Unmoved.CONTRADICTED
 
@@ -122,14 +122,14 @@ def merged(before: TunedTarget, share: float) -> TunedTarget:
 
 def test_a_promise_that_breaks_is_taken_back() -> None:
     before = group()
-    found = score(before, Group(targets=(merged(before.targets[0], 1.0),)), Goal(attainment=0.9999))
+    (found,) = score([(before, Group(targets=(merged(before.targets[0], 1.0),)), Goal(attainment=0.9999))])
     assert not isinstance(found, Unchanged)
     assert "kept their targets" in found.broken
 
 
 def test_a_promise_that_holds_is_kept() -> None:
     before = group()
-    found = score(before, Group(targets=(merged(before.targets[0], 0.7),)), GOAL)
+    (found,) = score([(before, Group(targets=(merged(before.targets[0], 0.7),)), GOAL)])
     assert not isinstance(found, Unchanged)
     assert not found.broken
     assert found.after.cost_per_hour < found.before.cost_per_hour
@@ -138,6 +138,6 @@ def test_a_promise_that_holds_is_kept() -> None:
 def test_a_number_set_by_hand_after_the_merge_is_taken_back() -> None:
     before = group()
     by_hand = with_desired(Group(targets=(merged(before.targets[0], 0.7),)), 2.0)
-    found = score(before, by_hand, GOAL)
+    (found,) = score([(before, by_hand, GOAL)])
     assert not isinstance(found, Unchanged)
     assert "times the replicas that ran" in found.broken
