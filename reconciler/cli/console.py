@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal
 
+from msgspec.json import format as format_json
+
 from reconciler.domain.identity import Finding, Severity
 from reconciler.errors import ConfigurationError, InputError, ReconcilerError
 
@@ -142,7 +144,39 @@ def _narrowed(match: re.Match[str]) -> str:
 def write_json(content: Mapping[str, object]) -> None:
     """JSON to stdout, in the order it was built; in ASCII where stdout is not UTF-8."""
     is_utf8 = (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
-    write(json.dumps(content, indent=2, ensure_ascii=not is_utf8, allow_nan=False))
+    sys.stdout.writelines(json_pieces(content, is_ascii=not is_utf8))
+    sys.stdout.flush()
+
+
+def json_pieces(content: Mapping[str, object], *, is_ascii: bool) -> Iterator[str]:
+    """JSON with an indent of two, piece by piece: a member at a time, and of one that is an iterator each of its items.
+
+    A large fleet's plan has never to be there as a whole, neither as a text nor as lists.
+    """
+    before = "{"
+    for name, value in content.items():
+        yield f"{before}\n  {json.dumps(name, ensure_ascii=is_ascii)}: "
+        before = ","
+        if isinstance(value, Iterator):
+            start = "["
+            for item in value:
+                yield f"{start}\n    "
+                yield _indented(item, "    ", is_ascii=is_ascii)
+                start = ","
+            yield "[]" if start == "[" else "\n  ]"
+        else:
+            yield _indented(value, "  ", is_ascii=is_ascii)
+    yield "{}\n" if before == "{" else "\n}\n"
+
+
+def _indented(value: object, margin: str, *, is_ascii: bool) -> str:
+    """The text that the standard library makes with an indent, in a third of the time."""
+    text = json.dumps(value, ensure_ascii=is_ascii, allow_nan=False)
+    try:
+        shown = format_json(text, indent=2)
+    except UnicodeEncodeError:  # half a pair of UTF-16, which only an escape can tell
+        shown = format_json(json.dumps(value, allow_nan=False), indent=2)
+    return shown.replace("\n", f"\n{margin}")
 
 
 def complain(message: str) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler import __version__
-from reconciler.cli.console import note, painted, width, write, write_json
+from reconciler.cli.console import json_pieces, note, painted, width, write, write_json
 from reconciler.cli.options import Common
 from reconciler.config.environment import read_environment
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.plan import Plan
 from reconciler.domain.records import replace
 from reconciler.rendering.renderer import Renderer, code_span, escape_markdown, sentence
-from reconciler.report.document import plan_json
+from reconciler.report.document import plan_json, plan_members
 from reconciler.report.findings import (
     findings_json,
     findings_sarif,
@@ -89,7 +89,8 @@ def _keep(plan: Plan, directory: str) -> str:
         return ""
     path = Path(directory) / PLAN_FILE
     try:
-        path.write_text(json.dumps(plan_json(plan), indent=2), encoding="utf-8")
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(json_pieces(plan_members(plan), is_ascii=True))
     except OSError as error:
         logger.warning("%s: cannot be written: %s", path, error.strerror)
         return ""
@@ -149,7 +150,7 @@ def present_plan(common: Common, prepared: "Prepared") -> None:
     """Write a plan to stdout as `--output` asks."""
     plan = prepared.plan
     if common.output == "json":
-        write_json(plan_json(plan))
+        write_json(plan_members(plan))
     elif common.output == "yaml":
         import yaml
 
@@ -179,7 +180,7 @@ def present_run(common: Common, result: "RunResult") -> None:
 
 def _print_run(common: Common, result: "RunResult") -> None:
     if common.output == "json":
-        content = dict(plan_json(result.prepared.plan))
+        content = plan_members(result.prepared.plan)
         published = [_published_json(each) for each in result.published]
         told = [{"number": each.number, "group": each.group, "kept": not each.is_broken} for each in result.told]
         write_json({**content, "paused": result.paused or None, "published": published, "told": told})
