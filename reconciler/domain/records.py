@@ -2,7 +2,8 @@
 
 They behave alike; what differs is when work is done. The standard decorator compiles up to ten methods for each class
 when it is created, which for seven hundred classes was a third of the time of a small plan. Here a method is compiled
-when it is first called. The constructor of a frozen record sets its slots directly, which takes half the time.
+when it is first called, a constructor when it was called some times. The constructor of a frozen record sets its slots
+directly, which takes half the time.
 
 `key` is for frozen, ordered records by which others are found: a plan of 10,000 variants asks six million times for the
 hash of one. Those are structs of msgspec, which keep their hash and compare in C.
@@ -24,6 +25,8 @@ else:
 
     import msgspec
 
+    _SELDOM = 10
+    """Calls of a constructor that are served without one: in a small plan most records are made a few times."""
     _ORDERS = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
     _OTHERS = frozenset({"__eq__", "__hash__", "__repr__", "__setattr__", "__delattr__", "__setstate__", *_ORDERS})
 
@@ -41,7 +44,7 @@ else:
                 raise TypeError(f"{cls.__qualname__}: a record has no constructor of its own")
             # Fields, match arguments and slots need nothing compiled.
             cls = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only, slots=True)(cls)
-            _set_later(cls, "__init__", _compile_init)
+            _set_init_later(cls)
             cls.__signature__ = _LazySignature()
             methods = {"__repr__": _repr}
             if eq:
@@ -112,6 +115,42 @@ else:
             return compiled(self, *arguments, **named)
 
         setattr(cls, name, method)
+
+    def _set_init_later(cls):
+        """A constructor that fills the first records field by field, and compiles the real one for more of them."""
+        left, filled, positional = _SELDOM, [], []
+
+        def method(self, *arguments, **named):
+            nonlocal left
+            if left and not filled:
+                filled[:] = [(each.name, getattr(cls, each.name).__set__, each) for each in dataclasses.fields(cls)]
+                positional[:] = [name for name, _, each in filled if each.init and not each.kw_only]
+            left -= left > 0
+            if left and _fill(
+                self, filled, dict(zip(positional, arguments, strict=False)) | named, len(arguments) + len(named)
+            ):
+                if hasattr(cls, "__post_init__"):
+                    self.__post_init__()
+                return None
+            compiled = cls.__init__ = _compile_init(cls, "__init__")
+            compiled.__qualname__ = f"{cls.__qualname__}.__init__"
+            return compiled(self, *arguments, **named)
+
+        cls.__init__ = method
+
+    def _fill(record, fields, values, given):
+        """Whether a record could be filled; what was `given` wrong is told by its compiled constructor."""
+        for name, put, each in fields:
+            if each.init and name in values:
+                put(record, values[name])
+                given -= 1
+            elif each.default is not MISSING:
+                put(record, each.default)
+            elif each.default_factory is not MISSING:
+                put(record, each.default_factory())
+            elif each.init:
+                return False
+        return given == 0
 
     class _LazySignature:
         """What `inspect.signature` of a record is, which tools ask for before any constructor is compiled."""

@@ -19,6 +19,11 @@ DECORATORS = pytest.mark.parametrize("dataclass", [dataclasses.dataclass, record
 BOTH: tuple[Decorator, Decorator] = (dataclasses.dataclass, records.dataclass)
 
 
+@pytest.fixture(autouse=True, params=[0, 10], ids=["compiled", "seldom made"])
+def _calls_before_a_constructor_is_compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "_SELDOM", request.param)
+
+
 def make_point(dataclass: Decorator, **options: Any) -> Any:
     class Point:
         """A place."""
@@ -75,6 +80,17 @@ def test_a_record_does_what_a_dataclass_does(act: Callable[[Any], object], optio
     standard, ours = (make_point(dataclass, **options) for dataclass in BOTH)
 
     assert outcome(lambda: act(ours)) == outcome(lambda: act(standard))
+
+
+@pytest.mark.parametrize("options", [{}, {"kw_only": False}, {"frozen": False}], ids=str)
+def test_the_hundredth_record_is_like_the_first(options: dict[str, bool]) -> None:
+    standard, ours = (make_point(dataclass, **options) for dataclass in BOTH)
+
+    made = [repr(ours(x=number, tags=[str(number)])) for number in range(100)]
+    refused = [outcome(lambda: ours(x=1, z=2)) for _ in range(2)]
+
+    assert made == [repr(standard(x=number, tags=[str(number)])) for number in range(100)]
+    assert refused == [TypeError, TypeError]
 
 
 @DECORATORS
