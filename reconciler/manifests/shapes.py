@@ -22,7 +22,8 @@ Reader: TypeAlias = "Callable[[str], tuple[object, Nodes] | None]"
 """Reads a text in full: its value, and what else is known of its nodes; None if that depends on more than the shape."""
 
 _SLOT: Final = re.compile(
-    r"([:,-] |[{\[])"
+    # One set of signs first: two alternatives take half as long again to look for.
+    r"([:,\-{\[](?:(?<=[:,-]) |(?<=[{\[])))"
     r"""(-{0,2}[A-Za-z0-9_./][A-Za-z0-9_./=+@%-]{0,126}|"[ -!#-&(-\[\]-~]{0,126}"|'[ -!#-&(-\[\]-~]{0,126}')"""
     r"(?=[,}\]\n]| +(?:#|\n)|\Z)"
 )

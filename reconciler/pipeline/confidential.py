@@ -62,42 +62,39 @@ _END = r"(?:[\\\"'\s:=,}\]>]|\Z)"
 _BEFORE_KEY = ("[._-]", "api", "access", "account", "private", "secret", "encryption", "signing", "license")
 # One regular expression of all of them takes twenty times as long: each of these begins with its word, which is looked
 # for first. Where they are less strict than the names above, only more is looked at.
-_HINTS = tuple(
-    (word, re.compile(pattern))
-    for word, pattern in {
-        "pass": rf"pass(?:word|wd|phrase)?{_TAIL}{_END}",
-        "pwd": rf"pwd{_TAIL}{_END}",
-        "secret": rf"secret{_TAIL}{_END}|secretgenerator|secretlist",
-        "credential": rf"credential{_TAIL}{_END}",
-        "key": rf"key(?:[_-]data|{'|'.join(f'(?<={each}key)' for each in _BEFORE_KEY)}){_TAIL}{_END}",
-        "token": rf"token{_END}",
-        "authorization": rf"authorization{_END}",
-        "://": r"://[^/?#\s]*@",
-        "private key": "private key",
-        "gh": "gh[a-z]_",
-        "github_pat_": "github_pat_",
-        "gl": "gl[a-z]+-",
-        "eyj": "eyj",
-        "bearer ": "bearer ",
-        "basic ": "basic ",
-        "pw": rf"pw{_TAIL}{_END}",
-        "salt": rf"salt{_TAIL}{_END}",
-        "auth": rf"(?:basic[_-]?|[._-])auth{_TAIL}{_END}",
-        "webhook": rf"webhook(?:[_-]?ur[il])?{_TAIL}{_END}",
-        "docker": rf"docker[_-]?config(?:[_-]?json)?{_TAIL}{_END}",
-        "binarydata": "binarydata",
-        "stringdata": "stringdata",
-        " -u ": " -u ",
-        "--user ": "--user ",
-        "sig": "sig(?:nature)?=",
-        "code=": "[?&]code=",
-        "\\": r"\\(?:[ux0-7]|\r?\n|\w)",
-        "'": r"'(?:(?<=\w')\w*'|\w+'(?=\w))",
-        '"': r'"(?:(?<=\w")|(?<=\w\\"))\w*\\?"|"\w+\\?"(?=\w)',
-        "%": "%[2-7][0-9a-f]",
-        "&#": "&#",
-    }.items()
-)
+_HINTS = {
+    "pass": rf"pass(?:word|wd|phrase)?{_TAIL}{_END}",
+    "pwd": rf"pwd{_TAIL}{_END}",
+    "secret": rf"secret{_TAIL}{_END}|secretgenerator|secretlist",
+    "credential": rf"credential{_TAIL}{_END}",
+    "key": rf"key(?:[_-]data|{'|'.join(f'(?<={each}key)' for each in _BEFORE_KEY)}){_TAIL}{_END}",
+    "token": rf"token{_END}",
+    "authorization": rf"authorization{_END}",
+    "://": r"://[^/?#\s]*@",
+    "private key": "private key",
+    "gh": "gh[a-z]_",
+    "github_pat_": "github_pat_",
+    "gl": "gl[a-z]+-",
+    "eyj": "eyj",
+    "bearer ": "bearer ",
+    "basic ": "basic ",
+    "pw": rf"pw{_TAIL}{_END}",
+    "salt": rf"salt{_TAIL}{_END}",
+    "auth": rf"(?:basic[_-]?|[._-])auth{_TAIL}{_END}",
+    "webhook": rf"webhook(?:[_-]?ur[il])?{_TAIL}{_END}",
+    "docker": rf"docker[_-]?config(?:[_-]?json)?{_TAIL}{_END}",
+    "binarydata": "binarydata",
+    "stringdata": "stringdata",
+    " -u ": " -u ",
+    "--user ": "--user ",
+    "sig": "sig(?:nature)?=",
+    "code=": "[?&]code=",
+    "\\": r"\\(?:[ux0-7]|\r?\n|\w)",
+    "'": r"'(?:(?<=\w')\w*'|\w+'(?=\w))",
+    '"': r'"(?:(?<=\w")|(?<=\w\\"))\w*\\?"|"\w+\\?"(?=\w)',
+    "%": "%[2-7][0-9a-f]",
+    "&#": "&#",
+}
 """What every file with something to replace has, in lower case: a word, and more exactly what."""
 _ALIAS = re.compile(r"\*([^\s,\[\]{}]+)")
 GENERATOR = "SecretGenerator"
@@ -168,7 +165,7 @@ def _redact_file(path: str, body: bytes, *, is_whole: bool) -> bytes:
 def may_hold_secrets(text: str) -> bool:
     """Whether anything in a text looks like a secret or its name; nearly no file does."""
     lower = text.lower()
-    return any(word in lower and pattern.search(lower) is not None for word, pattern in _HINTS)
+    return any(word in lower and re.search(pattern, lower) is not None for word, pattern in _HINTS.items())
 
 
 def _redact_section(source: SourceText, section: Section, *, is_whole: bool) -> str:

@@ -14,7 +14,7 @@ MONDAY_S = 4 * DAY_S
 """The first Monday, Unix seconds, UTC."""
 
 
-def random_generator(seed: int, *names: object) -> np.random.Generator:  # noqa: TID251 - the one place that draws
+def random_generator(seed: int, *names: object) -> "np.random.Generator":  # noqa: TID251 - the one place that draws
     """A generator of its own for each purpose: a purpose more changes nothing that another one draws."""
     keys = [zlib.crc32(str(each).encode()) for each in names]
     return np.random.Generator(np.random.PCG64([seed, *keys]))  # noqa: TID251 - as above
