@@ -179,7 +179,7 @@ def _assumptions(replayed: Replayed) -> tuple[str, ...]:
         return f"{median} min" if low == high else f"{median} min ({low} to {high})"
 
     return (
-        "requests are a fluid in steps of a minute; targets are kept up to what replicas carry, lost by 115 % of it",
+        "requests are a fluid in steps of a minute that fills batches as profiles say; targets are those of means",
         "requests are as long, and a replica carries as much, as when it was recorded",
         f"a merge takes {span(way.merge)}, sync {way.sync_s / 60:.3g} min, start {span(way.start)}",
         *(_FAULTS if replayed.with_faults else ()),

@@ -51,8 +51,8 @@ class Replayed:
     model_of: Integers
     capacity_per_s: Floats
     batches: Floats
-    """Of a replica of each variant at capacity (3 x variants): requests in its batches, what of the time between tokens
-    grows with the batch, and the prompt's part of a request's tokens."""
+    """Of a replica of each variant at capacity (4 x variants): requests in its batch, what of the time that they stay
+    grows with it, the largest batch in units of that one, and the prompt's part of a request's tokens."""
     weight: Floats
     unit: str
     start_s: float
@@ -124,7 +124,8 @@ class Replayed:
             lost_share=None if faults is None else faults.lost_share,
             in_batches=self.batches[0],
             batch_share=self.batches[1],
-            prompt_share=self.batches[2],
+            full=self.batches[2],
+            prompt_share=self.batches[3],
         )
 
     def faults(self, day_s: float, seed: int) -> Faults | None:
@@ -205,8 +206,8 @@ def _carried(members: Sequence[Variant], per_replica: Mapping[CandidateKey, floa
 
 
 def _batches(snapshot: Snapshot, variants: Sequence[Variant], capacity_per_s: Floats) -> Floats:
-    """`Replayed.batches` by Little's law of each profile; without one no batch grows slower than its load."""
-    found = np.tile(np.array([[math.inf], [0.0], [1.0]]), len(variants))
+    """`Replayed.batches` by Little's law of each profile: at a rate r, n = r (alone + each n) run."""
+    found = np.tile(np.array([[math.inf], [math.nan], [math.nan], [1.0]]), len(variants))
     for column, variant in enumerate(variants):
         on = variant.current.accelerator
         profile = next((each.profile for each in variant.options if each.accelerator == on), None)
@@ -215,12 +216,16 @@ def _batches(snapshot: Snapshot, variants: Sequence[Variant], capacity_per_s: Fl
             continue
         rate, prompt = float(capacity_per_s[column]), load.input_tokens or 0.0
         steps = load.output_tokens / profile.tokens_per_step
-        slower = max(1.0 - rate * prompt * (profile.prompt_s or 0.0), LEAST_LEFT)
-        alone_s = (profile.gamma_s or 0.0) + steps * profile.alpha_s / slower
-        each_s = (profile.delta_s or 0.0) * prompt + steps * profile.beta_s / slower
-        batch = min(rate * alone_s / max(1.0 - rate * each_s, LEAST_LEFT), float(profile.max_batch_size))
-        grown_s = profile.beta_s * batch
-        found[:, column] = batch, grown_s / (profile.alpha_s + grown_s), prompt / (prompt + load.output_tokens)
+        alone_s = (profile.gamma_s or 0.0) + steps * profile.alpha_s
+        each_s = ((profile.delta_s or 0.0) + (profile.prompt_s or 0.0)) * prompt + steps * profile.beta_s
+        most = float(profile.max_batch_size)
+        batch = min(rate * alone_s / max(1.0 - rate * each_s, LEAST_LEFT), most)
+        found[:, column] = (
+            batch,
+            each_s * batch / (alone_s + each_s * batch),
+            most / batch,
+            prompt / (prompt + load.output_tokens),
+        )
     return found
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from reconciler.domain.records import dataclass
 from reconciler.forecast.series import Bools, Floats, Integers
 from reconciler.simulation.autoscalers.port import Autoscaler, Seen
-from reconciler.simulation.fluid import FULL_BATCH, LEAVES_S, LONGEST_WAIT_S, NONE_KEPT
+from reconciler.simulation.fluid import Batching
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +37,22 @@ class Fleet:
     silent: Bools | None = None
     lost_share: Floats | None = None
     in_batches: Floats | float = math.inf
-    """Requests that a replica has in its batches when it carries its capacity: what waiting ones are counted by."""
-    batch_share: Floats | float = 0.0
-    """Of the time between tokens at capacity, what grows with the batch: β·n / (α + β·n) of the profile.
-
-    Requests stay as long as their tokens take, so batches grow faster than the load: n = ρ·(1 - b) / (1 - ρ·b) of what
-    they hold at capacity, at a load of ρ of it (Little's law).
-    """
+    """Requests that a replica has in its batch when it carries its capacity; infinite is not known."""
+    batch_share: Floats | float = math.nan
+    """Of the time that a request stays there then, what grows with the batch; NaN is not known."""
+    full: Floats | float = math.nan
+    """The largest batch, in units of that one; NaN is not known."""
     prompt_share: Floats | float = 1.0
     """Of a request's tokens, those of its prompt: while it runs it holds that and half of the rest in the mean."""
+    is_counted: bool = False
+    """Whether so much arrived in each step; else it is the mean of a longer time, in which arrivals are random."""
+
+    def batching(self, true_share: Floats | float = 1.0) -> Batching:
+        """What replicas make of their load, by variant."""
+        carried = np.asarray(self.capacity_per_s * true_share, dtype=np.float64)
+        told = (self.in_batches, self.batch_share, self.full)
+        requests, share, full = (np.broadcast_to(np.asarray(each, dtype=np.float64), carried.shape) for each in told)
+        return Batching(carried, requests, share, full, self.step_s, is_counted=self.is_counted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,68 +105,78 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
     columns, ring_size = np.arange(variants), int(fleet.start_steps.max(initial=0)) + 1
     starting = np.zeros((ring_size, settings, variants))
     asked, ready = replicas.astype(np.float64), replicas.astype(np.float64)
-    waiting = np.zeros((settings, models))
-    believed, true_capacity = fleet.capacity_per_s, fleet.capacity_per_s * fleet.true_share
+    believed, batching = fleet.capacity_per_s, fleet.batching(fleet.true_share)
     offered = fleet.offered_per_s
 
     def by_model(values: Floats) -> Floats:
         return values if is_single else np.add.reduceat(values, first, axis=1)
 
+    def by_variant(values: Floats) -> Floats:
+        return values if is_single else values[..., fleet.model_of]
+
+    def shares(ready: Floats) -> tuple[Floats, Floats]:
+        """What of its model's requests goes to each variant, and what its replicas carry."""
+        carried = ready * batching.capacity_per_s
+        if is_single:
+            return (carried > 0).astype(np.float64), carried
+        whole = by_variant(by_model(carried))
+        return np.divide(carried, whole, out=np.zeros_like(whole), where=whole > 0), carried
+
+    share, carried = shares(ready)
+    load = np.divide(by_variant(offered[:, 0]) * share, carried, out=np.zeros(carried.shape), where=carried > 0)
+    inside, waiting = batching.settled(load) * ready, np.zeros((settings, models))
     for step in range(steps):
         before, block = max(step - 1, 0), int(block_of[step])
-        carried = ready * true_capacity
-        whole = carried if is_single else by_model(carried)[:, fleet.model_of]
-        share = np.divide(carried, whole, out=np.zeros_like(whole), where=whole > 0)
-        arriving = offered[fleet.model_of, before]
-        queued = waiting[:, fleet.model_of] * share
-        pressed = np.minimum(arriving * share + queued / fleet.step_s, FULL_BATCH * carried) / believed
-        in_batches = requests_in_batches(pressed, ready, fleet.batch_share)
+        arriving = by_variant(offered[:, before])
+        queued = by_variant(waiting) * share
         wanted = scaler.decide(
             Seen(
                 at_s=fleet.start_s + step * fleet.step_s,
                 replicas=asked,
                 ready=ready,
-                load=arriving * np.where(whole > 0, share, 1.0) / believed,
-                running=in_batches,
+                load=arriving * np.where(by_variant(by_model(carried)) > 0, share, 1.0) / believed,
+                running=inside,
                 waiting=queued,
-                in_flight=in_batches + queued / fleet.in_batches,
+                in_flight=inside + queued / batching.requests,
                 answers=fleet.silent is None or not fleet.silent[step],
             )
         )
         more, fewer = np.maximum(wanted - asked, 0.0), np.maximum(asked - wanted, 0.0)
-        lost = np.zeros(()) if fleet.lost_share is None else np.ceil(ready * fleet.lost_share[:, step])
-        ready = ready - lost
+        served, lost = ready, np.zeros(())
+        if fleet.lost_share is not None:
+            lost = np.ceil(ready * fleet.lost_share[:, step])
+            ready = ready - lost
         asked = np.broadcast_to(wanted, asked.shape)
         if fewer.any():
             ready = _remove(starting, ready, fewer, step)
+        if ready is not served:  # who goes finishes what it has, and that does not slow down the others
+            inside = inside * np.divide(ready, served, out=np.zeros_like(ready), where=served > 0)
         starting[(step + fleet.start_steps[:, step]) % ring_size, :, columns] += (more + lost).T
         due = starting[step % ring_size]
         ready = ready + due
         due[:] = 0.0
 
         load = offered[:, step]
-        held = by_model(ready * true_capacity)
-        most = FULL_BATCH * held
-        pressure = np.divide(load, held, out=np.full(held.shape, np.inf), where=held > 0)
-        kept = np.clip((NONE_KEPT - pressure) / (NONE_KEPT - 1.0), 0.0, 1.0)
-        after = waiting + (load - most) * fleet.step_s
-        late = waiting > LONGEST_WAIT_S * most
-        waiting = np.maximum(np.minimum(after, LEAVES_S * most), 0.0)
-        kept = np.where(late | (waiting > LONGEST_WAIT_S * most), 0.0, kept)
+        share, carried = shares(ready)
+        is_served = ready > 0
+        each = np.divide(
+            inside + by_variant(waiting) * share / batching.requests, ready, out=np.zeros(ready.shape), where=is_served
+        )
+        pressure = np.divide(by_variant(load) * share, carried, out=np.zeros(ready.shape), where=is_served)
+        held, left = batching.after(each, pressure)
+        running = np.minimum(held, batching.full)
+        inside = running * ready
+        unserved = np.where(by_model(carried) > 0, 0.0, waiting + load * fleet.step_s)
+        waiting = by_model((held - running) * ready * batching.requests)
         if block >= 0:
             ledger.offered[:, :, block] += load * fleet.step_s
+            kept = by_model(batching.kept(held, ready) * share)
             ledger.kept[:, :, block] += kept * load * fleet.step_s
-            ledger.unserved[:, :, block] += np.maximum(after - waiting, 0.0)
+            ledger.unserved[:, :, block] += unserved + by_model(left * ready * batching.requests)
             ledger.cost[:, :, block] += by_model(asked * fleet.weight) * (fleet.step_s / 3600.0)
             ledger.starts[:, :, block] += by_model(more)
             ledger.changes[:, :, block] += by_model(((more > 0) | (fewer > 0)).astype(np.float64))
     return ledger
-
-
-def requests_in_batches(load: Floats, ready: Floats, batch_share: Floats | float) -> Floats:
-    """Requests in all batches of each variant, in units of what a replica holds at capacity, as `load` is."""
-    each = np.divide(load, ready, out=np.zeros(np.broadcast_shapes(load.shape, ready.shape)), where=ready > 0)
-    return np.asarray(load * (1.0 - batch_share) / np.maximum(1.0 - each * batch_share, 0.05))
 
 
 def _empty(settings: int, models: int, blocks: int) -> Ledger:

@@ -1,8 +1,9 @@
 """Requests as a fluid: how many are served inside their targets, and by how many replicas, at once for many settings.
 
-A replica carries its capacity inside the targets; beyond, the share of requests that keep them falls to none at
-`NONE_KEPT` times that, and what exceeds `FULL_BATCH` times it waits. After waiting longer than `LONGEST_WAIT_S` none
-keeps its target; what would wait longer than `LEAVES_S` leaves.
+What replicas make of them in a closed loop comes from their profile: `Batching`. Without a loop, in steps of several
+minutes, `serve` has a rule for all: a replica carries its capacity inside the targets; beyond, the share of requests
+that keep them falls to none at `NONE_KEPT` times that, and what exceeds `FULL_BATCH` times it waits. After waiting
+longer than `LONGEST_WAIT_S` none keeps its target; what would wait longer than `LEAVES_S` leaves.
 """
 
 import numpy as np
@@ -13,6 +14,11 @@ from reconciler.forecast.series import Floats
 
 FULL_BATCH, NONE_KEPT = 1.25, 1.15
 LONGEST_WAIT_S, LEAVES_S = 1.0, 30.0
+USUAL_TIME_S, USUAL_SHARE, USUAL_FULL = 10.0, 0.5, 5 / 3
+"""Of a replica whose profile is not known (see `Batching`): with a full batch it carries `FULL_BATCH` times as much."""
+LEAST_SHARE, LARGEST_SHARE = 0.02, 0.95
+ALLOWED_DEVIATIONS = 2.326
+"""Of a normal distribution 99 % lie below so many."""
 MANY_OF, FEWEST_MANY = 0.25, 2.0
 """So many that go at once cost more than what may have to come back: few changes do so, and each moves much."""
 
@@ -114,3 +120,80 @@ def follow(
         held_until = np.where(asked > held, step + hold, held_until)
         decided[..., step] = held = asked
     return decided
+
+
+class Batching:
+    """What replicas make of requests in steps of `step_s`, by variant; what runs is in units of what does at capacity.
+
+    At capacity `requests` run, each for `requests / capacity_per_s` seconds, of which the part `share` grows with the
+    batch: with x of them running a replica answers x / (1 - share + share x) of its capacity (Little's law), and tokens
+    are as far apart as targets allow at x = 1. Above `full` requests wait. Numbers that are not finite are not known,
+    and usual ones stand for them.
+
+    Targets are of means: a step keeps them where the mean of what runs is at most 1 (where only the largest batch
+    bounds a replica, where nobody waits too long). That mean differs at random by lengths, and where arrivals were not
+    counted as much again by them. It is nearly normal: what runs beside the mean dies away in the time that the law
+    gives, and is averaged over the step.
+    """
+
+    def __init__(
+        self,
+        capacity_per_s: Floats,
+        requests: Floats,
+        share: Floats,
+        full: Floats,
+        step_s: float,
+        *,
+        is_counted: bool = False,
+    ) -> None:
+        is_known = np.isfinite(requests) & (requests > 0)
+        self.requests = np.where(is_known, requests, np.maximum(USUAL_TIME_S * capacity_per_s, 1.0))
+        self.share = np.clip(np.where(is_known & np.isfinite(share), share, USUAL_SHARE), LEAST_SHARE, LARGEST_SHARE)
+        self.full = np.maximum(np.where(is_known & np.isfinite(full), full, USUAL_FULL), 1.0)
+        self.capacity_per_s = capacity_per_s
+        time_s = self.requests / capacity_per_s
+        self._pace = step_s / time_s
+        self._most = self._pace * self.answered(self.full)
+        self._longest = self.full + LEAVES_S / step_s * self._most
+        self._limit = np.where(self.full > 1.0, 1.0, 1.0 + LONGEST_WAIT_S / step_s * self._most)
+        fades = time_s / (1.0 - self.share) / step_s
+        noise = (1.0 if is_counted else 2.0) * (1.0 + fades * np.expm1(-1.0 / fades))
+        self._deviation = fades * np.sqrt(noise * self._pace / self.requests)
+
+    def answered(self, running: Floats) -> Floats:
+        """What a replica answers with so many running, over its capacity."""
+        most = np.minimum(running, self.full)
+        return np.asarray(most / (1.0 - self.share + self.share * most))
+
+    def settled(self, load: Floats) -> Floats:
+        """What runs in a replica of a load (1 is its capacity) that does not change, as far as its batch goes."""
+        held = load * (1.0 - self.share) / np.maximum(1.0 - load * self.share, 1e-9)
+        return np.asarray(np.minimum(held, self.full))
+
+    def after(self, held: Floats, load: Floats) -> tuple[Floats, Floats]:
+        """What runs and waits in a replica after a step in which `load` came, and what left without an answer.
+
+        An implicit step of Euler: right where nothing changes, however long the step is, and what is answered in its
+        mean is what is answered at its end, so what runs at its end stands for the mean.
+        """
+        come = held + self._pace * load
+        slope = 1.0 - self.share - self.share * come + self._pace
+        root = np.sqrt(slope * slope + 4.0 * self.share * (1.0 - self.share) * come)
+        found = (root - slope) / (2.0 * self.share)
+        found = np.where(found > self.full, come - self._most, found)
+        return np.minimum(found, self._longest), np.maximum(found - self._longest, 0.0)
+
+    def kept(self, held: Floats, replicas: Floats) -> Floats:
+        """The share of steps that keep their targets of those in which so much runs and waits in each replica."""
+        return normal_share((self._limit - held) * np.sqrt(replicas) / self._deviation)
+
+    def allowed(self, replicas: Floats) -> Floats:
+        """The load of each of so many replicas at which 99 of 100 steps keep their targets."""
+        held = np.maximum(self._limit - ALLOWED_DEVIATIONS * self._deviation / np.sqrt(np.maximum(replicas, 1.0)), 0.1)
+        return self.answered(held)
+
+
+def normal_share(deviates: Floats) -> Floats:
+    """The share of a normal distribution below some deviates, to 2e-4."""
+    near = np.clip(deviates, -6.0, 6.0)
+    return np.asarray(0.5 + 0.5 * np.tanh(0.7978845608 * near * (1.0 + 0.044715 * near * near)))

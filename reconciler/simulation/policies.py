@@ -23,8 +23,8 @@ from reconciler.simulation.autoscalers.kthena import AutoscalingPolicy
 from reconciler.simulation.autoscalers.port import Autoscaler
 from reconciler.simulation.autoscalers.wva import SCALE_DOWN, SCALE_UP, PercentSaturation, TokenSaturation
 from reconciler.simulation.draws import OfficeHours, Spread
-from reconciler.simulation.fleet import Fleet, Planned, requests_in_batches
-from reconciler.simulation.fluid import FULL_BATCH, follow
+from reconciler.simulation.fleet import Fleet, Planned
+from reconciler.simulation.fluid import follow
 from reconciler.simulation.through_git import ThroughGit
 
 TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -106,7 +106,7 @@ def _kthena(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
 
 def _full(fleet: Fleet) -> Floats:
     """The requests of a replica from which on others wait, in units of those that it has at capacity."""
-    return requests_in_batches(np.array(FULL_BATCH), np.ones(len(fleet.model_of)), fleet.batch_share)
+    return fleet.batching().full
 
 
 def _shrinking_after(windows_s: Floats) -> Behavior:
@@ -129,12 +129,11 @@ def _percent(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
 def _tokens(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
     """A cache holds what a full batch holds; a request that waits will hold its prompt and all that it asks for."""
     _, targets, windows_s = _swept()
-    batch = np.broadcast_to(fleet.in_batches, fleet.weight.shape)
     return TokenSaturation(
         model_of=fleet.model_of,
         cost=fleet.weight,
         full=_full(fleet),
-        cache=np.where(np.isfinite(batch), batch, fleet.capacity_per_s) * _full(fleet),
+        cache=fleet.batching().requests * _full(fleet),
         queued=2.0 / (1.0 + np.asarray(fleet.prompt_share)),
         scale_up=targets,
         scale_down=targets * (SCALE_DOWN / SCALE_UP),
@@ -156,7 +155,7 @@ def _planned_by_latency(fleet: Fleet, past: Floats, way: Way) -> Autoscaler:
     return LatencyPlanner(
         _planned_by_throughput(fleet, past, way),
         capacity_per_s=fleet.capacity_per_s,
-        batch_share=fleet.batch_share,
+        batch_share=fleet.batching().share,
         full=_full(fleet),
         target=_TARGET_ROWS,
         queued=_prompts(fleet),
@@ -229,7 +228,7 @@ def _even_share(fleet: Fleet) -> Floats:
 
 
 def clairvoyant(fleet: Fleet, way: Way, *, delayed: bool) -> Planned:
-    """The fewest replicas of a clairvoyant: with the delay that every policy has, or with none at all.
+    """The fewest replicas of a clairvoyant who keeps targets in 99 of 100 steps: with everybody's delay or none.
 
     With it, each run decides for all that comes until what the next run decides serves; all parts are as long as
     usual. What differs from the usual it does not know.
@@ -241,11 +240,21 @@ def clairvoyant(fleet: Fleet, way: Way, *, delayed: bool) -> Planned:
     start = round(way.start.median_s / step_s) if delayed else 0
     known = np.concatenate((rates, np.repeat(rates[:, -1:], wait + start + run, axis=1)), axis=1)
     reach = sliding_window_view(known[:, wait:], start + run, axis=1).max(axis=2)[:, :count:run]
-    decided = np.repeat(follow(reach, reach, fleet.capacity_per_s[cheapest]), run, axis=1)[:, :count]
+    capacity = fleet.capacity_per_s[cheapest]
+    allowed = _allowed(fleet, cheapest, np.ceil(reach / capacity[:, None]))
+    reach = reach / _allowed(fleet, cheapest, np.ceil(reach / capacity[:, None] / allowed))
+    decided = np.repeat(follow(reach, reach, capacity), run, axis=1)[:, :count]
     asked = np.concatenate((np.repeat(decided[:, :1], wait, axis=1), decided), axis=1)[:, :count]
     replicas = np.zeros((len(fleet.model_of), count))
     replicas[cheapest] = asked
     return Planned(replicas, fleet.start_s, step_s)
+
+
+def _allowed(fleet: Fleet, chosen: Integers, replicas: Floats) -> Floats:
+    """What of its capacity each of so many replicas (models x moments) of chosen variants may be loaded with."""
+    every = np.zeros((replicas.shape[1], len(fleet.model_of)))
+    every[:, chosen] = replicas.T
+    return fleet.batching().allowed(every)[:, chosen].T
 
 
 def _cheapest(fleet: Fleet) -> Integers:

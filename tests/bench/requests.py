@@ -25,7 +25,7 @@ from reconciler.simulation.fluid import LEAVES_S, LONGEST_WAIT_S
 from tests.bench.figures import Figure
 from tests.bench.table import table
 
-TICK_S = 0.25
+TICK_S = 0.125
 TARGETS = (0.7, 0.8, 0.9, 1.0)
 WARM_STEPS, STEP_S, START_STEPS = 30, 60.0, 4
 PROFILES: tuple[tuple[float, float, int, float, float], ...] = (
@@ -133,7 +133,8 @@ def answer_requests(model: OneModel, scaler: Autoscaler, replicas: int, seed: in
             served &= open_ | (left > 0).any(axis=1)
             many = int(generator.poisson(model.offered_per_s[step] * TICK_S))
             arrived += many
-            queue.extend((now_s, length) for length in generator.exponential(model.tokens, many).tolist())
+            times_s = np.sort(now_s + TICK_S * generator.random(many)).tolist()
+            queue.extend(zip(times_s, generator.exponential(model.tokens, many).tolist(), strict=True))
             while queue and now_s - queue[0][0] > LEAVES_S:
                 queue.popleft()
                 ended += 1
@@ -144,7 +145,9 @@ def answer_requests(model: OneModel, scaler: Autoscaler, replicas: int, seed: in
                     break
                 since_s, length = queue.popleft()
                 slot = int((left[place] <= 0).argmax())
-                left[place, slot], begun[place, slot] = max(length, 1.0), now_s - since_s
+                # who found a place at once has run for the rest of the tick
+                made_already = max(since_s - now_s, 0.0) and float(speed[place]) * (now_s + TICK_S - since_s) / TICK_S
+                left[place, slot], begun[place, slot] = max(length - made_already, 1e-9), max(now_s - since_s, 0.0)
                 counts[place] += 1
         in_batches, drawn[step] = busy / ticks, arrived / model.step_s
         if step >= warm_steps:
@@ -215,6 +218,8 @@ def compare(number: int, target: float, hours: float) -> Compared:
         start_steps=model.start_steps[None],
         in_batches=model.batch,
         batch_share=model.batch_share,
+        full=model.max_batch / model.batch,
+        is_counted=True,
     )
     ledger = simulate(fluid, _hpa(target), np.full((1, 1), 8.0), np.where(np.arange(steps) >= WARM_STEPS, 0, -1))
     return Compared(

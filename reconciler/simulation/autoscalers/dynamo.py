@@ -14,7 +14,7 @@ import numpy as np
 from reconciler.domain.scalers import Value
 from reconciler.forecast.series import Bools, Floats
 from reconciler.simulation.autoscalers.port import Seen, per_replica
-from reconciler.simulation.fluid import FULL_BATCH, LONGEST_WAIT_S
+from reconciler.simulation.fluid import LONGEST_WAIT_S
 
 INTERVAL_S = 180.0
 CACHE_UP, CACHE_DOWN = 1.0, 0.6
@@ -169,7 +169,8 @@ class LatencyPlanner:
         goal = self._itl(self._target)
         running = per_replica(seen.running, seen.ready)
         queued = per_replica(_queued(seen), seen.ready)
-        wait_s = per_replica(seen.waiting, seen.ready) / (FULL_BATCH * self._capacity_per_s)
+        most_per_s = self._capacity_per_s * self._full / self._itl(self._full)
+        wait_s = per_replica(seen.waiting, seen.ready) / most_per_s
         is_slow = (wait_s > LONGEST_WAIT_S) | (self._itl(running) > goal)
         with np.errstate(divide="ignore", invalid="ignore"):
             more = np.where(seen.ready > 1, seen.ready / (seen.ready - 1.0), np.inf)
@@ -178,7 +179,7 @@ class LatencyPlanner:
             can_go &= wait_s * more < SENSITIVITY * LONGEST_WAIT_S
         return _stepped(seen, is_slow, can_go, self._least, self._most, self._throughput.bound)
 
-    def _itl(self, running: Floats) -> Floats:
+    def _itl(self, running: Value) -> Floats:
         """The time between tokens of a replica with so many running, over that at capacity."""
         return np.asarray(1.0 - self._batch_share + self._batch_share * running)
 

@@ -95,16 +95,15 @@ def test_what_a_load_needs_serves_after_run_merge_and_sync() -> None:
 
 def test_a_batch_at_capacity_holds_what_arrives_while_a_request_is_served() -> None:
     subject = replayed(steady)
-    batch, share, prompt = subject.batches[:, 0]
+    batch, share, full, prompt = subject.batches[:, 0]
     profile, load = subject.variants[0].options[0].profile, subject.snapshot.observed.loads[model(0)]
     assert isinstance(load, Load)
     assert load.input_tokens is not None
-    itl_s = profile.alpha_s + profile.beta_s * batch
-    served_s = (
-        load.output_tokens * itl_s + (profile.gamma_s or 0.0) + (profile.delta_s or 0.0) * batch * load.input_tokens
-    )
+    alone_s = load.output_tokens * profile.alpha_s + (profile.gamma_s or 0.0)
+    served_s = alone_s + batch * (load.output_tokens * profile.beta_s + (profile.delta_s or 0.0) * load.input_tokens)
     assert batch == pytest.approx(min(subject.capacity_per_s[0] * served_s, profile.max_batch_size), rel=0.02)
-    assert share == pytest.approx(1 - profile.alpha_s / itl_s)
+    assert share == pytest.approx(1 - alone_s / served_s)
+    assert full * batch == pytest.approx(profile.max_batch_size)
     assert prompt == load.input_tokens / (load.input_tokens + load.output_tokens)
 
 

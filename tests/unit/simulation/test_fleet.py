@@ -1,17 +1,14 @@
-"""A fleet in closed loop against the open one, against numbers worked out by hand, and against itself."""
+"""A fleet in closed loop against numbers worked out by hand, and against itself."""
 
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from reconciler.domain.scalers import MetricKind
 from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric
 from reconciler.simulation.draws import OfficeHours, Spread, random_generator
 from reconciler.simulation.fleet import Fleet, Ledger, Planned, simulate
-from reconciler.simulation.fluid import Delay, serve
 from reconciler.simulation.policies import POLICIES, Way, clairvoyant
 from reconciler.simulation.through_git import ThroughGit
 
@@ -20,15 +17,18 @@ STEP_S = 60.0
 
 
 def fleet(offered: Any, start: int = 0, **fields: Any) -> Fleet:
-    """Models of one variant each, whose replicas carry 2 req/s and cost 1 an hour."""
-    offered = np.atleast_2d(np.asarray(offered, dtype=float))
+    """Models of one variant each, whose replicas carry 2,000 req/s and cost 1 an hour; loads are in thousands.
+
+    So many requests differ little at random.
+    """
+    offered = 1000 * np.atleast_2d(np.asarray(offered, dtype=float))
     models, steps = offered.shape
     values: dict[str, Any] = {
         "start_s": START_S,
         "step_s": STEP_S,
         "offered_per_s": offered,
         "model_of": np.arange(models),
-        "capacity_per_s": np.full(models, 2.0),
+        "capacity_per_s": np.full(models, 2000.0),
         "weight": np.ones(models),
         "start_steps": np.full((models, steps), start),
     }
@@ -43,49 +43,47 @@ def ran(subject: Fleet, replicas: Any, **fields: Any) -> Ledger:
     return simulate(subject, planned, replicas[None, :, 0], fields.get("block_of", np.zeros(steps, dtype=int)))
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.floats(0, 20), st.integers(1, 8)), min_size=2, max_size=40),
-    st.integers(0, 5),
-)
-def test_numbers_that_are_known_are_served_as_without_a_loop(course: list[tuple[float, int]], start: int) -> None:
-    offered, replicas = np.array([[each for each, _ in course]]), np.array([[float(each) for _, each in course]])
-    found = ran(fleet(offered, start), replicas)
-    open_loop = serve(offered, replicas[None], np.array([2.0]), Delay(sync=0, start=start), STEP_S)
-    assert found.attainment()[0, 0] == pytest.approx(open_loop.attainment[0])
-    assert found.cost.sum() == pytest.approx(open_loop.cost[0] * len(course) * STEP_S / 3600)
-
-
 def test_what_would_wait_too_long_leaves_and_is_counted() -> None:
     found = ran(fleet([10.0] * 5), [1.0] * 5)
-    # 2.5 req/s are worked on, 75 requests may wait: of 5 x 7.5 x 60 the rest leaves
-    assert found.unserved.sum() == pytest.approx(5 * 7.5 * 60 - 75)
-    assert found.attainment()[0, 0] == 0.0
+    # at first the batch is full: 2,500 req/s are answered, 75,000 requests may wait; of 5 x 7,500 x 60 the rest leaves
+    assert found.unserved.sum() == pytest.approx(5 * 7500 * 60 - 75_000)
+    assert found.attainment()[0, 0] == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("replicas", [4.0, 16.0])
+def test_a_load_at_capacity_exceeds_targets_in_half_of_the_steps(replicas: float) -> None:
+    """Targets are of means: fewer requests are less alike, so targets are missed below capacity and kept above."""
+    below, at, above = (
+        ran(fleet([replicas * load / 50] * 30, capacity_per_s=np.array([20.0])), [replicas] * 30).attainment().item()
+        for load in (0.98, 1.0, 1.02)
+    )
+    assert 1.0 > below > at > above > 0.0
+    assert at == pytest.approx(0.5)
 
 
 def test_days_are_counted_apart_and_what_comes_before_them_not_at_all() -> None:
-    found = ran(fleet([2.0, 2.0, 9.0, 9.0]), [1.0, 1.0, 1.0, 1.0], block_of=np.array([-1, 0, 1, 1]))
-    assert found.attainment().tolist() == [[1.0, 0.0]]
+    found = ran(fleet([1.9, 1.9, 9.0, 9.0]), [1.0, 1.0, 1.0, 1.0], block_of=np.array([-1, 0, 1, 1]))
+    assert found.attainment()[0] == pytest.approx([1.0, 0.0], abs=1e-6)
     assert found.cost.sum(axis=1).tolist() == [[1 / 60, 2 / 60]]
 
 
 def test_variants_of_a_model_share_its_load_by_what_they_carry() -> None:
     shared: dict[str, Any] = {
         "model_of": np.array([0, 0]),
-        "capacity_per_s": np.array([2.0, 4.0]),
+        "capacity_per_s": np.array([2000.0, 4000.0]),
         "weight": np.array([1.0, 3.0]),
     }
-    subject = fleet([[8.0] * 4], start_steps=np.zeros((2, 4), dtype=int), **shared)
+    subject = fleet([[7.8] * 4], start_steps=np.zeros((2, 4), dtype=int), **shared)
     found = ran(subject, [[2.0] * 4, [1.0] * 4])
-    assert found.attainment()[0, 0] == 1.0
+    assert found.attainment()[0, 0] == pytest.approx(1.0, abs=1e-6)
     assert found.cost.sum() == pytest.approx((2 * 1 + 1 * 3) * 4 / 60)
 
 
 def test_lost_nodes_take_replicas_that_start_again() -> None:
     lost = np.zeros((1, 6))
     lost[0, 2] = 0.5
-    found = ran(fleet([8.0] * 6, start=2, lost_share=lost), [4.0] * 6, block_of=np.arange(6))
-    assert found.attainment()[0, [0, 1, 2, 3]].tolist() == [1.0, 1.0, 0.0, 0.0]
+    found = ran(fleet([7.8] * 6, start=2, lost_share=lost), [4.0] * 6, block_of=np.arange(6))
+    assert found.attainment()[0, :4] == pytest.approx([1.0, 1.0, 0.0, 0.0], abs=1e-6)
     assert found.cost.sum() == pytest.approx(4 * 6 / 60)
     assert found.starts.sum() == 0
 
@@ -109,7 +107,7 @@ def test_without_metrics_an_autoscaler_keeps_what_it_has() -> None:
 
 
 def test_an_hpa_follows_a_load_and_pays_for_what_starts() -> None:
-    offered = [4.0] * 30 + [12.0] * 90
+    offered = [3.95] * 30 + [11.9] * 90
     scaler = HorizontalPodAutoscaler(
         metrics=[Metric(signal="load", kind=MetricKind.EXTERNAL_AVERAGE, target=np.array([[1.0], [0.5]]))],
         sync_s=STEP_S,
@@ -117,7 +115,7 @@ def test_an_hpa_follows_a_load_and_pays_for_what_starts() -> None:
     found = simulate(fleet(offered, start=5), scaler, np.full((2, 1), 4.0), np.repeat([0, 1, 2, 3], 30))
     assert found.cost[0, 0, 3] == pytest.approx(6 * 0.5)
     assert found.cost[1, 0, 3] == pytest.approx(12 * 0.5)
-    assert found.attainment()[:, 3].tolist() == [1.0, 1.0]
+    assert found.attainment()[:, 3] == pytest.approx([0.99, 1.0], abs=0.01)
     assert found.attainment()[0, 1] < found.attainment()[1, 1] < 1.0
 
 
@@ -188,13 +186,13 @@ def test_people_merge_nothing_at_night() -> None:
 def test_settings_of_a_policy_are_simulated_as_each_alone() -> None:
     draw = random_generator(3)
     subject = fleet(draw.uniform(2, 20, (2, 240)), start_steps=draw.integers(0, 6, (2, 240)))
-    past = draw.uniform(2, 20, (2, 1440))
+    past = 1000 * draw.uniform(2, 20, (2, 1440))
     plan = way(group_of=np.array([0, 1]))
     for policy in POLICIES.values():
         count = len(policy.settings)
         block_of = np.zeros(240, int)
         found = simulate(subject, policy.build(subject, past, plan), np.full((count, 2), 8.0), block_of)
-        alone = fleet(subject.offered_per_s[1:], start_steps=subject.start_steps[1:])
+        alone = fleet(subject.offered_per_s[1:] / 1000, start_steps=subject.start_steps[1:])
         of_one = simulate(
             alone, policy.build(alone, past[1:], way(group_of=np.zeros(1, int))), np.full((count, 1), 8.0), block_of
         )
@@ -222,7 +220,7 @@ def test_no_policy_is_cheaper_than_one_who_knows_what_comes() -> None:
 
     def served(delayed: bool, start: int) -> Ledger:
         known = clairvoyant(subject, plan, delayed=delayed)
-        least = fleet(subject.offered_per_s, start)
+        least = fleet(subject.offered_per_s / 1000, start)
         return simulate(least, known, known.decide(_at_start())[None].astype(float), blocks)
 
     def _at_start() -> Any:
@@ -232,7 +230,7 @@ def test_no_policy_is_cheaper_than_one_who_knows_what_comes() -> None:
         return At()
 
     at_once, delayed = served(False, 0), served(True, 3)
-    assert at_once.attainment()[0, 0] == 1.0
+    assert at_once.attainment()[0, 0] > 0.995
     assert delayed.attainment()[0, 0] > 0.995
     assert at_once.cost.sum() < delayed.cost.sum()
     for policy in POLICIES.values():

@@ -1,9 +1,14 @@
 """A fluid fleet against numbers that can be worked out by hand."""
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reconciler.simulation.fluid import Delay, follow, serve
+from reconciler.simulation.draws import random_generator
+from reconciler.simulation.fluid import FULL_BATCH, Batching, Delay, follow, normal_share, serve
 
 NOW = Delay(sync=0, start=0)
 TWO = np.array([2.0])
@@ -62,3 +67,65 @@ def test_after_some_were_added_few_do_not_go_and_many_do() -> None:
     grow = np.array([[20.0, 22.0, 20.0, 20.0, 20.0], [20.0, 22.0, 16.0, 16.0, 16.0]])
     decided = follow(grow, grow, np.array([2.0, 2.0]), hold=3)
     assert decided.tolist() == [[10.0, 11.0, 11.0, 11.0, 10.0], [10.0, 11.0, 8.0, 8.0, 8.0]]
+
+
+@pytest.mark.parametrize(
+    ("requests", "share", "full"), [(50.0, 0.5, 2.56), (34.0, 0.68, 1.9), (80.0, 0.57, 1.6), (35.0, 0.7, 1.83)]
+)
+def test_a_step_ends_where_the_law_of_a_batch_leads_to(requests: float, share: float, full: float) -> None:
+    """Against the same law in steps of a tenth of a second, on a load that wanders about the capacity."""
+    one = np.array([1.0])
+    batching = Batching(3.0 * one, requests * one, share * one, full * one, 60.0)
+    draw = random_generator(1, "wander")
+    loads = np.clip(0.95 + np.cumsum(draw.normal(0, 0.005, 600)) + draw.normal(0, 0.03, 600), 0.5, 1.1)
+    held, fine, differ = 0.5 * one, 0.5, []
+    for load in loads.tolist():
+        held, left = batching.after(held, load * one)
+        sums = 0.0
+        for _ in range(600):
+            fine += 0.1 * 3.0 / requests * (load - min(fine, full) / (1 - share + share * min(fine, full)))
+            sums += fine / 600
+        differ.append(held.item() - sums)
+        assert left.item() == 0.0
+    assert abs(np.mean(differ)) < 0.005
+    assert np.std(differ) < 0.05
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.0, 0.9), st.floats(1.0, 600.0), st.floats(1.0, 4.0))
+def test_a_load_that_lasts_settles_and_all_requests_are_answered_or_counted(
+    load: float, share: float, step_s: float, full: float
+) -> None:
+    one = np.array([1.0])
+    batching = Batching(2.0 * one, 20.0 * one, share * one, full * one, step_s)
+    settled = batching.settled(load * one)
+    assert batching.answered(settled) == pytest.approx(load)
+    assert batching.after(settled, load * one)[0] == pytest.approx(settled)
+    held, left = batching.after(settled, 9.0 * one)
+    come = settled + step_s / 10.0 * 9.0
+    assert held + left == pytest.approx(come - step_s / 10.0 * batching.answered(held))
+
+
+def test_a_replica_without_a_profile_answers_a_quarter_more_with_a_full_batch() -> None:
+    unknown = Batching(np.array([2.0]), np.array([np.inf]), np.array([np.nan]), np.array([np.nan]), 60.0)
+    assert unknown.answered(unknown.full) == pytest.approx(FULL_BATCH)
+
+
+def test_where_the_largest_batch_is_the_bound_targets_are_lost_by_waiting() -> None:
+    bounded = Batching(np.array([100.0]), np.array([1000.0]), np.array([0.5]), np.array([1.0]), 60.0)
+    kept = [bounded.kept(np.array([held]), np.array([100.0])).item() for held in (1.0, 1.05, 1.1, 1.15, 1.2)]
+    assert kept == pytest.approx([1.0, 1.0, 0.5, 0.0, 0.0], abs=1e-3)
+
+
+def test_shares_of_a_normal_distribution_are_near_the_real_ones() -> None:
+    deviates = np.linspace(-8, 8, 1601)
+    exact = [0.5 * (1 + math.erf(each / math.sqrt(2))) for each in deviates.tolist()]
+    assert normal_share(deviates) == pytest.approx(np.array(exact), abs=2e-4)
+
+
+def test_the_load_that_is_allowed_keeps_targets_in_99_of_100_steps() -> None:
+    batching = Batching(np.array([2.0]), np.array([20.0]), np.array([0.5]), np.array([2.0]), 60.0)
+    replicas = np.array([1.0, 4.0, 25.0, 400.0])
+    allowed = batching.allowed(replicas)
+    assert (np.diff(allowed) > 0).all()
+    assert allowed[-1] < 1.0
+    assert batching.kept(batching.settled(allowed), replicas) == pytest.approx(0.99, abs=1e-3)

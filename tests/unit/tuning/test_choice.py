@@ -74,7 +74,7 @@ def test_waiting_requests_alone_give_way_to_the_arrival_rate(group: Build) -> No
 
 
 def test_a_metric_that_saturates_shrinks_slowly(group: Build) -> None:
-    (found,) = choose([(group(replace(RUNNING, target=26.0)), GOAL)])
+    (found,) = choose([(with_desired(group(replace(RUNNING, target=26.0)), 0.7), GOAL)])
     assert isinstance(found, Choice)
     assert all(
         isinstance(each.behavior, Behavior) and each.behavior.down.policies == (SLOW,)
