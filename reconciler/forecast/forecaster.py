@@ -85,9 +85,11 @@ class Forecaster:
         return np.asarray(np.maximum.accumulate(np.minimum(states.rates(ratios), most), axis=1))
 
 
-def fit(rates: Rates, window: Window, levels: tuple[float, ...], until_s: float) -> Forecaster | None:
+def fit(
+    rates: Rates, window: Window, levels: tuple[float, ...], until_s: float, most_rows: int = MOST_ROWS
+) -> Forecaster | None:
     """What can be learned of what was known at `until_s`; None where that is too little."""
-    series, moments = sampled_rows(rates, window, until_s)
+    series, moments = sampled_rows(rates, window, until_s, most_rows)
     if len(series) < FEWEST_ROWS:
         return None
     targets = largest_within(rates, series, moments, window)
@@ -117,17 +119,17 @@ def _together(linear: LinearQuantiles, binned: BinnedQuantiles, values: Floats) 
     return np.asarray((linear.predict(values) + binned.predict(values)) / 2)
 
 
-def sampled_rows(rates: Rates, window: Window, until_s: float) -> tuple[Integers, Integers]:
+def sampled_rows(rates: Rates, window: Window, until_s: float, most_rows: int = MOST_ROWS) -> tuple[Integers, Integers]:
     """Series and moments to learn from: a day is known before each, and its whole window was by `until_s`."""
     _, last = window.offsets(rates.step_s)
     first, end = rates.steps(DAY_S), rates.moments_until(until_s) - last
     count = max(end - first, 0) * len(rates.per_s)
     if not count:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    if count <= MOST_ROWS:
+    if count <= most_rows:
         places = np.arange(count)
     else:
-        places = np.unique((np.arange(MOST_ROWS) * WEYL % 1.0 * count).astype(np.int64))
+        places = np.unique((np.arange(most_rows) * WEYL % 1.0 * count).astype(np.int64))
     series, moments = np.divmod(places, end - first)
     return series, moments + first
 

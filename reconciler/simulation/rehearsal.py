@@ -12,7 +12,7 @@ import numpy as np
 
 from reconciler.domain.records import dataclass, replace
 from reconciler.forecast.forecaster import Forecaster, fit
-from reconciler.forecast.series import DAY_S, HOUR_S, Floats, Integers, Rates, Window, largest_within, states_at
+from reconciler.forecast.series import DAY_S, HOUR_S, Bools, Floats, Integers, Rates, Window, largest_within, states_at
 from reconciler.simulation.fluid import Delay, follow, serve
 
 LEVEL = 0.9
@@ -24,11 +24,13 @@ LINGER_S = 45 * 60.0
 HOLD_S = 3 * 3600.0
 """Nor for so long after some were added, unless many may go at once (`fluid.are_many`): else all that the day's peak
 called for would stay until long after it."""
-FEWEST_DAYS, TRIAL_DAYS = 3.0, 3
+FEWEST_DAYS, TRIAL_DAYS = 3.0, 5
+TRIAL_ROWS = 10_000
+"""What each day of a trial is learned from: the margin is the same as of four times as many."""
 MOST_UNKNOWN = 0.1
 """Of the days looked at: with more gaps it is not known what a forecast would have missed."""
 MOST_MODELS = 100
-AIMED_MISSES = 0.5
+AIMED_MISSES = 0.6
 """Of those that the goal allows: a replay knows no late merge and no pull request that waits until it is worth it."""
 MARGINS = np.geomspace(0.9, 1.6, 14)
 FINEST_STEP_S = 300.0
@@ -93,8 +95,8 @@ def rehearse(
 ) -> Rehearsal:
     """Replay the last days until a midnight on some `series`, a replica of which carries `capacity_per_s`.
 
-    `delay_s` is how long a decision takes to reach its cluster, and a replica from there to serve. Forecasts know only
-    what came before those days.
+    `delay_s` is how long a decision takes to reach its cluster, and a replica from there to serve. Each day is forecast
+    as it was to be: by what was known at the midnight before it.
     """
     end = rates.moments_until(until_s)
     days = end * rates.step_s / DAY_S
@@ -108,22 +110,18 @@ def rehearse(
     unknown = 1 - float(np.isfinite(looked_at).mean())
     if unknown > MOST_UNKNOWN:
         return Rehearsal(margin=None, words=f"{unknown:.0%} of the last {days:.0f} days are not known", days=days)
-    since_s = rates.start_s + (first - 1) * rates.step_s
-    grow_by, keep_by = learn(rates, window, since_s)
-    if grow_by is None or keep_by is None:
+    names, moments = chosen.tolist(), np.arange(first - 1, end - 1)
+    by_day = [_forecast_day(rates, chosen, each, window) for each in np.array_split(moments, trial)]
+    learned = [each for each in by_day if each is not None]
+    if len(learned) < trial:
         return Rehearsal(margin=None, words="too few series and days to learn from", days=days)
-    names, rates, chosen = chosen.tolist(), replace(rates, per_s=rates.per_s[chosen]), np.arange(len(chosen))
-    moments = np.arange(first - 1, end - 1)
+    grow, keep, known = (np.concatenate(each, axis=1) for each in zip(*learned, strict=True))
+    rates, chosen = replace(rates, per_s=rates.per_s[chosen]), np.arange(len(chosen))
     rows, at = np.repeat(chosen, len(moments)), np.tile(moments, len(chosen))
-    shape = len(chosen), len(moments)
-    states = states_at(rates, rows, at, window, knows_weeks=grow_by.knows_weeks)
-    quantiles = grow_by.quantiles(states)[:, grow_by.levels.index(LEVEL)]
-    targets = largest_within(rates, rows, at, window)
-    judged = np.isfinite(targets) & states.known & (at + window.offsets(rates.step_s)[1] < end)
-    below, counted = ((each & judged).reshape(shape).sum(axis=1) for each in (targets <= quantiles, judged))
+    targets = largest_within(rates, rows, at, window).reshape(grow.shape)
+    judged = np.isfinite(targets) & known & (moments + window.offsets(rates.step_s)[1] < end)
+    below, counted = ((each & judged).sum(axis=1) for each in (targets <= grow, judged))
     coverage = float(below.sum() / counted.sum()) if counted.any() else math.nan
-    lasting = keep_by.quantiles(states_at(rates, rows, at, keep_by.window, knows_weeks=keep_by.knows_weeks))[:, 0]
-    grow, keep = quantiles.reshape(shape), np.maximum(lasting, states.now_per_s).reshape(shape)
     grow_now, keep_now = present_rule(rates, chosen, moments, rules.headroom)
     by_margin = MARGINS[:, np.newaxis, np.newaxis] * grow
     forecast = follow(by_margin, np.broadcast_to(keep, by_margin.shape), capacity, hold=rates.steps(HOLD_S))
@@ -141,6 +139,23 @@ def rehearse(
     found = _chosen(served.attainment, served.cost, rules.goal, coverage, days)
     covered = zip(names, (below / np.maximum(counted, 1)).tolist(), counted.tolist(), strict=True)
     return replace(found, covered={row: share for row, share, count in covered if count})
+
+
+def _forecast_day(
+    rates: Rates, series: Integers, moments: Integers, window: Window
+) -> tuple[Floats, Floats, Bools] | None:
+    """What is asked for without a margin, what must stay, and whether the past is known (series x moments)."""
+    until_s = rates.start_s + float(moments[0]) * rates.step_s
+    grow_by, keep_by = (fit(rates, each, (LEVEL,), until_s, TRIAL_ROWS) for each in (window, lingering(window)))
+    if grow_by is None or keep_by is None:
+        return None
+    rates, series = replace(rates, per_s=rates.per_s[series]), np.arange(len(series))
+    rows, at = np.repeat(series, len(moments)), np.tile(moments, len(series))
+    shape = len(series), len(moments)
+    states = states_at(rates, rows, at, window, knows_weeks=grow_by.knows_weeks)
+    lasting = keep_by.quantiles(states_at(rates, rows, at, keep_by.window, knows_weeks=keep_by.knows_weeks))
+    grow, keep = grow_by.quantiles(states)[:, 0], np.maximum(lasting[:, 0], states.now_per_s)
+    return grow.reshape(shape), keep.reshape(shape), states.known.reshape(shape)
 
 
 def _chosen(attained: Floats, cost: Floats, goal: float, coverage: float, days: float) -> Rehearsal:

@@ -52,7 +52,7 @@ def main() -> None:
     took("forecast")
     rules, capacities = Rules(goal=0.99, headroom=0.2), (PER_REPLICA,) * models
     rehearse(rates, tuple(range(models)), capacities, WINDOW, (780.0, 360.0), rules, last_midnight_s(now_s))
-    took("replay three days of 100 models")
+    took("replay five days of 100 models")
     print(f"{models} models, {before // 1024} MiB with their two weeks")
     print(table(("", "seconds", "MiB at most"), rows))
 

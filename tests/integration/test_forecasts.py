@@ -180,7 +180,7 @@ def test_replicas_are_for_the_load_that_is_expected_and_every_command_says_so(ur
         assert low < high < most < rare
         assert 0.9 <= margin <= 1.3
     shown = command(url, "explain", "llm/picked-0", "-v")
-    below = re.search(r"below 90 % quantile +([0-9.]+) % +of its loads in the last 3 days, forecast from", shown)
+    below = re.search(r"below 90 % quantile +([0-9.]+) % +of its loads in the last 5 days, forecast from", shown)
     assert below is not None, shown
     assert 75 < float(below[1]) <= 100
 
