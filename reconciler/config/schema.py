@@ -662,6 +662,8 @@ class WorthSection(ConfigSection):
     """a percentage of the group's replicas, more than which must be missing (= 2%)"""
     over: Annotated[Percentage, Field(json_schema_extra={"default": "4%"})] = WORTH.over
     """a percentage of the group's replicas, more than which must be too many (= 4%)"""
+    replicas: Count = WORTH.replicas
+    """more than so many must be missing, or twice as many too many; of a group they count up to 5 and 10 % (= 3)"""
 
 
 class PullRequestsSection(ConfigSection):

@@ -1,7 +1,10 @@
 """Which pull requests are worth opening: a forecast differs a little from run to run, and no pull request should."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from reconciler.decision.staged_plan import Situation
 from reconciler.domain.holds import Hold, HoldKind
@@ -9,9 +12,10 @@ from reconciler.domain.plan import Decision, GroupPlan
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.records import replace
 from reconciler.domain.settings import Worth
+from reconciler.simulation.through_git import SHORT_NOW, asked_by
 
-NOISE = 0.05
-"""So far a load may exceed what is carried, and twice as far a latency its target, before that cannot wait."""
+LATE = 0.1
+"""So far a latency may exceed its target before that cannot wait."""
 BY_FORECAST = Worth()
 """What a group must be short or over by where forecasts decide all of its changes, and nothing is set."""
 
@@ -47,8 +51,9 @@ def _waiting(situation: Situation, plans: Sequence[GroupPlan]) -> Iterator[tuple
             continue
         more = [change.desired.replicas - change.current.replicas for change in changes]
         short, over = sum(each for each in more if each > 0), -sum(each for each in more if each < 0)
-        if short <= worth.short * whole and over <= worth.over * whole:
-            asked = f"more than {worth.short * 100:.3g} % missing or {worth.over * 100:.3g} % too many"
+        missing, spare = (float(each) for each in asked_by(worth, np.array(float(whole))))
+        if short <= missing and over <= spare:
+            asked = f"more than {math.floor(missing)} missing or {math.floor(spare)} too many"
             words = f"{short} of {whole} replicas are missing, {over} too many: pullRequests.worth asks for {asked}"
             yield plan.head_branch, words
 
@@ -72,11 +77,11 @@ def _goes_at_once(situation: Situation, change: Decision) -> bool:
     if model is None:
         return True
     carried = formulated.needs.total(model, situation.current)
-    return formulated.load_of(model) > carried * (1 + NOISE) or _misses(change)
+    return formulated.load_of(model) > carried * (1 + SHORT_NOW) or _misses(change)
 
 
 def _misses(change: Decision) -> bool:
     """Whether a target is missed now, as measured."""
     seen = change.observed
     means = ((slo, None if seen is None else seen.mean_s(slo.name)) for slo in change.slos)
-    return any(mean is not None and mean > slo.target_s * (1 + 2 * NOISE) for slo, mean in means)
+    return any(mean is not None and mean > slo.target_s * (1 + LATE) for slo, mean in means)

@@ -304,10 +304,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """More than which fractions of a group's replicas must be missing, or too many, before a pull request is opened."""
+    """More than which fractions of a group's replicas must be missing, or too many, before a pull request is opened.
+
+    And more than so many `replicas`, or twice as many too many, up to a share of a small group.
+    """
 
     short: float = 0.02
     over: float = 0.04
+    replicas: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

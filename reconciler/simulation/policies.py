@@ -9,6 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from reconciler.domain.metric_targets import LONGEST_WINDOW_S
 from reconciler.domain.records import dataclass
 from reconciler.domain.scalers import Behavior, MetricKind, RatePolicy, ScalingRules
+from reconciler.domain.settings import Worth
 from reconciler.forecast.series import HOUR_S, Floats, Integers
 from reconciler.simulation.autoscalers.dynamo import (
     CACHE_DOWN,
@@ -48,8 +49,8 @@ class Way:
     start: Spread
     group_of: Integers
     hours: OfficeHours | None = None
-    worth: tuple[float, float] = (0.0, 0.0)
-    """By which fractions of its replicas a group must be short, or over, before its pull request opens."""
+    worth: Worth | None = None
+    """What a group's pull request must change before it opens; None where any change opens it."""
     seed: int = 1
 
 

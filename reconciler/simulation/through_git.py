@@ -2,18 +2,33 @@
 
 import numpy as np
 
+from reconciler.domain.settings import Worth
 from reconciler.forecast.series import Floats, Integers
 from reconciler.simulation.autoscalers.port import Autoscaler, Seen
 from reconciler.simulation.draws import OfficeHours, Spread, random_generator
+
+SHORT_NOW = 0.05
+"""So far a load may exceed what is carried before that cannot wait."""
+MOST_OF_SMALL = 0.05
+"""Of a group's replicas no more must be missing, and no more than twice as many too many."""
+
+
+def asked_by(worth: Worth, whole: Floats) -> tuple[Floats, Floats]:
+    """More than how many replicas must be missing, and too many, of groups that have so many.
+
+    A pull request of a small group takes a reviewer as long as another; but with no limit on what is asked of it, it
+    could never change.
+    """
+    few = np.minimum(worth.replicas, MOST_OF_SMALL * whole)
+    return np.maximum(worth.short * whole, few), np.maximum(worth.over * whole, 2 * few)
 
 
 class ThroughGit:
     """One pull request a group: opened by the run that finds a difference, updated by later ones until it is merged.
 
     `group_of` (variants,) says which one holds a variant's number. How long people take is drawn for each group and
-    run, the same for all settings; with `hours` they merge within those alone. One opens only where its group is short
-    by more than the first of `worth`, or over by more than the second (fractions of its replicas). `opened` counts pull
-    requests by setting, from the first step on.
+    run, the same for all settings; with `hours` they merge within those alone. With `worth` one opens only where that
+    says so, or a variant is short at the load of now. `opened` counts pull requests by setting, from the first step on.
     """
 
     def __init__(
@@ -27,7 +42,7 @@ class ThroughGit:
         group_of: Integers,
         seed: int,
         hours: OfficeHours | None = None,
-        worth: tuple[float, float] = (0.0, 0.0),
+        worth: Worth | None = None,
     ) -> None:
         self._rule, self._run_s, self._hours = rule, run_s, hours
         self._sync_steps, self._step_s = max(round(sync_s / step_s), 0), step_s
@@ -77,8 +92,12 @@ class ThroughGit:
         )
         more, whole = self._wanted - self._git, self._git @ self._member
         short, over = (np.maximum(each, 0.0) @ self._member for each in (more, -more))
-        is_worth = (short > self._worth[0] * whole) | (over > self._worth[1] * whole)
-        differs = ((more != 0) @ self._member > 0) & (is_worth | ~np.isinf(due_s))
+        differs = (more != 0) @ self._member > 0
+        if self._worth is not None:
+            missing, spare = asked_by(self._worth, whole)
+            is_short = (more != 0) & (seen.load > (1 + SHORT_NOW) * self._git)
+            is_worth = (short > missing) | (over > spare) | (is_short @ self._member > 0)
+            differs &= is_worth | ~np.isinf(due_s)
         draws = self._merge.draw(random_generator(self._seed, "merge", round(seen.at_s / self._run_s)), (self._groups,))
         at_s = seen.at_s + draws
         if self._hours is not None:

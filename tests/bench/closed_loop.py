@@ -26,7 +26,7 @@ from reconciler.domain.history import DemandHistory, LoadHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.observed import Observation, Performance
 from reconciler.domain.proposals import ProposalState
-from reconciler.domain.settings import PullRequestSettings
+from reconciler.domain.settings import PullRequestSettings, Worth
 from reconciler.simulation.draws import TENTH, Spread
 from reconciler.simulation.fleet import Fleet as SimulatedFleet
 from reconciler.simulation.fleet import simulate
@@ -171,10 +171,7 @@ class Loop:
             cost=float(served.cost[0]),
             cost_over_clairvoyant=float(served.cost[0]) / best,
             peer_over_clairvoyant=self._best_peer(offered, float(served.attainment[0])) / best,
-            gated_peer_over_clairvoyant=self._best_peer(
-                offered, float(served.attainment[0]), (BY_FORECAST.short, BY_FORECAST.over)
-            )
-            / best,
+            gated_peer_over_clairvoyant=self._best_peer(offered, float(served.attainment[0]), BY_FORECAST) / best,
             pull_requests_a_day=self.pull_requests.opened / self.days,
             reversals=self._reversed(),
             by_day=tuple(by_day),
@@ -237,7 +234,7 @@ class Loop:
                 reversals += 1
         return reversals / max(len(self.changes), 1)
 
-    def _best_peer(self, offered: Any, aimed: float, worth: tuple[float, float] = (0.0, 0.0)) -> float:
+    def _best_peer(self, offered: Any, aimed: float, worth: Worth | None = None) -> float:
         """The mean replicas of an HPA's rule by pull request, as set best for these days; NaN where none attains it.
 
         Its pull requests are in the same groups, merge as late, and are updated by each run, as ours are. Without

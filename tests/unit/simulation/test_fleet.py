@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from reconciler.domain.scalers import MetricKind
+from reconciler.domain.settings import Worth
 from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric
 from reconciler.simulation.draws import OfficeHours, Spread, random_generator
 from reconciler.simulation.fleet import Fleet, Ledger, Planned, simulate
@@ -142,7 +143,7 @@ def way(merge_s: float = 600.0, run_s: float = 600.0, **fields: Any) -> Way:
     return Way(run_s=run_s, merge=Spread.always(merge_s), **(values | fields))
 
 
-def by_git(wanted: list[float], way: Way) -> list[float]:
+def by_git(wanted: list[float], way: Way, offered: float = 1.0) -> list[float]:
     """What reaches the cluster of numbers that a rule wants from minute to minute."""
     steps, seen = len(wanted), []
 
@@ -161,8 +162,9 @@ def by_git(wanted: list[float], way: Way) -> list[float]:
         group_of=way.group_of,
         seed=1,
         hours=way.hours,
+        worth=way.worth,
     )
-    simulate(fleet([1.0] * steps), spy, np.full((1, 1), wanted[0]), np.zeros(steps, int))
+    simulate(fleet([offered] * steps), spy, np.full((1, 1), wanted[0]), np.zeros(steps, int))
     return seen
 
 
@@ -176,6 +178,21 @@ def test_a_pull_request_is_updated_until_it_is_merged_and_closed_when_nothing_is
     assert found.index(5.0) == 10 + 20 + 2
     assert 3.0 not in found
     assert set(by_git([1.0] * 5 + [3.0] * 10 + [1.0] * 45, way(merge_s=1200.0))) == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered", "merged"),
+    [
+        *[(103.0, 100.0, False), (104.0, 100.0, True), (94.0, 100.0, False), (93.0, 100.0, True)],
+        *[(103.0, 209.0, False), (103.0, 211.0, True)],  # a hundred replicas carry 200 req/s
+    ],
+)
+def test_a_pull_request_opens_once_it_is_worth_it_or_one_runs_short(
+    wanted: float, offered: float, *, merged: bool
+) -> None:
+    found = by_git([100.0] * 5 + [wanted] * 55, way(worth=Worth()), offered)
+    assert set(found[:22]) == {100.0}
+    assert set(found[22:]) == {wanted if merged else 100.0}
 
 
 def test_people_merge_nothing_at_night() -> None:
