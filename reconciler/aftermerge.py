@@ -13,7 +13,7 @@ from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load, Observation, Performance
-from reconciler.domain.plan import RATE, Decision, Plan, SloProjection
+from reconciler.domain.plan import RATE, Decision, ExpectedLoad, Plan, SloProjection
 from reconciler.domain.proposals import (
     BrokenPromise,
     ChangeOutcome,
@@ -162,6 +162,8 @@ def merges_among(proposals: Iterable[Proposal], now_s: float) -> Mapping[str, Se
 
 WINDOW_S = 300.0
 """Metrics speak of so long a time."""
+KNOWN_AFTER_S = 600.0
+"""After the time of a forecast the whole of it is in the history: means of ten minutes."""
 PATIENCE_S = 600.0
 """What a rollout may take longer, before replicas that are missing break a promise."""
 TOO_LATE_S = 86_400.0
@@ -193,7 +195,8 @@ def judge_merges(snapshot: Snapshot, plan: Plan) -> Iterator[MergedOutcome]:
         changes = tuple(each for each in judged if each is not None)
         acts_s = [acts_after_s(variants[each.resource]) for each in proposal.changes if each.resource in variants]
         is_late = age_s >= max(acts_s, default=0.0) + PATIENCE_S
-        if len(changes) == len(judged) or (is_late and any(each.broken for each in changes)):
+        is_over = all((each.expected_until_s or 0.0) + KNOWN_AFTER_S <= snapshot.now_s for each in proposal.promises)
+        if (is_over and len(changes) == len(judged)) or (is_late and any(each.broken for each in changes)):
             yield MergedOutcome(number=proposal.number, group=proposal.group, changes=changes)
 
 
@@ -324,7 +327,23 @@ def _against(
     if arrivals is not None and promise.unit == RATE and promise.demand is not None:
         more = "" if covered is not False else ": more load, or longer requests, than was forecast"
         words.append(f"{arrivals:.3g} req/s measured, up to {promise.demand:.3g} forecast{more}")
-    return (*words, *_cost(promise, decision)), is_broken
+    return (*words, *_load_as_expected(promise, snapshot, variant), *_cost(promise, decision)), is_broken
+
+
+def _load_as_expected(promise: Promise, snapshot: Snapshot, variant: Variant) -> Iterator[str]:
+    """What arrived in the time that the change was for, where a forecast decided and all of that time is known."""
+    most, since_s, until_s = promise.expected_per_s, promise.expected_since_s, promise.expected_until_s
+    if most is None or since_s is None or until_s is None:
+        return
+    for history in snapshot.observed.demand:
+        if variant.model not in history.models:
+            continue
+        ends_s = history.start_s + history.step_s * np.arange(history.per_s.shape[1])
+        rates = history.per_s[history.models.index(variant.model), (ends_s > since_s) & (ends_s <= until_s)]
+        if rates.size and np.isfinite(rates).all():
+            when = ExpectedLoad(since_s=since_s, until_s=until_s, per_s={}).told_window
+            words = f"at most {most:.3g} were expected, nine times in ten"
+            yield f"{rates.max():.3g} req/s at most arrived {when}, {words}"
 
 
 def _cost(promise: Promise, decision: Decision) -> Iterator[str]:
@@ -381,12 +400,13 @@ def _name(name: str) -> str:
     return name.upper() if name in ("itl", "ttft") else name
 
 
+NINE_IN_TEN = 0.9
 DIGITS = 4
 """Of every number that is kept: what is left of them is noise, and differs from machine to machine."""
 
 
-def promise_of(decision: Decision) -> Promise:
-    """What is forecast of a change, with what was measured when it was."""
+def promise_of(decision: Decision, expected: ExpectedLoad | None = None) -> Promise:
+    """What is forecast of a change, with what was measured when it was; `expected` is the load of its model."""
     load = decision.load
     return Promise(
         resource=str(decision.variant),
@@ -409,6 +429,9 @@ def promise_of(decision: Decision) -> Promise:
             for slo in decision.slos
         ),
         reverts=decision.reverts,
+        expected_per_s=None if expected is None else _promised(expected.per_s[NINE_IN_TEN]),
+        expected_since_s=None if expected is None else round(expected.since_s),
+        expected_until_s=None if expected is None else round(expected.until_s),
         **({} if decision.tuning is None else _tuned(decision.tuning)),
     )
 

@@ -33,7 +33,8 @@ class Promise:
     `demand` is the share of the model's demand that the variant was to serve and `capacity` what it was to carry, in
     `unit`. The load is what was measured of the whole model then, without headroom. `reverts` numbers the pull request
     that the change takes back. Of an autoscaler's setting, on `days` of history: `cost_ratio` is what it was to cost by
-    what it cost, attainment the fraction of requests inside their targets, before and with it.
+    what it cost, attainment the fraction of requests inside their targets, before and with it. Where a forecast
+    decided, nine times in ten at most `expected_per_s` was to arrive for the model between two times (Unix seconds).
     """
 
     resource: str
@@ -48,6 +49,9 @@ class Promise:
     cost_ratio: float | None = None
     attainment_before: float | None = None
     attainment: float | None = None
+    expected_per_s: float | None = None
+    expected_since_s: float | None = None
+    expected_until_s: float | None = None
     latencies: tuple[PromisedLatency, ...] = ()
     reverts: int | None = None
 

@@ -18,6 +18,7 @@ from reconciler.forge.pull_requests import PullRequest, PullRequestState
 NUMBERS = (
     *("demand", "capacity", "cost_per_hour", "arrival_rate_per_s", "input_tokens", "output_tokens"),
     *("days", "cost_ratio", "attainment_before", "attainment"),
+    *("expected_per_s", "expected_since_s", "expected_until_s"),
 )
 """Fields of a promise that are a number or unknown, and their keys in a row."""
 LATENCY = ("name", "statistic", "target_s", "expected_s", "mean_s", "measured_s")

@@ -408,7 +408,7 @@ def _drafted(plan: Plan, group: GroupPlan, change_set: ChangeSet, renderer: Rend
             part=group.part,
             decision=change_set.decision,
             changes=change_set.changes,
-            promises=tuple(map(promise_of, group.changes)),
+            promises=tuple(promise_of(each, plan.expected.get(each.model)) for each in group.changes),
             merges=group.merges is not None,
         )
     )

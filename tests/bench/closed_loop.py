@@ -19,6 +19,7 @@ import numpy as np
 
 from reconciler.backtest.comparison import cost_at
 from reconciler.backtest.pull_requests import PullRequests
+from reconciler.decision import forecasting
 from reconciler.decision.decide import solve
 from reconciler.decision.limits import collected, within_limits
 from reconciler.decision.worth import BY_FORECAST, worth_opening
@@ -27,11 +28,14 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.observed import Observation, Performance
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.settings import PullRequestSettings, Worth
+from reconciler.forecast.series import Rates, Window, largest_within
+from reconciler.simulation import rehearsal
 from reconciler.simulation.draws import TENTH, Spread
 from reconciler.simulation.fleet import Fleet as SimulatedFleet
 from reconciler.simulation.fleet import simulate
 from reconciler.simulation.fluid import Delay, follow, serve
 from reconciler.simulation.policies import POLICIES, Way
+from reconciler.simulation.rehearsal import LEVEL
 from tests.bench.loads import DAY_S, Offered, bursty, smooth
 from tests.bench.table import table
 from tests.unit.decision.conftest import CLUSTER, Fleet, key, new_fleet
@@ -53,7 +57,10 @@ TRACES = {"bursty": "m_small", "bursty-large": "m_large", "bursty-mid": "m_mid",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """What a rule made of a load; `by_day` is attainment, `cost` in mean replicas."""
+    """What a rule made of a load; `by_day` is attainment, `cost` in mean replicas.
+
+    `coverage` is the share of forecasts whose 90 % quantile was not exceeded, NaN where none decided.
+    """
 
     attainment: float
     cost: float
@@ -64,6 +71,7 @@ class Outcomes:
     reversals: float
     by_day: tuple[float, ...]
     forecast_share: float
+    coverage: float
     seconds: float
 
 
@@ -82,7 +90,8 @@ class Loop:
     fleet: Fleet = field(default_factory=new_fleet)
     changes: list[tuple[float, int, int]] = field(default_factory=list)
     decided: int = 0
-    forecast: int = 0
+    quantiles: list[tuple[int, int, float]] = field(default_factory=list)
+    window: Window | None = None
     draw: random.Random = field(init=False)
     pull_requests: PullRequests = field(init=False)
     git: Any = field(init=False)
@@ -144,7 +153,11 @@ class Loop:
             solved = solve(self.fleet.snapshot(), {})
             demands = solved.situation.formulated.demands.values()
             self.decided += len(demands)
-            self.forecast += sum(each.forecast is not None for each in demands)
+            for model, each in solved.situation.formulated.demands.items():
+                if each.forecast is not None:
+                    self.window = each.forecast.window
+                    number = int(model.model_id.removeprefix("m"))
+                    self.quantiles.append((number, self.minute(at_s) // 10 - 1, each.forecast.quantiles[LEVEL]))
             plan = collected(solved.situation, solved.staged, solved.plan_of(solved.staged))
             plans = worth_opening(solved.situation, plan.groups)
             self.pull_requests.publish(within_limits(solved.situation, plans), self.fleet.now_s)
@@ -175,7 +188,8 @@ class Loop:
             pull_requests_a_day=self.pull_requests.opened / self.days,
             reversals=self._reversed(),
             by_day=tuple(by_day),
-            forecast_share=self.forecast / max(self.decided, 1),
+            forecast_share=len(self.quantiles) / max(self.decided, 1),
+            coverage=self._coverage(),
             seconds=time.process_time() - begun_s,
         )
 
@@ -222,6 +236,16 @@ class Loop:
     def _until_merged_s(self) -> float:
         median, spread = TIMES[self.delay_min]
         return MINUTE_S * median * math.exp(self.draw.gauss(0.0, spread))
+
+    def _coverage(self) -> float:
+        """The share of forecasts that were not exceeded."""
+        if self.window is None:
+            return math.nan
+        coarse = replace(self.load, per_s=self.rates).coarse(HISTORY_STEP_S)
+        rates = Rates(start_s=coarse.start_s + HISTORY_STEP_S, step_s=HISTORY_STEP_S, per_s=coarse.per_s)
+        numbers, moments, most = (np.array(each) for each in zip(*self.quantiles, strict=True))
+        came = largest_within(rates, numbers, moments, self.window)
+        return float((came <= most)[np.isfinite(came)].mean())
 
     def _reversed(self) -> float:
         """The share of changes that take away within three hours what another brought."""
@@ -308,13 +332,14 @@ def rows(found: Sequence[tuple[str, Outcomes]]) -> Iterator[Sequence[Any]]:
             f"{each.reversals:.1%}",
             f"{min(each.by_day):.2%}",
             f"{each.forecast_share:.0%}",
+            f"{each.coverage:.1%}",
             each.seconds,
         )
 
 
 HEADINGS = (
     *("", "kept", "cost", "peer", "same worth", "replicas", "PRs/day"),
-    *("reversed", "worst day", "forecast", "seconds"),
+    *("reversed", "worst day", "forecast", "below 90 %", "seconds"),
 )
 
 
@@ -329,7 +354,11 @@ def main() -> None:
     parser.add_argument("--delay", type=int, default=20, choices=tuple(TIMES))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limits", action="store_true", help="with the default limits on pull requests")
+    parser.add_argument("--hold", type=float, help="hours for which few replicas go after a merge that added some")
     given = parser.parse_args()
+    if given.hold is not None:
+        for module in (rehearsal, forecasting):
+            vars(module)["HOLD_S"] = given.hold * 3600.0
     found = list(
         compare(
             load_of(given.load, given.models, given.seed),

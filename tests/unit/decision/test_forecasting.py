@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reconciler.aftermerge import judge_merges, promise_of
 from reconciler.decision.forecasting import Forecasts, forecast_loads
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.holds import HoldKind
@@ -19,6 +20,7 @@ from tests.unit.decision.conftest import CLUSTER, DAY_S, NAMESPACE, Fleet, Make,
 STEP_S, MODELS = 600.0, 24
 SCALE = 5.0
 """The made load is for replicas of 2 requests a second; a replica of this fleet carries 9.99."""
+HOUR_S = 3600.0
 MONDAY_9 = START_S + 14 * DAY_S + 9 * 3600.0
 
 
@@ -141,6 +143,39 @@ def test_more_replicas_come_while_the_last_ones_start(smooth_load: Any) -> None:
     fleet.offer(10.0 * needed, "m0")
     holds.append(fleet.decision("m0").hold)
     assert [hold and hold.kind for hold in holds] == [HoldKind.GROWTH_UNPROVEN] * 2
+
+
+def test_after_the_merge_it_is_told_what_came_of_what_was_expected(smooth_load: Any, make: Make) -> None:
+    before = fleet_under(smooth_load, MONDAY_9 - HOUR_S)
+    before.set_replicas("m0", 1)
+    plan = before.plan()
+    promise = promise_of(before.decision("m0"), plan.expected[model_of(0)])
+    assert promise.expected_since_s == MONDAY_9 - HOUR_S + 600.0
+    after = round(promise.expected_until_s or 0.0)
+
+    def outcomes(now_s: float, rates: Any) -> list[str]:
+        fleet = fleet_under(rates, now_s, since_s=now_s - DAY_S)
+        fleet.set_replicas("m0", 20)
+        fleet.observations[key("m0")] = replace(fleet.observations[key("m0")], replicas_reporting=20)
+        change = make.change("m0", "1 x H100", "20 x H100")
+        fleet.propose(
+            replace(change, resource=promise.resource),
+            promises=(promise,),
+            state=ProposalState.MERGED,
+            closed_at_s=MONDAY_9 - HOUR_S,
+        )
+        found = judge_merges(fleet.snapshot(), fleet.plan())
+        return [each.words for outcome in found for each in outcome.changes]
+
+    assert outcomes(after - 600.0, smooth_load) == []
+    (words,) = outcomes(after + 600.0, smooth_load)
+    first, last = (round((each - START_S) / STEP_S) for each in (promise.expected_since_s or 0.0, after))
+    came, most = smooth_load[0, first:last].max(), promise.expected_per_s
+    told = f"{came:.3g} req/s at most arrived between 08:10 and 08:30 UTC"
+    assert f"{told}, at most {most:.3g} were expected, nine times in ten" in words
+    gaps = smooth_load.copy()
+    gaps[0, first] = np.nan
+    assert "were expected" not in outcomes(after + 600.0, gaps)[0]
 
 
 def test_many_go_although_some_were_added_lately(smooth_load: Any, make: Make) -> None:

@@ -65,6 +65,9 @@ promises = st.builds(
     arrival_rate_per_s=amounts,
     input_tokens=amounts,
     output_tokens=amounts,
+    expected_per_s=amounts,
+    expected_since_s=amounts,
+    expected_until_s=amounts,
     latencies=st.lists(latencies, max_size=3).map(tuple),
     reverts=st.none() | st.integers(1, 10**9),
 )
