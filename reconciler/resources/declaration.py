@@ -1,6 +1,6 @@
 """All that one commit declares: the files of all clusters merged, duplicates and contradictions found."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
 from typing import TypeVar
@@ -13,10 +13,17 @@ from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.manifests.wording import MOST_NAMED, name_first
 from reconciler.resources.inference.gateway import Inference
 from reconciler.resources.inference.priorities import fold_inference
-from reconciler.resources.kthena.tracked_targets import KthenaResources, fold_kthena
-from reconciler.resources.llmaz.servings import Llmaz, Serving, find_owners, fold_llmaz
+from reconciler.resources.kthena import KthenaResources
+from reconciler.resources.llmaz import Llmaz
 from reconciler.resources.llmd.saturation import SaturationEntry, UpstreamSettings, ZeroEntry, choose_in_force
-from reconciler.resources.objects import Piece, first_of_each, of_kind, report_duplicate, split_duplicates
+from reconciler.resources.objects import (
+    Folded,
+    Piece,
+    first_of_each,
+    of_kind,
+    report_duplicate,
+    split_duplicates,
+)
 from reconciler.resources.registry import FAMILIES
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, UpstreamNamespace, VariantResource
 
@@ -108,16 +115,17 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
     variants, broken_variants = split_duplicates(of_kind(pieces, VariantResource))
     workloads, broken_workloads = split_duplicates(of_kind(pieces, Workload))
     broken = [*of_kind(pieces, BrokenResource), *broken_variants, *broken_workloads]
-    llmaz, inference = fold_llmaz(pieces, broken), fold_inference(pieces, broken)
+    llmaz, servings, made_owners = _fold_llmaz(pieces, broken)
+    inference = fold_inference(pieces, broken)
     known = (*broken, *llmaz.broken, *inference.broken)
-    kthena = fold_kthena(pieces, known)
+    kthena = _fold_kthena(pieces, known)
     classes, class_findings = _agree(_by_cluster(ordered, ListedClass), _name_class, _place_of_class)
     costs, cost_findings = _agree(_by_cluster(ordered, ListedCost), _name_cost, lambda cost: cost.place)
     namespaces = of_kind(pieces, UpstreamNamespace)
     in_force = choose_in_force(of_kind(pieces, UpstreamSettings), namespaces)
     # Namespaces may come from a kustomization: equal names of which nothing is scaled are no mistake yet.
     targets = {replace(each.key, kind=each.target_kind, name=each.target_name) for each in variants}
-    targets |= {each.key for each in of_kind(pieces, Serving)}
+    targets |= servings
     found = [
         *of_kind(pieces, Finding),
         *map(report_duplicate, broken_variants),
@@ -139,7 +147,7 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
         variants=tuple(variants),
         workloads=(*workloads, *kthena.declared.workloads),
         alternatives=tuple(first_of_each(of_kind(pieces, Workload), {each.key for each in broken_workloads})),
-        owners=(*of_kind(pieces, ReplicaOwner), *find_owners(llmaz.declared)),
+        owners=(*of_kind(pieces, ReplicaOwner), *made_owners),
         classes=classes,
         costs=costs,
         saturation=in_force.saturation,
@@ -156,6 +164,31 @@ def merge(files: Iterable[FileDeclaration]) -> Declaration:
         shared_paths=frozenset(path for path, names in clusters.items() if len(names) > 1),
         files=len(clusters),
     )
+
+
+def _is_met(pieces: Iterable[Piece], container: type[object]) -> bool:
+    """Whether an object was read of the family whose package has this container."""
+    return any(name.startswith(container.__module__) for name in {type(piece).__module__ for piece in pieces})
+
+
+def _fold_llmaz(
+    pieces: Sequence[Piece], broken: Sequence[BrokenResource]
+) -> tuple[Folded[Llmaz], set[ResourceKey], tuple[ReplicaOwner, ...]]:
+    """What llmaz declares, whatever it serves, and the autoscalers that it makes."""
+    if not _is_met(pieces, Llmaz):
+        return Folded(Llmaz(), (), ()), set(), ()
+    from reconciler.resources.llmaz.servings import Serving, find_owners, fold_llmaz
+
+    folded = fold_llmaz(pieces, broken)
+    return folded, {each.key for each in of_kind(pieces, Serving)}, tuple(find_owners(folded.declared))
+
+
+def _fold_kthena(pieces: Sequence[Piece], broken: Sequence[BrokenResource]) -> Folded[KthenaResources]:
+    if not _is_met(pieces, KthenaResources):
+        return Folded(KthenaResources(), (), ())
+    from reconciler.resources.kthena.tracked_targets import fold_kthena
+
+    return fold_kthena(pieces, broken)
 
 
 def _by_cluster(files: Iterable[FileDeclaration], kind: type[Kind]) -> dict[str, list[Kind]]:

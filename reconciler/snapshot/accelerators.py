@@ -20,7 +20,6 @@ from reconciler.domain.settings import ModelSettings, PoolSettings
 from reconciler.domain.snapshot import Form, Option, Variant
 from reconciler.domain.variant_settings import CHOOSE, IN_ORDER, KEEP
 from reconciler.domain.workloads import NodeTerm, Workload
-from reconciler.resources.llmaz.models import order_flavors, recognise_flavor
 from reconciler.resources.variants import Flavor, FlavorChoice, ListedCost, VariantResource
 
 # ---- the catalog of a cluster, from the configuration, upstream's ConfigMap, and common product names
@@ -212,6 +211,8 @@ def _on_flavors(
     catalog: Catalog, running: Running, profiles: Iterable[PerformanceProfile], choice: FlavorChoice
 ) -> Iterator[Option]:
     """The flavors that a profile was measured for: with its accelerator, and its number of them if it has one."""
+    from reconciler.resources.llmaz.models import order_flavors, recognise_flavor
+
     profiles = list(profiles)
     for ranked in choice.ranked:
         flavor = ranked.flavor

@@ -17,14 +17,13 @@ from reconciler.metrics.queries import names_in
 from reconciler.metrics.scaler_metrics import read_scalers
 from reconciler.metrics.tracked_histories import read_tracked
 from reconciler.resources.declaration import Declaration
-from reconciler.resources.kthena.tracked_targets import tracked_targets
 from reconciler.resources.llmd.saturation import saturation_for, zero_for
 from reconciler.resources.registry import KINDS
 from reconciler.snapshot.adoption import find_left, find_unmanaged
 from reconciler.snapshot.canaries import is_canary, promote, read_tried
 from reconciler.snapshot.inventory import take_inventory
 from reconciler.snapshot.tuned import of_this_query
-from reconciler.snapshot.variants import build_catalogs, join_variants, settle_minimums
+from reconciler.snapshot.variants import build_catalogs, join_variants, scaled_targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +168,7 @@ def followed_targets(
 ) -> tuple[TrackedTarget, ...]:
     """The targets of policies that scale one of the variants."""
     followed = {variant.tracked_by for variant in variants}
-    targets = settle_minimums(tracked_targets(declaration.kthena), proposals)
-    return tuple(target for target in targets if target.key in followed)
+    return tuple(target for target in scaled_targets(declaration, proposals) if target.key in followed)
 
 
 def zero_rules(declaration: Declaration, models: Iterable[ModelKey]) -> dict[ModelKey, ZeroRules]:

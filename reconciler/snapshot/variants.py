@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity
@@ -26,10 +27,6 @@ from reconciler.domain.variant_settings import (
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.resources.declaration import Declaration, Owners
 from reconciler.resources.inference.priorities import Priorities
-from reconciler.resources.kthena.models import ModelResource
-from reconciler.resources.kthena.tracked_targets import tracked_targets
-from reconciler.resources.llmaz.models import recognise_flavor
-from reconciler.resources.llmaz.servings import ServedModel, join_served_models
 from reconciler.resources.variants import FlavorChoice, VariantResource
 from reconciler.snapshot.accelerators import (
     Running,
@@ -43,6 +40,10 @@ from reconciler.snapshot.accelerators import (
 from reconciler.snapshot.adoption import adopted_variants
 from reconciler.snapshot.effective_settings import ClassLookup, Layers, ListedClasses, find_class, resolve_settings
 from reconciler.snapshot.tuned import tuned_scaler
+
+if TYPE_CHECKING:
+    from reconciler.resources.kthena.models import ModelResource
+    from reconciler.resources.llmaz.servings import ServedModel
 
 RULE = "cost-order-contradicts-prices"
 
@@ -96,8 +97,8 @@ class _Index:
     @classmethod
     def of(cls, settings: Settings, declaration: Declaration, proposals: Iterable[Proposal]) -> "_Index":
         chosen = {cluster.name for cluster in settings.clusters}
-        served = join_served_models(declaration.llmaz, declaration.workloads, declaration.broken)
-        tracked = settle_minimums(tracked_targets(declaration.kthena), proposals)
+        served = _served_models(declaration)
+        tracked = scaled_targets(declaration, proposals)
         others = (*_kthena_variants(declaration, tracked), *map(_llmaz_variant, served))
         resources = (*declaration.variants, *(each for each in others if each.key.cluster in chosen))
         claimed = {resource.scale_target for resource in resources}
@@ -137,6 +138,8 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     profiles = profiles_for(resource, model)
     first = resource.flavors.ranked[0].flavor if resource.flavors is not None and resource.flavors.ranked else None
     if first is not None:  # the flavor that llmaz prefers
+        from reconciler.resources.llmaz.models import recognise_flavor
+
         accelerator, source = recognise_flavor(first, catalog)
         source = f"flavor {first.name}, {source}" if source else ""
     else:
@@ -299,7 +302,7 @@ def _kthena_variants(declaration: Declaration, targets: Iterable[TrackedTarget])
 
 
 def _tracked(
-    target: TrackedTarget, scaled: TrackedBackend, workload: Workload, models: Mapping[ResourceKey, ModelResource]
+    target: TrackedTarget, scaled: TrackedBackend, workload: Workload, models: "Mapping[ResourceKey, ModelResource]"
 ) -> VariantResource:
     """Bounds and cost are the policy's; the model is that of its pods, else it has the name of the workload."""
     model = models.get(workload.key)
@@ -331,6 +334,16 @@ def _of_workload(workload: Workload, form: Form, model_id: str) -> VariantResour
         labels=workload.labels,
         settings=workload.settings,
     )
+
+
+def scaled_targets(declaration: Declaration, proposals: Iterable[Proposal]) -> tuple[TrackedTarget, ...]:
+    """Every target that a policy of Kthena scales, with minimums that a person wrote."""
+    kthena = declaration.kthena
+    if not (kthena.policies or kthena.models):
+        return ()
+    from reconciler.resources.kthena.tracked_targets import tracked_targets
+
+    return settle_minimums(tracked_targets(kthena), proposals)
 
 
 def settle_minimums(targets: Iterable[TrackedTarget], proposals: Iterable[Proposal]) -> tuple[TrackedTarget, ...]:
@@ -376,7 +389,15 @@ def _minimum_before(scaled: TrackedBackend, merges: Iterable[Mapping[str, Propos
 # ---- llmaz: each Playground and Service serves an OpenModel, on its flavors
 
 
-def _llmaz_variant(served: ServedModel) -> VariantResource:
+def _served_models(declaration: Declaration) -> "tuple[ServedModel, ...]":
+    if not declaration.llmaz.servings:
+        return ()
+    from reconciler.resources.llmaz.servings import join_served_models
+
+    return join_served_models(declaration.llmaz, declaration.workloads, declaration.broken)
+
+
+def _llmaz_variant(served: "ServedModel") -> VariantResource:
     serving, elastic = served.serving, served.serving.elastic
     bounds = () if elastic is None else ("spec.minReplicas", "spec.maxReplicas")
     return replace(

@@ -60,7 +60,6 @@ _PREDICTIVE = frozenset(
 )
 """Formats of which no runtime makes a language model."""
 _GENERATING = frozenset({"text_generation", "text2text_generation", "generate"})
-SETTINGS_CONFIG_MAP = "inferenceservice-config"
 
 
 class FormatFields(LooseShape):

@@ -3,6 +3,7 @@
 from hashlib import md5
 
 GROUP = "serving.kserve.io"
+SETTINGS_CONFIG_MAP = "inferenceservice-config"
 STOP = f"{GROUP}/stop"
 DEPLOYMENT_MODE = f"{GROUP}/deploymentMode"
 AUTOSCALER_CLASS = f"{GROUP}/autoscalerClass"

@@ -1,11 +1,19 @@
 """PURE. The kinds of Kthena, of every generation, and which of their fields decide nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
+from reconciler.domain.records import dataclass
+from reconciler.domain.workloads import Workload
 from reconciler.resources.kinds import ROLE, Family, Kind
-from reconciler.resources.kthena.models import read_booster, read_model
-from reconciler.resources.kthena.policies import read_binding, read_policy
-from reconciler.resources.kthena.servings import read_serving
+from reconciler.resources.objects import KubernetesObject, Piece
+
+if TYPE_CHECKING:
+    from reconciler.resources.kthena.models import ModelResource
+    from reconciler.resources.kthena.policies import BindingResource, PolicyResource
+    from reconciler.resources.kthena.servings import ServingResource
+
+# The schemas take 20 ms to make: they are imported when an object of Kthena is first met.
 
 _VERSIONS = ("workload.serving.volcano.sh/v1alpha1", "registry.volcano.sh/v1alpha1", "registry.matrixinfer.ai/v1alpha1")
 _MODEL_INFER_VERSIONS = ("workload.volcano.sh/v1alpha1", "workload.matrixinfer.ai/v1alpha1")
@@ -75,23 +83,74 @@ def _undecided_of_model(spec: Mapping[str, object]) -> Mapping[str, str]:
     return {**_MODEL, **_OF_LONE} if isinstance(backends, list) and len(backends) == 1 else _MODEL
 
 
+def _read_policy(source: KubernetesObject) -> Iterator[Piece]:
+    from reconciler.resources.kthena.policies import read_policy
+
+    return read_policy(source)
+
+
+def _read_binding(source: KubernetesObject) -> Iterator[Piece]:
+    from reconciler.resources.kthena.policies import read_binding
+
+    return read_binding(source)
+
+
+def _read_model(source: KubernetesObject) -> Iterator[Piece]:
+    from reconciler.resources.kthena.models import read_model
+
+    return read_model(source)
+
+
+def _read_booster(source: KubernetesObject) -> Iterator[Piece]:
+    from reconciler.resources.kthena.models import read_booster
+
+    return read_booster(source)
+
+
+def _read_serving(source: KubernetesObject) -> Iterator[Piece]:
+    from reconciler.resources.kthena.servings import read_serving
+
+    return read_serving(source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KthenaResources:
+    """All that a commit declares of Kthena, in every cluster."""
+
+    policies: "tuple[PolicyResource, ...]" = ()
+    bindings: "tuple[BindingResource, ...]" = ()
+    models: "tuple[ModelResource, ...]" = ()
+    servings: "tuple[ServingResource, ...]" = ()
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """Whatever has replicas of its own: groups, their roles, backends."""
+        groups = [serving.workload for serving in self.servings]
+        roles = [role.workload for serving in self.servings for role in serving.roles]
+        return (*groups, *roles, *(backend.workload for model in self.models for backend in model.backends))
+
+
 KTHENA = Family(
     kinds={
         "AutoscalingPolicy": Kind(
-            versions=_VERSIONS, read=read_policy, declares_variants=True, undecided=lambda _: _POLICY
+            versions=_VERSIONS, read=_read_policy, declares_variants=True, undecided=lambda _: _POLICY
         ),
         "AutoscalingPolicyBinding": Kind(
-            versions=_VERSIONS, read=read_binding, ours_alone=True, declares_variants=True, undecided=lambda _: _BINDING
+            versions=_VERSIONS,
+            read=_read_binding,
+            ours_alone=True,
+            declares_variants=True,
+            undecided=lambda _: _BINDING,
         ),
-        "Model": Kind(versions=_VERSIONS[1:], read=read_model, declares_variants=True, undecided=_undecided_of_model),
+        "Model": Kind(versions=_VERSIONS[1:], read=_read_model, declares_variants=True, undecided=_undecided_of_model),
         "ModelBooster": Kind(
             versions=_VERSIONS[:1],
-            read=read_booster,
+            read=_read_booster,
             ours_alone=True,
             declares_variants=True,
             undecided=_undecided_of_model,
         ),
-        "ModelServing": Kind(versions=_VERSIONS[:1], read=read_serving, is_scale_target=True, pod_names=_ENTRY_POD),
-        "ModelInfer": Kind(versions=_MODEL_INFER_VERSIONS, read=read_serving, ours_alone=True, pod_names=_ENTRY_POD),
+        "ModelServing": Kind(versions=_VERSIONS[:1], read=_read_serving, is_scale_target=True, pod_names=_ENTRY_POD),
+        "ModelInfer": Kind(versions=_MODEL_INFER_VERSIONS, read=_read_serving, ours_alone=True, pod_names=_ENTRY_POD),
     }
 )

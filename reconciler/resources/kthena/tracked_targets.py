@@ -23,6 +23,7 @@ from reconciler.domain.records import dataclass, replace
 from reconciler.domain.variant_settings import MIN_REPLICAS
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import join_words, suggest
+from reconciler.resources.kthena import KthenaResources as KthenaResources  # noqa: PLC0414 - exported as before
 from reconciler.resources.kthena.generations import SERVED_BY, TargetReference, find_era, read_reference
 from reconciler.resources.kthena.models import ModelBackend, ModelResource
 from reconciler.resources.kthena.policies import BindingResource, PolicyResource
@@ -91,23 +92,6 @@ class Index:
         others = (each.name for each in (*self.servings, *self.generated) if replace(each, name=key.name) == key)
         hint = suggest(key.name, others)
         return Missing(words=f"{key.kind} {key.label} is not in Git{hint}", is_mistake=bool(hint))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KthenaResources:
-    """All that a commit declares of Kthena, in every cluster."""
-
-    policies: tuple[PolicyResource, ...] = ()
-    bindings: tuple[BindingResource, ...] = ()
-    models: tuple[ModelResource, ...] = ()
-    servings: tuple[ServingResource, ...] = ()
-
-    @property
-    def workloads(self) -> tuple[Workload, ...]:
-        """Whatever has replicas of its own: groups, their roles, backends."""
-        groups = [serving.workload for serving in self.servings]
-        roles = [role.workload for serving in self.servings for role in serving.roles]
-        return (*groups, *roles, *(backend.workload for model in self.models for backend in model.backends))
 
 
 def index_of(resources: KthenaResources, broken: frozenset[ResourceKey]) -> Index:

@@ -16,6 +16,8 @@ from reconciler.resources.kubernetes.engines import find_engine, read_flags, rea
 from reconciler.resources.kubernetes.fields import IntOrString, parse_embedded
 from reconciler.resources.kubernetes.pods import TemplateFields, find_unknown, mapping_at, read_scale_target
 from reconciler.resources.kubernetes.scale_targets import split_group
+from reconciler.resources.llmaz import CLAIM, CLAIMS
+from reconciler.resources.llmaz import Llmaz as Llmaz  # noqa: PLC0414 - exported as before
 from reconciler.resources.llmaz.backends import (
     BackendConfig,
     BackendRuntime,
@@ -47,7 +49,6 @@ from reconciler.resources.objects import (
 from reconciler.resources.validation import LooseShape, Shape, validate
 from reconciler.resources.variants import RankedFlavor
 
-CLAIM, CLAIMS = ("spec", "modelClaim"), ("spec", "modelClaims")
 NOTES = dict.fromkeys(
     ("multiModelsClaim", "multiModelsClaims"),
     "llmaz has renamed it and drops it now: write modelClaims with a list of models",
@@ -385,7 +386,6 @@ def run_backend(workload: Workload, serving: Serving, runtime: BackendRuntime | 
     )
 
 
-GLOBAL_CONFIG_MAP = "llmaz-global-config"
 _KEY = "config.data"
 
 
@@ -424,16 +424,6 @@ def read_global_config(source: KubernetesObject, entries: Mapping[str, object]) 
 
 
 SCHEDULER = "inftyai-scheduler"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Llmaz:
-    """All that llmaz declares in the commit; Playgrounds stand before Services."""
-
-    models: tuple[OpenModel, ...] = ()
-    servings: tuple[Serving, ...] = ()
-    runtimes: tuple[BackendRuntime, ...] = ()
-    configs: tuple[GlobalConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
