@@ -89,7 +89,8 @@ def _sizing(bench: Bench) -> Iterator[Figure]:
     yardstick_s = min(seconds_of(lambda: betainc(100 * numbers, 300.0, numbers)) for _ in range(5))
     # Of the laws by batch size only the last row, a fleet of them, without --all.
     laws = (row for row in sizing.measure(sizing.BATCHES if bench.is_all else ()))
-    for rows in (laws, candidates.measure(), saturation.measure(), tracking.measure(), [learning.measure()]):
+    learned = learning.measure(learning.PAIRS if bench.is_all else 200)
+    for rows in (laws, candidates.measure(), saturation.measure(), tracking.measure(), [learned]):
         for row in rows:
             yield _figure("sizing", row, BETA, yardstick_s)
 
@@ -105,7 +106,7 @@ def _review(bench: Bench) -> Iterator[Figure]:
     )
     judged = judging.measure()
     yield Figure(part="review", name=f"rules judge {judged['changes']:,} changes", processor_s=judged["together, s"])
-    ruled = judging.measure_plan(judging.CHANGES if bench.is_all else 1_000)
+    ruled = judging.measure_plan(3_000, repeats=1) if bench.is_all else judging.measure_plan(1_000)
     yield Figure(
         part="review",
         name=f"plan of {ruled['variants']:,} variants with 20 rules",

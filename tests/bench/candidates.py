@@ -14,7 +14,7 @@ from reconciler.domain.observed import ArrivalSource, Load
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarget
 
 SERVERS, ACCELERATORS = 10_000, ("H100", "A100", "L40S", "L4")
-REPEATS = 5
+REPEATS = 3
 
 
 def measure() -> list[dict[str, str | int | float]]:

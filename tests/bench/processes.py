@@ -36,11 +36,12 @@ class Spent:
 
     @classmethod
     def median_of(cls, runs: "Sequence[Spent]") -> "Spent":
-        """The median of each number; the largest memory."""
+        """The median of each number; the largest memory; the output of the last."""
         return cls(
             wall_s=statistics.median(run.wall_s for run in runs),
             processor_s=statistics.median(run.processor_s for run in runs),
             peak_mib=max(run.peak_mib for run in runs),
+            output=runs[-1].output,
         )
 
 

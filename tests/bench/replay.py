@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import sys
 import tempfile
 import time
@@ -12,7 +13,6 @@ from pathlib import Path
 import yaml
 
 from reconciler.decision.decide import decide
-from reconciler.domain.plan import Outcome
 from reconciler.pipeline.draft import Style, draft_plan, write_texts
 from reconciler.pipeline.recording import fingerprint, read_recording, write_recording
 from reconciler.rendering.renderer import Renderer
@@ -32,12 +32,13 @@ MANIFESTS = "libyaml reading the manifests"
 ANSWERS = "json reading the answers"
 YARDSTICK = f"{MANIFESTS}, {ANSWERS}"
 """What the C libraries alone need for the same files: not a part of the plan."""
+YARDSTICKS_ALONE = "--yardsticks-alone"
 BODY_LIMIT = 65_000
 """Of a pull request's body, about what forges allow."""
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """Whole plans of restless fleets; of the largest one run only, and its acts are not measured."""
+    """Whole plans of restless fleets; of large ones one run, of the largest without its acts."""
     for size in (*SIZES, *(LARGE_SIZES if bench.is_all else ())):
         yield from _measure_one(size, bench)
 
@@ -54,8 +55,8 @@ def _measure_one(size: int, bench: Bench) -> Iterator[Figure]:
         ours, base = bench.paired(
             lambda tree: run_python("reconciler", "plan", "--replay", str(path), tree=tree), repeats
         )
-        told = json.loads(run_python("tests.bench.replay", str(path)).output)
-        acts_s: dict[str, float] = told["acts_s"]
+        only = [YARDSTICKS_ALONE] if size == LARGE_SIZES[-1] else []
+        acts_s: dict[str, float] = json.loads(run_python("tests.bench.replay", str(path), *only).output)
         yield Figure(
             part="plan",
             name=f"plan --replay of {size:,} variants",
@@ -64,15 +65,20 @@ def _measure_one(size: int, bench: Bench) -> Iterator[Figure]:
             yardstick=YARDSTICK,
             yardstick_s=acts_s[MANIFESTS] + acts_s[ANSWERS],
             base_s=None if base is None else base.processor_s,
-            more={"variants": size, "changes": told["changes"], **facts},
+            more={"variants": size, "changes": _changes_in(ours.output), **facts},
         )
         for act, seconds in acts_s.items():
             if act not in {MANIFESTS, ANSWERS}:
                 yield Figure(part="plan", name=f"  {size:,}: {act}", processor_s=seconds)
 
 
-def time_acts(path: Path) -> dict[str, object]:
-    """Processor seconds of each act of one plan, and how many variants it changes; no collector, as in a run."""
+def _changes_in(text: str) -> int:
+    found = re.search(r"^(\d+) changes? ", text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def time_acts(path: Path, *, yardsticks_alone: bool = False) -> dict[str, float]:
+    """Processor seconds of each act of one plan; no collector, as in a run."""
     gc.disable()
     watch = _Stopwatch()
     renderer = Renderer()
@@ -85,6 +91,8 @@ def time_acts(path: Path) -> dict[str, object]:
     with watch(ANSWERS):
         for answer in recording.answers:
             json.loads(answer.body.read())
+    if yardsticks_alone:
+        return watch.acts_s
     with watch("parse"):
         declaration = read_declaration(recording.manifests, recording.withheld, recording.settings)
     with watch("snapshot"):
@@ -100,7 +108,7 @@ def time_acts(path: Path) -> dict[str, object]:
         write_texts(plan, edited, renderer, Style(body_limit=BODY_LIMIT))
     with watch("report"):
         plan_text(plan)
-    return {"acts_s": watch.acts_s, "changes": len(plan.with_outcome(Outcome.CHANGE))}
+    return watch.acts_s
 
 
 class _Stopwatch:
@@ -117,4 +125,4 @@ class _Stopwatch:
 
 
 if __name__ == "__main__":
-    print(json.dumps(time_acts(Path(sys.argv[1]))))
+    print(json.dumps(time_acts(Path(sys.argv[1]), yardsticks_alone=YARDSTICKS_ALONE in sys.argv)))

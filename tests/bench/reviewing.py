@@ -24,7 +24,7 @@ from tests.bench.observing import AUTHOR, FleetPrometheus, fleet_settings
 
 REPLICAS = re.compile(rb"(\n  replicas: \d+)(\s)")
 SIZE = 1_000
-RUNS = 5
+RUNS = 3
 CHANGED = 20
 """Files that the head changes."""
 

@@ -22,7 +22,7 @@ REPLICAS = 3
 TICKS = 240
 TICK_S = 15.0
 KV_TOKENS = 16_000.0
-REPEATS = 5
+REPEATS = 3
 ACCELERATORS = ("A100", "H100", "L40S", "MI300X")
 
 Row = dict[str, str | int | float]

@@ -19,7 +19,7 @@ from tests.tools.decode_only_sizes import Demand, Profiles, Terms, replicas_for,
 BATCHES = (8, 16, 32, 64, 128, 256, 512)
 CANDIDATES_PER_BATCH = 4_000
 FLEET = 40_000
-REPEATS = 5
+REPEATS = 3
 
 Row = dict[str, str | int | float]
 

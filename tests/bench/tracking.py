@@ -36,7 +36,7 @@ from reconciler.metrics.tracked_queries import tracking_queries
 TARGETS = 1_000
 PODS = 3
 NAMESPACES = 40
-REPEATS = 5
+REPEATS = 3
 NOW_S = 1_790_000_000.0
 METRIC = "vllm:num_requests_waiting"
 CLUSTER = ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://prometheus:9090"))
