@@ -1,13 +1,14 @@
 """`init --adopt`: an entry of `workloads` for each serving workload that is not managed, each line with its reason."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Catalog
 from reconciler.domain.records import dataclass
-from reconciler.domain.scalers import MetricSource, Scaler
+from reconciler.domain.scalers import AdapterRule, MetricSource, ResolvedMetric, Scaler, Signal
+from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.snapshot import Snapshot, UnmanagedWorkload
 from reconciler.domain.variant_settings import BOUNDS, TUNE, WHEN_AUTOSCALED
 from reconciler.domain.workloads import Workload
@@ -17,6 +18,7 @@ from reconciler.pipeline.edits import Sheet, write_edits
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.formatting import count
 from reconciler.snapshot.accelerators import recognise
+from reconciler.snapshot.tuned import tuned_scaler
 
 TEMPLATE = "init/workloads.yaml.j2"
 KEY = "workloads"
@@ -59,8 +61,11 @@ class WorkloadsView:
     has_heading: bool = True
 
 
-def propose_entries(snapshot: Snapshot) -> WorkloadsView:
-    """What managing every serving workload takes; nothing that would need a guess is managed."""
+def propose_entries(snapshot: Snapshot, rules: Sequence[AdapterRule]) -> WorkloadsView:
+    """What managing every serving workload takes; nothing that would need a guess is managed.
+
+    `rules` are those of prometheus-adapter in Git.
+    """
     several = len(snapshot.settings.clusters) > 1
     sharing = Counter(map(_served, (each.workload for each in snapshot.unmanaged)))
     managed = {(each.key.cluster, each.key.namespace, name) for each in snapshot.variants for name in each.served_names}
@@ -75,7 +80,7 @@ def propose_entries(snapshot: Snapshot) -> WorkloadsView:
                 workload=key,
                 match=tuple(MatchView(name=name, value=value) for name, value in match.items()),
                 reason=_reason(each.workload, snapshot.catalogs[key.cluster]),
-                settings=tuple(_settings(each, is_merged_by_people=not snapshot.settings.pull_requests.auto_merge)),
+                settings=tuple(_settings(each, snapshot, rules)),
                 obstacle=(
                     _obstacle(each)
                     or doubtful.get((key.cluster, key.namespace), "")
@@ -115,15 +120,17 @@ def _reason(workload: Workload, catalog: Catalog) -> str:
     return f"{workload.engine} serves {workload.model_id or 'a model'} on {where}{number} ({workload.place})"
 
 
-def _settings(unmanaged: UnmanagedWorkload, *, is_merged_by_people: bool) -> Iterator[SettingView]:
+def _settings(unmanaged: UnmanagedWorkload, snapshot: Snapshot, rules: Sequence[AdapterRule]) -> Iterator[SettingView]:
     owner = unmanaged.owner
     if owner is not None and owner.fields:
         signals = f" by {', '.join(owner.signals)}" if owner.signals else ""
         reason = f"{owner.owner} scales it{signals} ({owner.place}): its minimum and maximum are proposed"
         scaler, value = owner.scaler, BOUNDS
-        if scaler is not None and is_tunable(scaler) and is_merged_by_people:
+        metric = None if scaler is None else _metric(scaler, unmanaged.workload, snapshot, rules)
+        if metric is not None and not snapshot.settings.pull_requests.auto_merge:
+            by = "" if scaler is None or scaler.metrics[0].source is MetricSource.QUERY else f", {metric.source}"
             reason, value = (
-                f"{owner.owner} scales it{signals} ({owner.place}): its target and windows are proposed",
+                f"{owner.owner} scales it{signals} ({owner.place}{by}): its target and windows are proposed",
                 TUNE,
             )
         elif scaler is not None and not scaler.bounds_only:
@@ -131,12 +138,14 @@ def _settings(unmanaged: UnmanagedWorkload, *, is_merged_by_people: bool) -> Ite
         yield SettingView(name=WHEN_AUTOSCALED.name, value=value, reason=reason)
 
 
-def is_tunable(scaler: Scaler) -> bool:
-    """Whether what it goes by needs nothing but its manifest: a query of its own, and a target of one replica."""
-    if scaler.bounds_only or scaler.unwritable is not None:
-        return False
-    metric = scaler.metrics[0]
-    return metric.source is MetricSource.QUERY and metric.is_per_replica and metric.target is not None
+def _metric(
+    scaler: Scaler, workload: Workload, snapshot: Snapshot, rules: Sequence[AdapterRule]
+) -> ResolvedMetric | None:
+    """What it goes by, where that follows the load and is known from Git: by its own query or the adapter's rules."""
+    clusters = (each.prometheus for each in snapshot.settings.clusters if each.name == workload.key.cluster)
+    prometheus = next(clusters, None) or PrometheusSettings(url="")  # often the file is not written yet
+    metric = tuned_scaler(scaler, workload, prometheus, rules).metric
+    return None if metric is None or metric.signal is Signal.OTHER else metric
 
 
 def _obstacle(unmanaged: UnmanagedWorkload) -> str:

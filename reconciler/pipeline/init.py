@@ -51,7 +51,7 @@ from reconciler.placement.repository import (
 from reconciler.rendering.renderer import Renderer, shipped_manifests
 from reconciler.report.formatting import count
 from reconciler.report.status import FieldsView, lines_of
-from reconciler.snapshot.declarations import Commit, fold
+from reconciler.snapshot.declarations import Commit, fold, read_declaration
 
 _WORDS = frozenset(group.encode() for group in (ARGO_GROUP, FLUX_GROUP, GROUP, GENERATOR_GROUP))
 
@@ -689,7 +689,7 @@ def init(request: InitRequest, progress: Progress = no_progress) -> InitResult:
     draft, prepared = _plan(request, root, clusters, renderer, progress)
     address = job_address(repository, request.flags.prometheus) if draft and request.flags.prometheus else None
     files = []
-    adopted = propose_entries(prepared.snapshot) if request.wishes.adopt else WorkloadsView()
+    adopted = _adopted(prepared) if request.wishes.adopt else WorkloadsView()
     if adopted.entries:
         prepared = _plan_with(request, root, draft, adopted, renderer, progress)
     if draft is not None:
@@ -769,6 +769,13 @@ def _plan(
         draft = draft_view(clusters, url, has_token=has_token, labels=seen)
         prepared = _plan_draft(request, draft, renderer, progress)
     return draft, prepared
+
+
+def _adopted(prepared: Prepared) -> WorkloadsView:
+    """The entries of what is served and not managed."""
+    seen = prepared.recording
+    declaration = read_declaration(seen.manifests, seen.withheld, seen.settings, seen.paths, seen.repository)
+    return propose_entries(prepared.snapshot, declaration.adapter_rules)
 
 
 def _plan_with(

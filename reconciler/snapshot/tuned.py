@@ -6,7 +6,7 @@ from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.holds import NOT_ASKED, Hold
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.scalers import AdapterRule, Scaler, ScalerHistory, TunedScaler
-from reconciler.domain.settings import Settings
+from reconciler.domain.settings import PrometheusSettings
 from reconciler.domain.workloads import Workload
 from reconciler.resources.kinds import ROLE
 from reconciler.resources.registry import KINDS
@@ -26,10 +26,9 @@ def of_this_query(
 
 
 def tuned_scaler(
-    scaler: Scaler, cluster: str, workload: Workload | None, settings: Settings, rules: Iterable[AdapterRule]
+    scaler: Scaler, workload: Workload | None, prometheus: PrometheusSettings | None, rules: Iterable[AdapterRule]
 ) -> TunedScaler:
     """An autoscaler that is to be tuned, with its metric as a query, or why there is none."""
-    prometheus = next((each.prometheus for each in settings.clusters if each.name == cluster), None)
     if scaler.bounds_only:
         return TunedScaler(scaler=scaler)
     if scaler.unwritable is not None:
@@ -42,5 +41,5 @@ def tuned_scaler(
     target = workload.becomes or workload.key
     ending = KINDS[target.kind].pod_names.replace(ROLE, ".*") if target.kind in KINDS else ""
     pods = pods_named(target.namespace, target.name, ending or "-.*")
-    found = resolve(scaler, pods, (each for each in rules if each.cluster == cluster), prometheus)
+    found = resolve(scaler, pods, (each for each in rules if each.cluster == target.cluster), prometheus)
     return TunedScaler(scaler=scaler, **({"hold": found} if isinstance(found, Hold) else {"metric": found}))

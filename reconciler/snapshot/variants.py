@@ -11,7 +11,7 @@ from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Allocati
 from reconciler.domain.metric_targets import TrackedBackend, TrackedTarget
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.settings import ModelSettings, Settings
+from reconciler.domain.settings import ModelSettings, PrometheusSettings, Settings
 from reconciler.domain.snapshot import Form, Option, StatusShape, Variant
 from reconciler.domain.variant_settings import (
     ACCELERATOR,
@@ -118,6 +118,10 @@ class _Index:
             priorities=Priorities.of(declaration.inference),
         )
 
+    def prometheus_of(self, cluster: str) -> PrometheusSettings | None:
+        """Where a cluster's metrics are."""
+        return next((each.prometheus for each in self.settings.clusters if each.name == cluster), None)
+
 
 def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant:
     target = resource.scale_target
@@ -192,7 +196,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         is_pooled=workload is not None and bool(index.priorities.pools_of(workload)),
         flavors_field=resource.flavors.field if resource.flavors is not None else (),
         is_autoscaled=is_autoscaled,
-        tuned=None if scaler is None else tuned_scaler(scaler, target.cluster, workload, index.settings, rules),
+        tuned=None if scaler is None else tuned_scaler(scaler, workload, index.prometheus_of(target.cluster), rules),
         tracked_by=resource.tracked_by,
         holds=tuple(_holds(resource, workload, settings, index, owner, lookup)),
     )

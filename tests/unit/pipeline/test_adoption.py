@@ -46,6 +46,17 @@ spec:
     - type: prometheus
       metadata: {query: "sum(rate(vllm:request_success_total[2m]))", threshold: "5"}
 """
+ADAPTER = """apiVersion: v1
+kind: ConfigMap
+metadata: {name: adapter-config, namespace: monitoring}
+data:
+  config.yaml: |
+    rules:
+    - seriesQuery: 'vllm:num_requests_waiting{namespace!="",pod!=""}'
+      resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+      name: {matches: "^vllm:num_requests_waiting$", as: vllm_num_requests_waiting}
+      metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+"""
 FOREIGN = """---
 apiVersion: autoscaling.example.com/v1
 kind: Scaler
@@ -104,6 +115,22 @@ def test_one_that_goes_by_its_own_query_is_tuned(workshop: Workshop) -> None:
         "    whenAutoscaled: tune # ScaledObject chat scales it by sum(rate(vllm:request_success_total[2m])) "
         "(a.yaml:16): its target and windows are proposed\n"
     ) in configuration(workshop)
+
+
+def test_one_whose_metric_a_rule_in_git_has_is_tuned(workshop: Workshop) -> None:
+    committed(workshop, a=deployment("chat", scaler=AUTOSCALER), b=ADAPTER)
+    adopted(workshop)
+    assert (
+        "    whenAutoscaled: tune # HorizontalPodAutoscaler chat scales it by vllm_num_requests_waiting "
+        "(a.yaml:16, the rule of prometheus-adapter at b.yaml:7): its target and windows are proposed\n"
+    ) in configuration(workshop)
+
+
+def test_a_rule_whose_query_follows_no_load_moves_bounds_alone(workshop: Workshop) -> None:
+    adapter = ADAPTER.replace("sum(<<.Series>>{<<.LabelMatchers>>})", "100 * max(<<.Series>>{<<.LabelMatchers>>})")
+    committed(workshop, a=deployment("chat", scaler=AUTOSCALER), b=adapter)
+    adopted(workshop)
+    assert "whenAutoscaled: bounds" in configuration(workshop)
 
 
 def test_without_the_wish_nothing_is_managed(workshop: Workshop) -> None:
