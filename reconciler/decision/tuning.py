@@ -182,11 +182,6 @@ def _target(situation: Situation, variant: Variant, tuned: TunedScaler) -> _Targ
     if setting is None:
         words = "its behavior is not as Kubernetes has it: nothing is tuned"
         return Hold(kind=HoldKind.AUTOSCALER_METRIC, words=words, place=tuned.scaler.place)
-    history = snapshot.scaled.get(key)
-    if history is None:
-        return None
-    if isinstance(history, NoAnswer):
-        return hold_of(history)
     needs = situation.formulated.needs
     need, carried = needs.of_variant(key), needs.carried(key, replace(variant.current, replicas=1))
     if variant.service_class is None or need is None or need.unit != RATE or not carried:
@@ -195,10 +190,15 @@ def _target(situation: Situation, variant: Variant, tuned: TunedScaler) -> _Targ
     if len(needs.variants_of[need.model]) > 1:
         words = f"{len(needs.variants_of[need.model])} variants share its load: what each gets is not recorded"
         return Hold(kind=HoldKind.AUTOSCALER_NOT_REPRODUCED, words=words)
+    history = snapshot.scaled.get(key)
+    if history is None:
+        return None
+    if isinstance(history, NoAnswer):
+        return replace(hold_of(history), is_daily=True)
     found = _row(snapshot.observed.fine, variant.model)
     if found is None:
         words = "what arrived in the last two weeks is not known minute by minute"
-        return Hold(kind=HoldKind.HISTORY_MISSING, words=words)
+        return Hold(kind=HoldKind.HISTORY_MISSING, words=words, is_daily=True)
     start, price = ActuationDelays(snapshot).of(variant).start, variant.current_cost_per_hour
     return _Target(
         key=key,
@@ -233,7 +233,7 @@ def _chosen(targets: tuple[_Target, ...]) -> tuple[_Found, ...]:
             reproduced[each.key] = _tuned_target(each, history)
         else:
             words = f"its autoscaler is not reproduced: {replay.reason}{_drawn(replay)}"
-            hold = Hold(kind=HoldKind.AUTOSCALER_NOT_REPRODUCED, words=words)
+            hold = Hold(kind=HoldKind.AUTOSCALER_NOT_REPRODUCED, words=words, is_daily=True)
             found[each.key] = _Found(hold=hold, is_nearly_reproduced=replay.share >= ALMOST)
     known = [each for each in targets if each.key in reproduced]
     goals = {each.key: each.attainment for each in known}
@@ -270,7 +270,7 @@ def _answered(
                 f"requests inside their targets instead of {100 * answer.before.attainment:.1f} %, at "
                 f"{100 * _change(answer.before, answer.after):+.0f} % cost"
             )
-            yield key, _Found(hold=Hold(kind=HoldKind.AUTOSCALER_METRIC, words=words))
+            yield key, _Found(hold=Hold(kind=HoldKind.AUTOSCALER_METRIC, words=words, is_daily=True))
 
 
 def _history(target: _Target) -> TargetHistory:

@@ -1,6 +1,7 @@
 """Hold: why something stays as it is, or changes later than it could."""
 
 from collections.abc import Mapping
+from dataclasses import field
 from enum import StrEnum
 
 from reconciler.domain.answers import Absence, NoAnswer
@@ -116,12 +117,14 @@ _OF_ABSENCES = {
 class Hold:
     """Why something stays as it is: the kind for programs, one line of words for people, and the place of its cause.
 
-    `place` is None where the cause is in no file, or in the resource itself.
+    `place` is None where the cause is in no file, or in the resource itself. `is_daily`: only the one run a day that
+    looks at its autoscaler can say so, and what is compared from run to run leaves it out.
     """
 
     kind: HoldKind
     words: str
     place: Place | None = None
+    is_daily: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return self.words

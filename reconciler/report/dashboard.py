@@ -50,7 +50,7 @@ def dashboard_view(
     paused: str = "",
 ) -> DashboardView:
     """What a run leaves behind: open pull requests by `rows`, and the plan's own words for the rest."""
-    whole = plan_view(plan, pages)
+    whole = plan_view(plan, pages, without_daily=True)
     held = sum(len(each.variants) for each in whole.held)
     counts = [f"{len(rows)} open", f"{len(whole.put_back)} put back", f"{len(failed)} failed", f"{held} held"]
     return DashboardView(

@@ -51,12 +51,16 @@ def _of_plan(run: RunOutcome, plan: Plan) -> Iterator[OwnGauge]:
         words="Replicas that the last run proposes or keeps.",
         series=tuple((_labels(each), float(each.desired.replicas)) for each in decisions),
     )
+    # what one run a day finds of an autoscaler is no state of it: it would come and go
+    outcomes = [
+        Outcome.UNCHANGED if each.hold is not None and each.hold.is_daily else each.outcome for each in decisions
+    ]
     yield OwnGauge(
         name="reconciler_variants",
         words="Variants by what the last run decided.",
-        series=tuple(({"outcome": str(outcome)}, float(len(plan.with_outcome(outcome)))) for outcome in Outcome),
+        series=tuple(({"outcome": str(outcome)}, float(outcomes.count(outcome))) for outcome in Outcome),
     )
-    held = [each.hold.kind for each in decisions if each.hold is not None]
+    held = [each.hold.kind for each in decisions if each.hold is not None and not each.hold.is_daily]
     yield OwnGauge(
         name="reconciler_held",
         words="Variants that are held, by kind.",

@@ -411,12 +411,13 @@ def pull_request_view(plan: Plan, group: GroupPlan, *, pages: Pages = PLAIN, mar
     return replace(view, is_proposal=True, marker=marker, merges=_merge_row(group, pages), groups=groups)
 
 
-def plan_view(plan: Plan, pages: Pages = PLAIN) -> PullRequestView:
-    """The whole plan in the same words, with what went wrong."""
+def plan_view(plan: Plan, pages: Pages = PLAIN, *, without_daily: bool = False) -> PullRequestView:
+    """The whole plan in the same words, with what went wrong; with or without holds of which one run a day knows."""
     changes = plan.with_outcome(Outcome.CHANGE)
     heading = title(changes, plan.branch, currency_of(plan, changes))
     problems = (*plan.refusals, *plan.failures, *map(str, plan.findings), *plan.warnings)
-    view = _view(plan, plan.decisions, heading, pages)
+    told = [each for each in plan.decisions if not (without_daily and each.hold is not None and each.hold.is_daily)]
+    view = _view(plan, told, heading, pages)
     return replace(view, problems=tuple(map(one_line, problems)), put_back=tuple(put_back_lines(plan)))
 
 

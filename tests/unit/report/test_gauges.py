@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.holds import HoldKind
-from reconciler.domain.plan import Plan
+from reconciler.domain.plan import Decision, Plan
 from reconciler.domain.proposals import ChangeOutcome, MergedOutcome
 from reconciler.domain.reports import ForecastRatio, OpenPullRequest, OwnGauge, RunOutcome, Savings
 from reconciler.report.gauges import LAST_SUCCESS, gauges_of
@@ -98,6 +98,19 @@ def test_every_kind_of_hold_is_counted_also_when_there_is_none(outcome: RunOutco
     assert [labels["kind"] for labels, _ in gauge.series] == [str(kind) for kind in HoldKind]
     assert outcome.plan
     assert sum(values_of(gauge)) == sum(each.hold is not None for each in outcome.plan.decisions)
+
+
+def test_a_hold_that_one_run_a_day_knows_is_not_told(plan: Plan) -> None:
+    def daily(decision: Decision) -> Decision:
+        return replace(decision, hold=None if decision.hold is None else replace(decision.hold, is_daily=True))
+
+    groups = tuple(replace(each, decisions=tuple(map(daily, each.decisions))) for each in plan.groups)
+    gauges = by_name(outcome_of(replace(plan, groups=groups)))
+    assert any(each.hold is not None for each in plan.decisions)
+    assert sum(values_of(gauges["reconciler_held"])) == 0.0
+    told = {labels["outcome"]: value for labels, value in gauges["reconciler_variants"].series}
+    assert told["held"] == 0.0
+    assert sum(told.values()) == len(plan.decisions)
 
 
 def test_what_merges_came_to_is_told(outcome: RunOutcome) -> None:
