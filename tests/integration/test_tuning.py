@@ -1,9 +1,12 @@
-"""Autoscalers tuned on ten days in a real Prometheus: an HPA by the adapter's rules, KEDA, KServe; and what is held."""
+"""Autoscalers tuned on seven days in a real Prometheus, from `init` to the merged change; and twenty that are held.
+
+What is held has a history that is faked, a metric that is misread, or an autoscaler that somebody changes by hand.
+"""
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +17,7 @@ from reconciler.domain.settings import Identity
 from reconciler.git.repository import create_bare
 from reconciler.simulation.autoscalers.hpa import Controller, Tolerance, proposal_of_value
 from tests.servers.fleet import run_here
-from tests.servers.git_workshop import run_git
+from tests.servers.git_workshop import Workshop, empty_workshop, run_git
 from tests.servers.prometheus import ABSENT, History, prometheus_over, vllm_replica
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(ABSENT), reason=ABSENT)]
@@ -25,15 +28,11 @@ START_S = 1_767_571_200.0
 DAYS = 7
 NOW_S = START_S + DAYS * DAY_S + 10 * 3600.0
 FINE_S = 1500.0
+LASTS_S = 240.0
+"""So long a gauge that does not change goes without a sample; after 300 s it would be gone."""
 ANN = Identity(name="Ann", email="ann@example.com")
-HELD = {
-    "by-hand": "its autoscaler is not reproduced: the simulated number was within one replica of it in ",
-    "renamed": "its query has no series: was the metric renamed?",
-    "unrecorded": "no kube-state-metrics reports the replicas that HorizontalPodAutoscaler llm/unrecorded asks for",
-}
-"""Somebody scales by hand, too; the metric has another name; nothing says what the autoscaler asked for."""
-NAMES = ("adapter", "keda", "kserve", *HELD)
-TARGETS = {"adapter": 30.0, "keda": 6.0, "kserve": 30.0, "by-hand": 30.0, "renamed": 30.0, "unrecorded": 30.0}
+REQUEST_S = 180 * 0.0235
+"""How long a request runs, so many are running for each that arrives in a second."""
 SETTINGS = """\
 apiVersion: reconciler.io/v1alpha1
 kind: Configuration
@@ -42,9 +41,7 @@ clusters: [{name: prod, paths: {include: ["prod/**"]}}]
 accelerators: [{name: H100, costPerHour: 6.88}]
 policies: []
 serviceClasses: [{name: standard, itl: 60ms, attainment: "98%"}]
-workloads:
-- {match: {namespace: llm}, managed: true, accelerator: H100}
-defaults: {serviceClass: standard, whenAutoscaled: tune, actuationDelay: {sync: 1m, start: 4m}}
+defaults: {serviceClass: standard, actuationDelay: {sync: 1m, start: 4m}}
 models:
 """
 PROFILE = "- {id: NAME, profiles: [{accelerator: H100, alpha: 20ms, beta: 0.1ms, maxBatchSize: 256}]}\n"
@@ -76,7 +73,7 @@ spec:
   metrics:
   - type: Pods
     pods:
-      metric: {name: vllm_num_requests_running}
+      metric: {name: METRIC}
       target: {type: AverageValue, averageValue: "30"}
 """
 SCALED_OBJECT = """\
@@ -92,8 +89,8 @@ spec:
   - type: prometheus
     metadata:
       serverAddress: http://elsewhere.example
-      query: sum(rate(vllm:request_success_total{model_name="NAME"}[2m]))
-      threshold: "6"
+      query: QUERY
+      threshold: "TARGET"
 """
 SERVICE = """\
 apiVersion: serving.kserve.io/v1beta1
@@ -136,23 +133,112 @@ data:
 """
 
 
+RUNNING = 'sum(vllm:num_requests_running{model_name="NAME"})'
+ARRIVALS = 'sum(rate(vllm:request_success_total{model_name="NAME"}[2m]))'
+
+
+def hpa(metric: str = "vllm_num_requests_running") -> str:
+    """An HPA by a metric of the custom metrics API."""
+    return DEPLOYMENT + HPA.replace("METRIC", metric)
+
+
+def keda(query: str = RUNNING, target: str = "30") -> str:
+    """A ScaledObject by a query of its own."""
+    return DEPLOYMENT + SCALED_OBJECT.replace("QUERY", query).replace("TARGET", target)
+
+
+Change = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Another history, from times (Unix seconds) and what it would be."""
+
+
+def same(_: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """What it would be."""
+    return values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An autoscaler by its manifest, with the running requests and its replicas that Prometheus has; why it is held."""
+
+    held: str = ""
+    manifest: str = field(default_factory=hpa)
+    running: Change = same
+    replicas: Change = same
+    renamed: str = "vllm:num_requests_running"
+    pods: int = 1
+    is_recorded: bool = True
+
+
+OFF = r"its autoscaler is not reproduced: the simulated number was within one replica of it in \d+%"
+SHORT = r"its autoscaler is not reproduced: it was between its bounds for 0.0 h"
+MIDDAY_S = START_S + DAYS / 2 * DAY_S
+TUNED = {
+    "adapter": Case(),
+    "keda": Case(manifest=keda(ARRIVALS, "6")),
+    "kserve": Case(manifest=SERVICE),
+}
+BY_HAND = {
+    "more-by-the-hour": Case(held=OFF, replicas=lambda at, each: np.where(at % 7200.0 < 3600.0, each + 5, each)),
+    "set-and-left": Case(held=OFF, replicas=lambda at, each: np.where(at > MIDDAY_S, 9.0, each)),
+    "another-target": Case(held=OFF, replicas=lambda at, each: np.where(at > MIDDAY_S, np.ceil(0.6 * each), each)),
+    "by-schedule": Case(
+        held=OFF, replicas=lambda at, each: np.where(at % DAY_S < 6 * 3600.0, np.maximum(each, 9.0), each)
+    ),
+    "another-maximum": Case(held=OFF, replicas=lambda _, each: np.minimum(each, 6.0)),
+    "another-minimum": Case(held=OFF, replicas=lambda _, each: np.maximum(each, 10.0)),
+}
+FAKED = {
+    "never-moved": Case(
+        held="its autoscaler is not reproduced: it changed its number 0 times", replicas=lambda _, each: 0 * each + 8.0
+    ),
+    "backwards": Case(held=OFF, replicas=lambda _, each: each[::-1]),
+    "frozen": Case(held=OFF, running=lambda _, each: 0 * each + each[0]),
+    "zero": Case(held=OFF, running=lambda _, each: 0 * each),
+    "negative": Case(held=SHORT, running=lambda _, each: -each),
+    "scraped-twice": Case(held=OFF, pods=2),
+}
+MISREAD = {
+    "in-two-minutes": Case(held=OFF, manifest=keda(ARRIVALS.replace("rate", "increase"), "6")),
+    "all-models": Case(held=OFF, manifest=keda("sum(vllm:num_requests_running)")),
+    "another-model": Case(held=OFF, manifest=keda('sum(vllm:num_requests_running{model_name="frozen"})')),
+    "in-a-mean": Case(held=OFF, manifest=keda('avg(vllm:num_requests_running{model_name="NAME"}) / 3')),
+    "renamed": Case(held="its query has no series: was the metric renamed", renamed="vllm:num_requests_active"),
+    "several-series": Case(
+        held="its query has several series, which KEDA refuses",
+        manifest=keda(RUNNING.removeprefix("sum(")[:-1]),
+        pods=2,
+    ),
+    "a-total": Case(
+        held="vllm_num_requests_running has a target of type Value, which is a total",
+        manifest=hpa().replace("type: AverageValue, averageValue", "type: Value, value"),
+    ),
+    "not-whole": Case(held="its own query is not asked: .* is not closed", manifest=keda(RUNNING[:-1])),
+    "no-rule": Case(held="the query behind metric vllm_requests is not known", manifest=hpa("vllm_requests")),
+    "unrecorded": Case(
+        held="no kube-state-metrics reports the replicas that HorizontalPodAutoscaler", is_recorded=False
+    ),
+}
+HELD = BY_HAND | FAKED | MISREAD
+CASES = TUNED | {"honest": Case()} | HELD
+NAMES = tuple(CASES)
+
+
 def loads() -> np.ndarray:
-    """Requests a second by model and minute: a day's cycle, and noise that lasts for minutes."""
+    """Requests a second by model and minute, in steps of ten minutes: a day's cycle, and noise."""
     steps = int((DAYS * DAY_S + 10 * 3600.0) / STEP_S)
-    hours = np.arange(steps) * STEP_S / 3600.0
+    hours = np.arange(steps // 10) / 6.0
     cycle = 60.0 + 45.0 * np.sin((hours - 8.0) / 24.0 * 2 * np.pi)
     generator = np.random.default_rng(7)  # noqa: TID251 - a test
-    noise = np.repeat(generator.normal(0.0, 0.07, (len(NAMES), steps // 10 + 1)), 10, axis=1)[:, :steps]
-    return np.asarray(cycle * (1.0 + noise))
+    return np.repeat(cycle * (1.0 + generator.normal(0.0, 0.07, (len(NAMES), hours.size))), 10, axis=1)
 
 
-def autoscaled(totals: np.ndarray) -> np.ndarray:
+def autoscaled(totals: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """What HPAs without a behavior ask for, shape (models, minutes), that sync twice a minute."""
-    controller, current = Controller(least=1.0, most=40.0, sync_s=30.0), np.ones((1, len(NAMES)))
-    found, targets = np.empty(totals.shape), 1000.0 * np.array([TARGETS[name] for name in NAMES])
+    controller, current = Controller(least=1.0, most=40.0, sync_s=30.0), np.ones((1, len(totals)))
+    found = np.empty(totals.shape)
     for step in range(2 * totals.shape[1]):
         value = 1000.0 * totals[np.newaxis, :, step // 2]
-        raw = proposal_of_value(MetricKind.EXTERNAL_AVERAGE, value, targets, current, current, Tolerance())
+        raw = proposal_of_value(MetricKind.EXTERNAL_AVERAGE, value, 1000.0 * targets, current, current, Tolerance())
         current = controller.settle(raw, current)
         found[:, step // 2] = current[0]
     return found
@@ -167,39 +253,42 @@ class Clock:
         return NOW_S
 
 
+def steady(times_s: np.ndarray, values: np.ndarray) -> list[tuple[float, float]]:
+    """A gauge with a sample where it changes, and every four minutes."""
+    is_told = (np.diff(values, prepend=np.nan) != 0) | (times_s % LASTS_S < STEP_S)
+    return list(zip(times_s[is_told].tolist(), values[is_told].tolist(), strict=True))
+
+
 def written() -> History:
-    """Ten days of counters and gauges of one pod each, and the present of all replicas."""
-    history, per_s = History(end_s=NOW_S), loads()
+    """Seven days of counters and gauges of one pod each, and the present of all replicas."""
+    history, per_s = History(end_s=NOW_S, step_s=60.0), loads()
     times_s = START_S + STEP_S * (np.arange(per_s.shape[1]) + 1)
     past = times_s < NOW_S - FINE_S
-    running_of = per_s * 180 * 0.0235
-    totals = np.where([[name == "keda"] for name in NAMES], per_s, running_of)
-    desired_of = autoscaled(totals)
-    for row, name in enumerate(NAMES):
-        running, desired = running_of[row], desired_of[row]
-        if name == "by-hand":
-            desired = np.where(times_s % 7200.0 < 3600.0, desired + 5, desired)
+    by_rate = np.array([[name == "keda"] for name in NAMES])
+    honest = autoscaled(np.where(by_rate, per_s, per_s * REQUEST_S), np.where(by_rate[:, 0], 6.0, 30.0))
+    for row, (name, case) in enumerate(CASES.items()):
+        running, replicas = case.running(times_s, per_s[row] * REQUEST_S), case.replicas(times_s, honest[row])
         pods = f"{name}-predictor" if name == "kserve" else name
         labels = {"namespace": "llm", "pod": f"{pods}-5d4c8b7f98-bcdf4", "model_name": name}
         count = np.cumsum(per_s[row] * STEP_S)
         finished = list(zip(times_s[past].tolist(), count[past].tolist(), strict=True))
         history.series("counter", "vllm:request_success", {**labels, "finished_reason": "stop"}, finished, "_total")
-        gauge = list(zip(times_s[past].tolist(), running[past].tolist(), strict=True))
-        metric = "vllm:num_requests_running" if name != "renamed" else "vllm:num_requests_active"
-        history.series("gauge", metric, labels, gauge, "")
-        hpa = {"adapter": "adapter", "keda": "keda-hpa-keda", "kserve": "keda-hpa-kserve-predictor"}.get(name, name)
-        for field in ("desired", "current") if name != "unrecorded" else ():
-            points = list(zip(times_s.tolist(), desired.tolist(), strict=True))
-            scaled = {"namespace": "llm", "horizontalpodautoscaler": hpa}
-            history.series("gauge", f"kube_horizontalpodautoscaler_status_{field}_replicas", scaled, points, "")
-        replicas = int(desired[-1])
-        for index in range(replicas):
+        for number in range(case.pods):
+            scraped = {**labels, "pod": labels["pod"][:-1] + "45"[number]}
+            history.series("gauge", case.renamed, scraped, steady(times_s[past], running[past]), "")
+        is_keda = "ScaledObject" in case.manifest or name == "kserve"
+        scaled = {"namespace": "llm", "horizontalpodautoscaler": f"keda-hpa-{pods}" if is_keda else name}
+        for count_of in ("desired", "current") if case.is_recorded else ():
+            metric = f"kube_horizontalpodautoscaler_status_{count_of}_replicas"
+            history.series("gauge", metric, scaled, steady(times_s, replicas), "")
+        serving = int(honest[row, -1])
+        for index in range(serving):
             pod = f"{pods}-5d4c8b7f98-{'bcdfghjklmnpqrstvwxz'[index % 20]}{index // 20 + 2}xyz"
             vllm_replica(
                 history,
                 {"namespace": "llm", "pod": pod, "model_name": name},
-                per_s=float(per_s[row, -1]) / replicas,
-                running=float(running[-1]) / replicas,
+                per_s=float(per_s[row, -1]) / serving,
+                running=float(per_s[row, -1]) * REQUEST_S / serving,
                 itl_s=0.0235,
                 wait_s=0.001,
                 ttft_s=0.05,
@@ -214,15 +303,17 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield base
 
 
-def files() -> dict[str, bytes]:
-    """The repository."""
-    found = {
-        "reconciler.yaml": SETTINGS + "".join(PROFILE.replace("NAME", name) for name in NAMES),
-        "prod/adapter-config.yaml": ADAPTER,
-        "prod/kserve.yaml": SERVICE.replace("NAME", "kserve"),
-        "prod/keda.yaml": (DEPLOYMENT + SCALED_OBJECT).replace("NAME", "keda"),
-    }
-    found |= {f"prod/{name}.yaml": (DEPLOYMENT + HPA).replace("NAME", name) for name in ("adapter", *HELD)}
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in ("init", "plan", "run"):
+        monkeypatch.setattr(f"reconciler.cli.{command}.time", Clock())
+
+
+def files(cases: dict[str, Case], more: str = "") -> dict[str, bytes]:
+    """A repository of some of them, in which nothing is managed yet."""
+    found = {"reconciler.yaml": SETTINGS + "".join(PROFILE.replace("NAME", name) for name in cases) + more}
+    found |= {f"prod/{name}.yaml": case.manifest.replace("NAME", name) for name, case in cases.items()}
+    found["prod/adapter-config.yaml"] = ADAPTER
     return {path: text.encode() for path, text in found.items()}
 
 
@@ -261,19 +352,28 @@ class Fleet:
         return run_git(self.repository, "show", f"main:{path}")
 
 
-def test_three_autoscalers_are_tuned_to_the_merged_change_and_three_are_held(
+def adopted(workshop: Workshop, url: str) -> None:
+    """A person lets `init` find what there is to manage, reads it, and pushes it."""
+    for path, body in files(TUNED).items():
+        workshop.write(path, body)
+    workshop.commit()
+    outcome = run_here(["init", "--adopt", "--repo", str(workshop.clone), "--prometheus", url])
+    assert outcome.code == 0, outcome.err
+    workshop.commit()
+
+
+def test_three_autoscalers_from_init_to_the_merged_change_and_back(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for command in ("plan", "run"):
-        monkeypatch.setattr(f"reconciler.cli.{command}.time", Clock())
-    fleet = Fleet(repository=tmp_path / "fleet.git", url=url)
-    create_bare(
-        fleet.repository, branch="main", files=files(), message="Run", author=ANN, date_s=int(NOW_S - DAYS * DAY_S)
-    )
+    workshop = empty_workshop(tmp_path)
+    monkeypatch.setenv("GIT_COMMITTER_DATE", f"{int(NOW_S - DAYS * DAY_S)} +0000")
+    adopted(workshop, url)
+    monkeypatch.delenv("GIT_COMMITTER_DATE")
+    fleet = Fleet(repository=workshop.remote, url=url)
+    assert fleet.file("reconciler.yaml").count("whenAutoscaled: tune") == 3
+
     ran = fleet("run")
     assert "Tuning these 3 autoscalers would save " in ran
-    for name, words in HELD.items():
-        assert re.search(rf"^ +llm/{name} +{words}", ran, re.MULTILINE), ran
     text = fleet.pull_request.read_text(encoding="utf-8")
     assert "Tune the autoscaler of adapter and 2 more" in text
     assert len(re.findall(r"on your last \d days: −\d+ % cost, attainment .+; on the \d days it was not", text)) == 3
@@ -282,13 +382,13 @@ def test_three_autoscalers_are_tuned_to_the_merged_change_and_three_are_held(
 
     fleet.merge(3600.0)
     written = {
-        "adapter": r'averageValue: "(\d+)"',
-        "keda": r'threshold: "(\d+)"',
-        "kserve": r'averageValue: "(\d+)"',
+        "adapter": (r'averageValue: "(\d+)"', 30),
+        "keda": (r'threshold: "(\d+)"', 6),
+        "kserve": (r'averageValue: "(\d+)"', 30),
     }
-    for name, pattern in written.items():
+    for name, (pattern, before) in written.items():
         (target,) = re.findall(pattern, fleet.file(f"prod/{name}.yaml"))
-        assert int(target) > TARGETS[name], name  # what ran was a third full
+        assert int(target) > before, name  # what ran was a third full
     assert "serverAddress: http://elsewhere.example" in fleet.file("prod/keda.yaml")
     settled = fleet("plan")
     assert settled.count("a setting was changed by #1 1h ago: one change a week where nothing is broken") == 1
@@ -301,3 +401,32 @@ def test_three_autoscalers_are_tuned_to_the_merged_change_and_three_are_held(
     outcome = fleet.pull_request.read_text(encoding="utf-8")
     scored = r"simulated on 1 whole day since the merge: -\d+ % cost, attainment .+ %, but simulated with its present"
     assert re.search(scored.replace(" %, but", r" % \(-\d+ % and [\d.]+ % promised\), but"), outcome), outcome
+
+
+@pytest.fixture(scope="module")
+def planned(url: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a plan says of all cases, and of one whose history is its own."""
+    managed = "workloads: [{match: {namespace: llm}, managed: true, accelerator: H100, whenAutoscaled: tune}]\n"
+    fleet = Fleet(repository=tmp_path_factory.mktemp("cases") / "fleet.git", url=url)
+    create_bare(
+        fleet.repository,
+        branch="main",
+        files=files({"honest": CASES["honest"], **HELD}, managed),
+        message="Run",
+        author=ANN,
+        date_s=int(NOW_S - DAYS * DAY_S),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reconciler.cli.plan.time", Clock())
+        return fleet("plan")
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_is_not_what_ran_is_held(planned: str, name: str) -> None:
+    assert re.search(rf"^ +llm/{name} +{HELD[name].held}", planned, re.MULTILINE), planned
+
+
+def test_of_all_cases_the_honest_one_is_tuned(planned: str) -> None:
+    assert len(HELD) >= 20
+    assert "Tuning this autoscaler would save" in planned
+    assert re.findall(r"^ +\S+ +llm/(\S+) +at least 1 ", planned, re.MULTILINE) == ["honest"], planned
