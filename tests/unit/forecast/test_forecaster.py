@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reconciler.domain.records import replace
 from reconciler.domain.units import last_midnight_s
-from reconciler.forecast.forecaster import MOST_OF_PEAK, MOST_ROWS, fit, sampled_rows
+from reconciler.forecast.forecaster import MOST_OF_PEAK, MOST_ROWS, Forecaster, fit, sampled_rows
 from reconciler.forecast.quantiles import LinearQuantiles
 from reconciler.forecast.series import DAY_S, Floats, Rates, Window, largest_within, states_at
 from tests.bench.loads import START_S, smooth
@@ -28,6 +29,11 @@ def coverage(rates: Rates, day: int, level: float = 0.9) -> float:
     """The share of a day's loads that were below their quantile, learned from the days before."""
     learned = fit(rates, WINDOW, (level,), START_S + day * DAY_S)
     assert learned is not None
+    return covered(learned, rates, day)
+
+
+def covered(learned: Forecaster, rates: Rates, day: int) -> float:
+    """The same of what was learned."""
     moments = np.arange(day * DAY - 1, (day + 1) * DAY - 5, 3)
     series, at = np.repeat(np.arange(len(rates.per_s)), len(moments)), np.tile(moments, len(rates.per_s))
     states = states_at(rates, series, at, WINDOW, knows_weeks=learned.knows_weeks)
@@ -37,6 +43,18 @@ def coverage(rates: Rates, day: int, level: float = 0.9) -> float:
 def test_nine_of_ten_loads_of_unseen_days_are_below_their_quantile(smooth100: Rates) -> None:
     found = {day: coverage(smooth100, day) for day in range(8, 14)}
     assert all(abs(each - 0.9) <= 0.015 for each in found.values()), found
+
+
+def test_a_large_fleet_is_forecast_from_some_of_its_series(smooth100: Rates) -> None:
+    """Of 1,200 models with 4,000 rows every sixth is learned from."""
+    large = replace(smooth100, per_s=np.tile(smooth100.per_s, (12, 1)))
+    until_s = START_S + 12 * DAY_S
+    learned = fit(large, WINDOW, (0.9,), until_s, 4000)
+    some = fit(replace(large, per_s=large.per_s[::6]), WINDOW, (0.9,), until_s, 4000)
+    assert learned is not None
+    assert some is not None
+    assert 3900 < learned.rows <= 4000
+    assert covered(learned, smooth100, 12) == covered(some, smooth100, 12) == pytest.approx(0.9, abs=0.025)
 
 
 def test_the_monday_after_the_first_weekend_is_not_expected_to_fall_back_to_sunday(smooth100: Rates) -> None:
