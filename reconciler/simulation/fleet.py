@@ -5,6 +5,7 @@ as it carries. Everything is summed by blocks of time (days), so that intervals 
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -95,104 +96,186 @@ class Planned:
 
 
 def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integers) -> Ledger:
-    """Run a fleet from `replicas` (settings x variants); `block_of` (steps,) is -1 where nothing counts yet."""
+    """Run a fleet from `replicas` (settings x variants); `block_of` (steps,) is -1 where nothing counts yet.
+
+    What happens to few variants in a step (replicas that come and go, queues) is computed for those alone.
+    """
     settings, variants = replicas.shape
     models, steps = fleet.offered_per_s.shape
-    blocks = int(block_of.max(initial=-1)) + 1
-    ledger = _empty(settings, models, blocks)
-    first = np.searchsorted(fleet.model_of, np.arange(models))
+    model_of, offered = fleet.model_of, fleet.offered_per_s
+    ledger = _Counts(fleet, settings, block_of)
+    first = np.searchsorted(model_of, np.arange(models))
     is_single = variants == models
-    columns, ring_size = np.arange(variants), int(fleet.start_steps.max(initial=0)) + 1
-    starting = np.zeros((ring_size, settings, variants))
-    asked, ready = replicas.astype(np.float64), replicas.astype(np.float64)
     believed, batching = fleet.capacity_per_s, fleet.batching(fleet.true_share)
-    offered = fleet.offered_per_s
+    counts = _Replicas(fleet, replicas)
+    come_each = fleet.step_s / batching.requests
 
     def by_model(values: Floats) -> Floats:
         return values if is_single else np.add.reduceat(values, first, axis=1)
 
-    def by_variant(values: Floats) -> Floats:
-        return values if is_single else values[..., fleet.model_of]
-
-    def shares(ready: Floats) -> tuple[Floats, Floats]:
-        """What of its model's requests goes to each variant, and what its replicas carry."""
-        carried = ready * batching.capacity_per_s
+    def shares() -> Floats:
+        """What of its model's requests goes to each variant: as much as its replicas carry of all."""
         if is_single:
-            return (carried > 0).astype(np.float64), carried
-        whole = by_variant(by_model(carried))
-        return np.divide(carried, whole, out=np.zeros_like(whole), where=whole > 0), carried
+            return (counts.ready > 0).astype(np.float64)
+        carried = counts.ready * batching.capacity_per_s
+        whole = by_model(carried)[:, model_of]
+        return np.divide(carried, whole, out=np.zeros_like(whole), where=whole > 0)
 
-    share, carried = shares(ready)
-    load = np.divide(by_variant(offered[:, 0]) * share, carried, out=np.zeros(carried.shape), where=carried > 0)
-    inside, waiting = batching.settled(load) * ready, np.zeros((settings, models))
+    share = shares()
+    inside = (
+        batching.settled(_each(offered[model_of, 0] * share / batching.capacity_per_s, counts.ready)) * counts.ready
+    )
+    nothing = np.zeros((settings, models))
+    waiting = nothing
     for step in range(steps):
-        before, block = max(step - 1, 0), int(block_of[step])
-        arriving = by_variant(offered[:, before])
-        queued = by_variant(waiting) * share
+        arrived = offered[model_of, max(step - 1, 0)] / believed
+        queued = waiting[:, model_of] * share
         wanted = scaler.decide(
             Seen(
                 at_s=fleet.start_s + step * fleet.step_s,
-                replicas=asked,
-                ready=ready,
-                load=arriving * np.where(by_variant(by_model(carried)) > 0, share, 1.0) / believed,
+                replicas=counts.asked,
+                ready=counts.ready,
+                load=arrived if is_single else arrived * np.where(by_model(share)[:, model_of] > 0, share, 1.0),
                 running=inside,
                 waiting=queued,
-                in_flight=inside + queued / batching.requests,
+                in_flight=inside if waiting is nothing else inside + queued / batching.requests,
                 answers=fleet.silent is None or not fleet.silent[step],
             )
         )
-        more, fewer = np.maximum(wanted - asked, 0.0), np.maximum(asked - wanted, 0.0)
-        served, lost = ready, np.zeros(())
-        if fleet.lost_share is not None:
-            lost = np.ceil(ready * fleet.lost_share[:, step])
-            ready = ready - lost
-        asked = np.broadcast_to(wanted, asked.shape)
-        if fewer.any():
-            ready = _remove(starting, ready, fewer, step)
-        if ready is not served:  # who goes finishes what it has, and that does not slow down the others
-            inside = inside * np.divide(ready, served, out=np.zeros_like(ready), where=served > 0)
-        starting[(step + fleet.start_steps[:, step]) % ring_size, :, columns] += (more + lost).T
-        due = starting[step % ring_size]
-        ready = ready + due
-        due[:] = 0.0
+        # who goes finishes what it has, and that does not slow down the others
+        inside = inside * counts.change(wanted, step)
+        share = shares()
+        come = offered[model_of, step] * come_each * share
+        if waiting is not nothing:
+            come = come + waiting[:, model_of] * share / batching.requests
+        ready, unserved = counts.ready, None
+        held, left = batching.after(_each(inside + come, ready))
+        if not ready.all():
+            unserved = np.where(by_model(share) > 0, 0.0, waiting + offered[:, step] * fleet.step_s)
+        if left is None:
+            inside, waiting = held * ready, nothing
+        else:
+            running = np.minimum(held, batching.full)
+            inside, waiting = running * ready, by_model((held - running) * ready * batching.requests)
+            leaving = by_model(left * ready * batching.requests)
+            unserved = leaving if unserved is None else unserved + leaving
+        if block_of[step] >= 0:
+            kept = by_model(batching.kept(held, ready) * share) * offered[:, step]
+            ledger.add(int(block_of[step]), kept, unserved, counts.asked, by_model(counts.more), by_model(counts.moved))
+    return ledger.total(by_model)
 
-        load = offered[:, step]
-        share, carried = shares(ready)
-        is_served = ready > 0
-        each = np.divide(
-            inside + by_variant(waiting) * share / batching.requests, ready, out=np.zeros(ready.shape), where=is_served
+
+def _each(whole: Floats, ready: Floats) -> Floats:
+    """What of it there is for each replica that serves; 0 where none does."""
+    if ready.all():
+        return np.asarray(whole / ready)
+    return np.divide(whole, ready, out=np.zeros(ready.shape), where=ready > 0)
+
+
+class _Replicas:
+    """The replicas of each setting and variant (settings x variants): `asked` for, `ready`, and those that start.
+
+    Of the last change, `more` are those that were added and `moved` is 1 where a number changed.
+    """
+
+    def __init__(self, fleet: Fleet, replicas: Floats) -> None:
+        self._start_steps, self._lost_share = fleet.start_steps, fleet.lost_share
+        self._size = int(fleet.start_steps.max(initial=0)) + 1
+        self._starting = np.zeros((self._size, *replicas.shape))
+        self._is_due = np.zeros(self._size, dtype=np.bool_)
+        self.asked, self.ready = replicas.astype(np.float64), replicas.astype(np.float64)
+        self._none = self.more = self.moved = np.zeros(replicas.shape)
+
+    def change(self, wanted: Floats, step: int) -> Floats | float:
+        """Ask for other numbers; the part of the replicas that served and still do, before others begin to."""
+        before, self.more, self.moved = self.ready, self._none, self._none
+        if self._lost_share is not None:
+            lost = np.ceil(self.ready * self._lost_share[:, step])
+            if lost.any():
+                self.ready = self.ready - lost
+                self._start(lost, np.arange(lost.shape[1]), step)
+        wanted = np.broadcast_to(wanted, self.asked.shape)
+        moved = wanted != self.asked
+        if moved.any():
+            self.moved = moved.astype(np.float64)
+            change = wanted - self.asked
+            self.more = np.maximum(change, 0.0)
+            columns = np.flatnonzero((change > 0).any(axis=0))
+            shrinking = np.flatnonzero((change < 0).any(axis=0))
+            if shrinking.size:
+                self._remove(np.maximum(-change[:, shrinking], 0.0), shrinking, step)
+            if columns.size:
+                self._start(self.more[:, columns], columns, step)
+            self.asked = np.array(wanted, dtype=np.float64)
+        stay = (
+            1.0 if self.ready is before else np.divide(self.ready, before, out=np.ones(before.shape), where=before > 0)
         )
-        pressure = np.divide(by_variant(load) * share, carried, out=np.zeros(ready.shape), where=is_served)
-        held, left = batching.after(each, pressure)
-        running = np.minimum(held, batching.full)
-        inside = running * ready
-        unserved = np.where(by_model(carried) > 0, 0.0, waiting + load * fleet.step_s)
-        waiting = by_model((held - running) * ready * batching.requests)
-        if block >= 0:
-            ledger.offered[:, :, block] += load * fleet.step_s
-            kept = by_model(batching.kept(held, ready) * share)
-            ledger.kept[:, :, block] += kept * load * fleet.step_s
-            ledger.unserved[:, :, block] += unserved + by_model(left * ready * batching.requests)
-            ledger.cost[:, :, block] += by_model(asked * fleet.weight) * (fleet.step_s / 3600.0)
-            ledger.starts[:, :, block] += by_model(more)
-            ledger.changes[:, :, block] += by_model(((more > 0) | (fewer > 0)).astype(np.float64))
-    return ledger
+        if self._is_due[step % self._size]:
+            due = self._starting[step % self._size]
+            self.ready = self.ready + due
+            due[:], self._is_due[step % self._size] = 0.0, False
+        return stay
+
+    def _start(self, more: Floats, columns: Integers, step: int) -> None:
+        slots = (step + self._start_steps[columns, step]) % self._size
+        self._starting[slots, :, columns] += more.T
+        self._is_due[slots] = True
+
+    def _remove(self, fewer: Floats, columns: Integers, step: int) -> None:
+        """Take replicas of some variants away, those first that would serve last."""
+        cancelled = np.minimum(fewer, self.asked[:, columns] - self.ready[:, columns])
+        ready = self.ready.copy()
+        ready[:, columns] -= fewer - cancelled
+        self.ready = ready
+        some = cancelled.any(axis=0)
+        if some.any():
+            latest_first = (step + np.arange(self._size - 1, -1, -1)) % self._size
+            place = latest_first[:, None], slice(None), columns[some]
+            ordered = self._starting[place]  # (slots, variants, settings): an index beside a slice comes first
+            before = np.cumsum(ordered, axis=0) - ordered
+            self._starting[place] = ordered - np.clip(cancelled[:, some].T - before, 0.0, ordered)
 
 
-def _empty(settings: int, models: int, blocks: int) -> Ledger:
-    """Nothing counted yet."""
-    offered, kept, unserved, cost, starts, changes = (np.zeros((settings, models, blocks)) for _ in range(6))
-    return Ledger(offered=offered, kept=kept, unserved=unserved, cost=cost, starts=starts, changes=changes)
+class _Counts:
+    """A ledger while it is filled."""
 
+    def __init__(self, fleet: Fleet, settings: int, block_of: Integers) -> None:
+        self._fleet, self._hours = fleet, fleet.step_s / 3600.0
+        blocks = int(block_of.max(initial=-1)) + 1
+        models, variants = len(fleet.offered_per_s), len(fleet.model_of)
+        self._offered = np.stack(
+            [fleet.offered_per_s[:, block_of == block].sum(axis=1) for block in range(blocks)] or [np.empty(models)],
+            axis=-1,
+        )[..., :blocks]
+        self._asked = np.zeros((blocks, settings, variants))
+        self._kept, self._unserved, self._starts, self._changes = (
+            np.zeros((blocks, settings, models)) for _ in range(4)
+        )
 
-def _remove(starting: Floats, ready: Floats, fewer: Floats, step: int) -> Floats:
-    """Take replicas away, those first that would serve last; what of them served is returned as what is left."""
-    under_way = starting.sum(axis=0)
-    cancelled = np.minimum(fewer, under_way)
-    if cancelled.any():
-        size = len(starting)
-        latest_first = (step + np.arange(size - 1, -1, -1)) % size
-        ordered = starting[latest_first]
-        before = np.cumsum(ordered, axis=0) - ordered
-        starting[latest_first] = ordered - np.clip(cancelled - before, 0.0, ordered)
-    return np.asarray(ready - (fewer - cancelled))
+    def add(
+        self, block: int, kept_per_s: Floats, unserved: Floats | None, asked: Floats, starts: Floats, changes: Floats
+    ) -> None:
+        """Count a step."""
+        self._kept[block] += kept_per_s
+        self._asked[block] += asked
+        self._starts[block] += starts
+        self._changes[block] += changes
+        if unserved is not None:
+            self._unserved[block] += unserved
+
+    def total(self, by_model: Callable[[Floats], Floats]) -> Ledger:
+        """All that was counted."""
+        step_s = self._fleet.step_s
+
+        def last(values: Floats) -> Floats:
+            return np.ascontiguousarray(np.moveaxis(values, 0, -1))
+
+        cost = [by_model(each * self._fleet.weight) * self._hours for each in self._asked]
+        return Ledger(
+            offered=np.repeat(self._offered[None] * step_s, self._kept.shape[1], axis=0),
+            kept=last(self._kept) * step_s,
+            unserved=last(self._unserved),
+            cost=last(np.stack(cost)) if cost else np.zeros((self._kept.shape[1], len(self._offered), 0)),
+            starts=last(self._starts),
+            changes=last(self._changes),
+        )

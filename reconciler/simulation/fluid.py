@@ -17,6 +17,7 @@ LONGEST_WAIT_S, LEAVES_S = 1.0, 30.0
 USUAL_TIME_S, USUAL_SHARE, USUAL_FULL = 10.0, 0.5, 5 / 3
 """Of a replica whose profile is not known (see `Batching`): with a full batch it carries `FULL_BATCH` times as much."""
 LEAST_SHARE, LARGEST_SHARE = 0.02, 0.95
+FARTHEST = 6.0
 ALLOWED_DEVIATIONS = 2.326
 """Of a normal distribution 99 % lie below so many."""
 MANY_OF, FEWEST_MANY = 0.25, 2.0
@@ -156,6 +157,8 @@ class Batching:
         self._most = self._pace * self.answered(self.full)
         self._longest = self.full + LEAVES_S / step_s * self._most
         self._limit = np.where(self.full > 1.0, 1.0, 1.0 + LONGEST_WAIT_S / step_s * self._most)
+        self._own, self._rise = 1.0 - self.share + self._pace, 4.0 * self.share * (1.0 - self.share)
+        self._half = 0.5 / self.share
         fades = time_s / (1.0 - self.share) / step_s
         noise = (1.0 if is_counted else 2.0) * (1.0 + fades * np.expm1(-1.0 / fades))
         self._deviation = fades * np.sqrt(noise * self._pace / self.requests)
@@ -170,18 +173,24 @@ class Batching:
         held = load * (1.0 - self.share) / np.maximum(1.0 - load * self.share, 1e-9)
         return np.asarray(np.minimum(held, self.full))
 
-    def after(self, held: Floats, load: Floats) -> tuple[Floats, Floats]:
-        """What runs and waits in a replica after a step in which `load` came, and what left without an answer.
+    def after(self, come: Floats) -> tuple[Floats, Floats | None]:
+        """What runs and waits in a replica after a step of which `come` was there or came, and what left unanswered.
 
         An implicit step of Euler: right where nothing changes, however long the step is, and what is answered in its
-        mean is what is answered at its end, so what runs at its end stands for the mean.
+        mean is what is answered at its end, so what runs at its end stands for the mean. None has left, and none waits,
+        where no batch is full.
         """
-        come = held + self._pace * load
-        slope = 1.0 - self.share - self.share * come + self._pace
-        root = np.sqrt(slope * slope + 4.0 * self.share * (1.0 - self.share) * come)
-        found = (root - slope) / (2.0 * self.share)
-        found = np.where(found > self.full, come - self._most, found)
-        return np.minimum(found, self._longest), np.maximum(found - self._longest, 0.0)
+        slope = self._own - self.share * come
+        held = (np.sqrt(slope * slope + self._rise * come) - slope) * self._half
+        over = held > self.full
+        if not over.any():
+            return held, None
+        left = np.zeros(held.shape)
+        rows, columns = np.nonzero(over)
+        behind = come[rows, columns] - self._most[columns]
+        held[rows, columns] = np.minimum(behind, self._longest[columns])
+        left[rows, columns] = np.maximum(behind - self._longest[columns], 0.0)
+        return held, left
 
     def kept(self, held: Floats, replicas: Floats) -> Floats:
         """The share of steps that keep their targets of those in which so much runs and waits in each replica."""
@@ -195,5 +204,8 @@ class Batching:
 
 def normal_share(deviates: Floats) -> Floats:
     """The share of a normal distribution below some deviates, to 2e-4."""
-    near = np.clip(deviates, -6.0, 6.0)
-    return np.asarray(0.5 + 0.5 * np.tanh(0.7978845608 * near * (1.0 + 0.044715 * near * near)))
+    found = np.ones(deviates.shape)
+    below = deviates < FARTHEST
+    near = np.maximum(deviates[below], -FARTHEST)
+    found[below] = 0.5 + 0.5 * np.tanh(0.7978845608 * near * (1.0 + 0.044715 * near * near))
+    return found

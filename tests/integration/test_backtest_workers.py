@@ -17,14 +17,14 @@ from tests.unit.backtest.test_replay import replayed, rising
 pytestmark = pytest.mark.integration
 
 
-def test_days_are_the_same_on_workers_of_which_one_is_killed(tmp_path: Path) -> None:
-    subject = replayed(rising, days=4)
+def test_days_are_the_same_on_four_workers_of_which_one_is_killed(tmp_path: Path) -> None:
+    subject = replayed(rising, days=6)
     subject = replace(subject, way=replace(subject.way, run_s=7200.0))
-    days = subject.days(3)
+    days = subject.days(5)
     here = dict(replay_days(subject, days, 1, (), Workers(), ()))
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=backtest_days.ANY_PORT, local_directory=str(tmp_path)
+            n_workers=4, threads_per_worker=1, dashboard_address=backtest_days.ANY_PORT, local_directory=str(tmp_path)
         ) as local,
         Client(local) as client,
     ):
@@ -34,7 +34,7 @@ def test_days_are_the_same_on_workers_of_which_one_is_killed(tmp_path: Path) -> 
                 os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
             there[day_s] = day
     assert there == here
-    assert len(here) == 3
+    assert len(here) == 5
 
 
 def test_a_cluster_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from reconciler.domain.scalers import (
     Select,
     Value,
 )
-from reconciler.forecast.series import Bools, Floats
+from reconciler.forecast.series import Bools, Floats, Integers
 from reconciler.simulation.autoscalers.port import Seen
 
 CPU_INITIALIZATION_S, INITIAL_READINESS_S = 300.0, 30.0
@@ -179,6 +179,8 @@ class RecentExtreme:
 
     def push(self, values: Floats) -> Floats:
         """Add the newest and return the extreme with it."""
+        if self._steps == 1:
+            return values
         if len(self._block) == self._steps:
             backwards = self._extreme.accumulate(np.stack(self._block)[::-1], axis=0)
             self._rest = list(backwards[::-1])
@@ -201,22 +203,31 @@ class RecentExtremes:
         )
         self._parts = [
             (
-                np.flatnonzero(counts == each) if len(counts) > 1 else slice(None),
+                _rows(np.flatnonzero(counts == each)) if len(counts) > 1 else slice(None),
                 RecentExtreme(int(each), extreme),
             )
             for each in np.unique(counts)
         ]
         self._neutral = -math.inf if extreme is np.maximum else math.inf
 
-    def push(self, values: Floats, is_known: Bools) -> Floats:
-        """Add the newest where it is known and return the extremes (settings x variants)."""
-        values = np.where(is_known, values, self._neutral)
+    def push(self, values: Floats, is_known: Bools | None) -> Floats:
+        """Add the newest where it is known (None: everywhere) and return the extremes (settings x variants)."""
+        if is_known is not None:
+            values = np.where(is_known, values, self._neutral)
         if len(self._parts) == 1:
             return self._parts[0][1].push(values)
         found = np.empty(values.shape)
         for rows, each in self._parts:
             found[rows] = each.push(values[rows])
         return found
+
+
+def _rows(places: Integers) -> Integers | slice:
+    """The same places as a slice, which copies nothing, where they are evenly apart."""
+    steps = np.diff(places)
+    if steps.size and (steps == steps[0]).all():
+        return slice(int(places[0]), int(places[-1]) + 1, int(steps[0]))
+    return places
 
 
 class RecentChanges:
@@ -226,6 +237,8 @@ class RecentChanges:
         self._sync_s = sync_s
         self._kept = max(math.ceil(longest_s / sync_s - 1e-9), 1)
         self._sums: list[Floats] = []
+        self.is_asked = self._kept > 1
+        """Whether any period reaches back to an earlier sync."""
 
     def push(self, change: Floats) -> None:
         """What came at this sync."""
@@ -254,8 +267,9 @@ class Controller:
 
     def settle(self, raw: Floats, current: Floats) -> Floats:
         """The replicas from now on of `raw` that the metrics ask for (NaN: they failed) and `current`."""
-        beyond, below, is_off = current > self._most, current < self._least, (current == 0) & (self._least != 0)
-        counts = ~(np.isnan(raw) | beyond | below | is_off)
+        counts: Bools | None = ~np.isnan(raw) & (current >= self._least) & (current <= self._most)
+        if counts is not None and counts.all():
+            counts = None
         highest, lowest = self._highest.push(raw, counts), self._lowest.push(raw, counts)
         if self._behavior is None:
             top = np.minimum(self._most, np.maximum(FASTEST * current, FASTEST_FROM))
@@ -263,18 +277,21 @@ class Controller:
         else:
             stable = np.minimum(np.maximum(current, lowest), highest)
             settled = self._limited(stable, current)
-        wanted = np.where(counts, settled, current)
-        wanted = np.where(is_off, current, np.where(beyond, self._most, np.where(below, self._least, wanted)))
-        self._came.push(np.maximum(wanted - current, 0.0))
-        self._went.push(np.maximum(current - wanted, 0.0))
+        wanted = settled
+        if counts is not None:
+            is_off = (current == 0) & (self._least != 0)
+            bounded = np.where(is_off, current, np.clip(current, self._least, self._most))
+            wanted = np.where(counts, settled, bounded)
+        if self._came.is_asked:
+            self._came.push(np.maximum(wanted - current, 0.0))
+            self._went.push(np.maximum(current - wanted, 0.0))
         return np.asarray(wanted)
 
     def _limited(self, stable: Floats, current: Floats) -> Floats:
         behavior = self._behavior or Behavior()
         most = np.minimum(np.maximum(self._limit(behavior.up, current, is_up=True), current), self._most)
         least = np.maximum(np.minimum(self._limit(behavior.down, current, is_up=False), current), self._least)
-        grown, shrunk = np.minimum(stable, most), np.maximum(stable, least)
-        return np.where(stable > current, grown, np.where(stable < current, shrunk, stable))
+        return np.clip(stable, least, most)  # the present number is between both
 
     def _limit(self, rules: ScalingRules, current: Floats, *, is_up: bool) -> Floats:
         if rules.select is Select.DISABLED or not rules.policies:
@@ -282,7 +299,9 @@ class Controller:
         choose: Callable[[Floats, Floats], Floats] = np.maximum if is_up is (rules.select is Select.MAX) else np.minimum
         found: Floats | None = None
         for policy in rules.policies:
-            start = current - self._came.within(policy.period_s) + self._went.within(policy.period_s)
+            start = current
+            if self._came.is_asked:
+                start = start - self._came.within(policy.period_s) + self._went.within(policy.period_s)
             sign = 1.0 if is_up else -1.0
             if policy.is_percent:
                 moved = start * (1.0 + sign * np.asarray(policy.value) / 100.0)

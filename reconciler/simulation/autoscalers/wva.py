@@ -29,23 +29,42 @@ class _Models:
         self.of = model_of
         self._first = np.cumsum(counts) - counts
         self.most = int(counts.max(initial=0))
+        self.is_single = len(counts) == len(model_of)
         places = np.arange(self.most)
         self._members = np.where(places < counts[:, None], self._first[:, None] + places, -1)
 
     def sums(self, values: Floats) -> Floats:
         """Of each model (settings x models)."""
+        if self.is_single:
+            return values
         return np.asarray(np.add.reduceat(values, self._first, axis=1))
 
     def least_of(self, values: Floats) -> Floats:
         """The least of each model's values (settings x models)."""
+        if self.is_single:
+            return values
         return np.asarray(np.minimum.reduceat(values, self._first, axis=1))
 
     def least(self, values: Floats, *, last: bool = False) -> tuple[Integers, Bools]:
         """The column with the least of each model's finite values, the first (or last) of equal ones; is there any."""
+        if self.is_single:
+            return np.broadcast_to(self.of, values.shape), np.isfinite(values)
         padded = np.where(self._members >= 0, values[:, self._members], np.inf)
         place = self.most - 1 - padded[..., ::-1].argmin(axis=2) if last else padded.argmin(axis=2)
         found = np.isfinite(np.take_along_axis(padded, place[..., None], axis=2)[..., 0])
         return np.take_along_axis(np.broadcast_to(self._members, padded.shape), place[..., None], axis=2)[..., 0], found
+
+    def taken(self, values: Floats, columns: Integers) -> Floats:
+        """The value of one column of each model."""
+        return values if self.is_single else np.take_along_axis(values, columns, axis=1)
+
+    def add(self, counts: Floats, columns: Integers, chosen: Bools, change: Floats | float) -> None:
+        """Change the count of one column of each chosen model."""
+        if self.is_single:
+            np.add(counts, change, out=counts, where=chosen)
+            return
+        rows, models = np.nonzero(chosen)
+        counts[rows, columns[rows, models]] += np.broadcast_to(change, chosen.shape)[rows, models]
 
 
 class _Gauge:
@@ -123,17 +142,11 @@ class PercentSaturation:
         stepped = replicas.astype(np.float64)
         may_grow = (ready > 0) & (ready >= replicas)
         cheapest, some = models.least(np.where(may_grow, self._cost, np.inf))
-        _add(stepped, cheapest, grows & some, 1.0)
+        models.add(stepped, cheapest, grows & some, 1.0)
         dearest, some = models.least(np.where(replicas > 1, -self._cost, np.inf), last=True)
-        _add(stepped, dearest, shrinks & some, -1.0)
+        models.add(stepped, dearest, shrinks & some, -1.0)
         stepped = np.clip(stepped, self._least, self._most)
         return np.where((~reports | is_moving)[:, models.of], kept, stepped)
-
-
-def _add(counts: Floats, columns: Integers, chosen: Bools, change: Floats | float) -> None:
-    """Change the count of one column of each chosen model."""
-    rows, models = np.nonzero(chosen)
-    counts[rows, columns[rows, models]] += np.broadcast_to(change, chosen.shape)[rows, models]
 
 
 class TokenSaturation:
@@ -220,9 +233,11 @@ class TokenSaturation:
         for _ in range(models.most):
             if not (spare > 0).any() or not left.any():
                 break
-            dearest = -models.least_of(np.where(left, -self._cost, np.inf))[:, models.of]
-            column, some = models.least(np.where(left & (self._cost == dearest), held, np.inf))
+            dearest = -models.least_of(np.where(left, -self._cost, np.inf))
+            column, some = models.least(np.where(left & (self._cost == dearest[:, models.of]), held, np.inf))
             spare = self._take(wanted, held, column, some & (spare > 0), spare, is_up=False)
+            if models.most == 1:
+                break
             rows, of = np.nonzero(some)
             left[rows, column[rows, of]] = False
         return np.clip(wanted, self._least, self._most)
@@ -231,10 +246,10 @@ class TokenSaturation:
         self, wanted: Floats, held: Floats, column: Integers, chosen: Bools, amount: Floats, *, is_up: bool
     ) -> Floats:
         """Add or remove whole replicas of a column of each chosen model; what of the amount is left."""
-        each = np.where(chosen, np.take_along_axis(held, column, axis=1), 1.0)
-        standing = np.take_along_axis(wanted, column, axis=1)
+        each = np.where(chosen, self._models.taken(held, column), 1.0)
+        standing = self._models.taken(wanted, column).copy()
         least, most = (
-            np.take_along_axis(np.broadcast_to(of, wanted.shape), column, axis=1) for of in (self._least, self._most)
+            self._models.taken(np.broadcast_to(of, wanted.shape), column) for of in (self._least, self._most)
         )
         if is_up:
             count = np.minimum(np.ceil(amount / each), most - standing)
@@ -242,5 +257,5 @@ class TokenSaturation:
             is_last = self._models.sums((wanted > 0).astype(np.float64)) - (standing > 0) < 1
             count = np.minimum(np.floor(amount / each), standing - np.maximum(least, is_last))
         count = np.where(chosen, np.maximum(count, 0.0), 0.0)
-        _add(wanted, column, chosen, count if is_up else -count)
+        self._models.add(wanted, column, chosen, count if is_up else -count)
         return np.asarray(np.maximum(amount - count * each, 0.0))

@@ -89,6 +89,22 @@ def test_lost_nodes_take_replicas_that_start_again() -> None:
     assert found.starts.sum() == 0
 
 
+def test_replicas_that_are_lost_and_taken_away_are_never_fewer_than_none() -> None:
+    draw, seen = random_generator(7), []
+
+    class Shrinking:
+        reproduces = "nothing"
+
+        def decide(self, each: Any) -> Any:
+            seen.append((each.ready.copy(), np.array(each.replicas)))
+            return np.floor(draw.uniform(0, 6, (3, 2)))
+
+    lost = np.where(draw.random((2, 200)) < 0.3, 0.5, 0.0)
+    subject = fleet(np.full((2, 200), 4.0), start_steps=draw.integers(0, 9, (2, 200)), lost_share=lost)
+    simulate(subject, Shrinking(), np.full((3, 2), 4.0), np.zeros(200, int))
+    assert all((ready >= 0).all() and (ready <= replicas).all() for ready, replicas in seen)
+
+
 def test_replicas_that_carry_less_than_believed_keep_fewer_targets() -> None:
     assert ran(fleet([8.0] * 3, true_share=0.9), [4.0] * 3).attainment()[0, 0] < 0.5
 
