@@ -51,11 +51,12 @@ class Window:
         return min(first, last), last
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Rates:
     """Arrivals of series by moment: `per_s[i, j]` is the mean rate over the `step_s` before `start_s + j * step_s`.
 
-    In requests a second; NaN is not known. Times are Unix seconds.
+    In requests a second; NaN is not known. Times are Unix seconds. They are compared by identity, and without slots,
+    so that what was learned of them can be kept as long as they are.
     """
 
     start_s: float

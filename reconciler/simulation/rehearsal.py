@@ -4,9 +4,11 @@ Formulas and defaults: rules/forecast.md#the-replicas.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
-from functools import lru_cache
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -59,6 +61,28 @@ class Rehearsal:
     gain: float = math.nan
 
 
+Asked = ParamSpec("Asked")
+Result = TypeVar("Result")
+
+
+def _kept_with_rates(
+    function: Callable[Concatenate[Rates, Asked], Result],
+) -> Callable[Concatenate[Rates, Asked], Result]:
+    """Remember what was found as long as the rates live: a plan that is made again, with a change pinned, learns
+    nothing anew. A count of results would keep the weeks of all models of as many decisions in memory.
+    """
+    found: WeakKeyDictionary[Rates, dict[object, Result]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def remembered(rates: Rates, /, *asked: Asked.args, **named: Asked.kwargs) -> Result:
+        of_rates, key = found.setdefault(rates, {}), (asked, tuple(named.items()))
+        if key not in of_rates:
+            of_rates[key] = function(rates, *asked, **named)
+        return of_rates[key]
+
+    return remembered
+
+
 def learn(rates: Rates, window: Window, until_s: float) -> tuple[Forecaster | None, Forecaster | None]:
     """The forecasters of a window, and of the same with `LINGER_S` more: what may be asked for, what must stay."""
     return _learned(rates, window, LEVELS, until_s), _learned(rates, lingering(window), (LEVEL,), until_s)
@@ -69,9 +93,8 @@ def lingering(window: Window) -> Window:
     return Window(from_s=window.from_s, until_s=window.until_s + LINGER_S)
 
 
-@lru_cache(maxsize=16)
+@_kept_with_rates
 def _learned(rates: Rates, window: Window, levels: tuple[float, ...], until_s: float) -> Forecaster | None:
-    """A plan that is made again, with a change pinned, learns nothing anew: rates are compared by identity."""
     return fit(rates, window, levels, until_s)
 
 
@@ -83,7 +106,7 @@ class Rules:
     headroom: float
 
 
-@lru_cache(maxsize=16)
+@_kept_with_rates
 def rehearse(
     rates: Rates,
     series: tuple[int, ...],

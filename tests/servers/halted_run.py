@@ -11,6 +11,7 @@ The processes are forked off one that has imported the program already, which ta
 import functools
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -102,6 +103,15 @@ class HaltedRun:
         self.process.close()
         return code, self.printed.read_text()
 
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that it ever had, once it has ended by itself."""
+        return int(_peak_file(self.printed).read_text())
+
+
+def _peak_file(printed: Path) -> Path:
+    return printed.with_name(f"{printed.name}.peak")
+
 
 def start(step: str, now_s: float, arguments: Sequence[str], folder: Path) -> HaltedRun:
     """Start a command line at the given time, in the environment of now; its file is in `folder`."""
@@ -122,4 +132,6 @@ def _run(step: str, now_s: float, arguments: Sequence[str], printed: str, enviro
     for module in (reconciler.cli.run, reconciler.cli.review):
         setattr(module, "time", SimpleNamespace(time=lambda: now_s))  # noqa: B010  # the fleet's time
     setattr(Clock, "sleep", lambda _clock, _seconds: None)  # noqa: B010  # no pause takes time
-    sys.exit(invoke(arguments))
+    code = invoke(arguments)
+    _peak_file(Path(printed)).write_text(str(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+    sys.exit(code)

@@ -1,5 +1,7 @@
 """Which rule the last days would have chosen, and with which margin."""
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,11 @@ STEP_S, DAY = 600.0, 144
 
 
 def rehearsed(per_s: Any, day: int = 13, goal: float = 0.99) -> Rehearsal:
-    rates = Rates(start_s=START_S + STEP_S, step_s=STEP_S, per_s=per_s)
-    models = len(per_s)
+    return rehearsed_of(Rates(start_s=START_S + STEP_S, step_s=STEP_S, per_s=per_s), day, goal)
+
+
+def rehearsed_of(rates: Rates, day: int = 13, goal: float = 0.99) -> Rehearsal:
+    models = len(rates.per_s)
     return rehearse(
         rates,
         tuple(range(models)),
@@ -29,6 +34,15 @@ def rehearsed(per_s: Any, day: int = 13, goal: float = 0.99) -> Rehearsal:
 @pytest.fixture(scope="module")
 def smooth40() -> Any:
     return smooth(40).coarse(STEP_S).per_s
+
+
+def test_the_same_rates_are_replayed_once_and_kept_no_longer_than_they_are_used(smooth40: Any) -> None:
+    rates = Rates(start_s=START_S + STEP_S, step_s=STEP_S, per_s=smooth40.copy())
+    assert rehearsed_of(rates) is rehearsed_of(rates)
+    weeks = weakref.ref(rates.per_s)
+    del rates
+    gc.collect()
+    assert weeks() is None
 
 
 def test_a_smooth_load_is_forecast_for_fewer_replicas_at_what_both_keep(smooth40: Any) -> None:
