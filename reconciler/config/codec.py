@@ -16,9 +16,11 @@ from reconciler.errors import ConfigurationError
 
 Value = TypeVar("Value")
 _LATER = (
+    "assignees",
     "auto_merge",
     "merge_method",
     "merges_per_hour",
+    "milestone",
     "open_at_once",
     "created_per_hour",
     "pushes_per_hour",

@@ -111,6 +111,7 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
             configuration.pull_requests,
             reopen_after_s=configuration.pull_requests.reopen_after,
             merge_method=configuration.pull_requests.merge_method or "",
+            milestone="" if configuration.pull_requests.milestone == "none" else configuration.pull_requests.milestone,
             open_at_once=configuration.pull_requests.limits.open,
             created_per_hour=configuration.pull_requests.limits.created_per_hour,
             pushes_per_hour=configuration.pull_requests.limits.pushes_per_hour,

@@ -677,6 +677,10 @@ class PullRequestsSection(ConfigSection):
     """a list of labels (= reconciler, and of scale-up, saving, move what fits)"""
     reviewers: list[Name] = []
     """a list of accounts, or team:NAME (= none)"""
+    assignees: list[Name] = []
+    """a list of accounts (= none)"""
+    milestone: Text = "none"
+    """the title of an open milestone (= none)"""
     draft: bool = _PULL_REQUESTS.draft
     """true or false (= false)"""
     auto_merge: bool | None = None

@@ -327,6 +327,8 @@ class PullRequestSettings:
     group_by: tuple[str, ...] = ("cluster", "namespace")
     labels: tuple[str, ...] | None = None
     reviewers: tuple[str, ...] = ()
+    assignees: tuple[str, ...] = ()
+    milestone: str = ""
     draft: bool = False
     reopen_after_s: float = 7 * 86400.0
     auto_merge: bool | None = None

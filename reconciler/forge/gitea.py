@@ -36,6 +36,7 @@ from reconciler.forge.hosted import (
     time_of,
 )
 from reconciler.forge.pull_requests import (
+    Assignment,
     Cures,
     ForgeToken,
     MergeAnswer,
@@ -126,6 +127,7 @@ class Gitea(HostedForge[GiteaClient]):
     body_limit = 58_000  # its database holds more; the rest is for people
     head_ref_folder = "pull"
     issue_query: Mapping[str, str] = {"state": "all", "type": "issues"}
+    milestone_number = "id"
     create_refusals = (UnprocessableError, NotFoundError, RivalRunError, NothingToProposeError)
 
     def rights(self, *, base: str, head: str) -> Rights:
@@ -207,8 +209,8 @@ class Gitea(HostedForge[GiteaClient]):
                 return self._shown(answer)
         return None
 
-    def _propose(self, wanted: PullRequest, reviewers: tuple[str, ...]) -> object:
-        del reviewers  # labels and reviewers that are refused must not refuse the rest
+    def _propose(self, wanted: PullRequest, assignment: Assignment) -> object:
+        del assignment  # what is refused of it, or a label, must not refuse the rest
         action = f"propose {wanted.head_branch}"
         between = f"{quote(wanted.base_branch, safe='')}...{quote(wanted.head_branch, safe='')}"
         compared = self._client.get(self._path(f"compare/{between}"), action=action)
@@ -228,10 +230,10 @@ class Gitea(HostedForge[GiteaClient]):
         return refusal
 
     def _attach(
-        self, shown: PullRequest, labels: tuple[str, ...], reviewers: tuple[str, ...], unlabel: tuple[str, ...] = ()
+        self, shown: PullRequest, labels: tuple[str, ...], assignment: Assignment, unlabel: tuple[str, ...] = ()
     ) -> PullRequest:
         number, present = shown.number, shown.labels
-        if not self._ask_for_reviews(number, reviewers):
+        if not self._assign(number, assignment):
             return replace(shown, is_asked=False)
         gone = [label for label in unlabel if label in present]
         missing = [label for label in labels if label not in present]

@@ -31,6 +31,7 @@ from reconciler.forge.hosted import (
 )
 from reconciler.forge.pull_requests import (
     BEHIND,
+    Assignment,
     Cures,
     ForgeToken,
     MergeAnswer,
@@ -332,8 +333,8 @@ class GitHub(HostedForge[GitHubClient]):
                 return self._shown(answer)
         return None
 
-    def _propose(self, wanted: PullRequest, reviewers: tuple[str, ...]) -> object:
-        del reviewers  # reviewers and labels need requests of their own
+    def _propose(self, wanted: PullRequest, assignment: Assignment) -> object:
+        del assignment  # it and labels need requests of their own
         form = {"title": wanted.title, "head": wanted.head_branch, "base": wanted.base_branch, "body": wanted.body}
         action = f"propose {wanted.head_branch}"
         return self._client.write("POST", self._path("pulls"), {**form, "draft": wanted.is_draft}, action=action)
@@ -351,10 +352,10 @@ class GitHub(HostedForge[GitHubClient]):
         return refusal
 
     def _attach(
-        self, shown: PullRequest, labels: tuple[str, ...], reviewers: tuple[str, ...], unlabel: tuple[str, ...] = ()
+        self, shown: PullRequest, labels: tuple[str, ...], assignment: Assignment, unlabel: tuple[str, ...] = ()
     ) -> PullRequest:
         number, present = shown.number, shown.labels
-        if not self._ask_for_reviews(number, reviewers):
+        if not self._assign(number, assignment):
             return replace(shown, is_asked=False)
         path, gone = self._path(f"issues/{number}/labels"), []
         try:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from typing import cast
 from urllib.parse import quote
 
 from reconciler.domain.records import replace
@@ -34,6 +35,7 @@ from reconciler.forge.hosted import (
 )
 from reconciler.forge.pull_requests import (
     BEHIND,
+    Assignment,
     CommitStatus,
     Cures,
     ForgeToken,
@@ -65,6 +67,8 @@ COMMAND = re.compile(r"^(?=\r*/)", re.MULTILINE)
 """GitLab executes a line like `/merge` with our token, but not with a space before it."""
 SEPARATOR = ","
 """Separates labels, so no label can contain it."""
+ACCOUNTS: Mapping[str, str] = {"reviewer_ids": "reviewers", "assignee_ids": "assignees"}
+"""The fields that a merge request is written and read by."""
 READY = "mergeable"
 UNKNOWN = frozenset({"unchecked", "checking", "preparing", "approvals_syncing"})
 WAITS: Mapping[str, str] = {
@@ -222,6 +226,8 @@ class GitLab(HostedForge[GitLabClient]):
     author_role = "author"
     issue_number = "iid"
     issue_query: Mapping[str, str] = {"scope": "created_by_me"}
+    milestone_number = "id"
+    milestone_query: Mapping[str, str] = {"state": "active", "include_ancestors": "true"}
     comment_query: Mapping[str, str] = {"sort": "asc", "order_by": "created_at"}
     status_author = "author"
     status_limit = 255
@@ -370,12 +376,12 @@ class GitLab(HostedForge[GitLabClient]):
                 return self._shown(answer)
         return None
 
-    def _propose(self, wanted: PullRequest, reviewers: tuple[str, ...]) -> object:
+    def _propose(self, wanted: PullRequest, assignment: Assignment) -> object:
         """See `HostedForge`. GitLab would also open one for a head that has nothing that its base lacks."""
         head, base = wanted.head_branch, wanted.base_branch
         action, attached = f"propose {head}", dict[str, object]()
-        with contextlib.suppress(ReconcilerError):  # labels say that it is complete: they wait for its reviewers
-            attached = _filled(labels=wanted.labels, reviewer_ids=self._user_ids(reviewers))
+        with contextlib.suppress(ReconcilerError):  # labels say that it is complete: they wait for the others
+            attached = {**_joined(labels=wanted.labels), **self._assigned(assignment, None)}
         query = {"from": base, "to": head, "straight": "false"}
         try:
             compared = self._client.get(self._path("repository/compare"), action=action, query=query)
@@ -398,9 +404,9 @@ class GitLab(HostedForge[GitLabClient]):
         return None if isinstance(refusal, NothingToProposeError) else refusal
 
     def _attach(
-        self, shown: PullRequest, labels: tuple[str, ...], reviewers: tuple[str, ...], unlabel: tuple[str, ...] = ()
+        self, shown: PullRequest, labels: tuple[str, ...], assignment: Assignment, unlabel: tuple[str, ...] = ()
     ) -> PullRequest:
-        """See `HostedForge`. GitLab silently ignores labels and reviewers; each of them is a warning here."""
+        """See `HostedForge`. GitLab silently ignores labels and accounts; each of them is a warning here."""
         gone = [label for label in unlabel if label in shown.labels]
         missing = [label for label in _fitting(labels) if label not in shown.labels]
         for label in set(labels) - set(_fitting(labels)):
@@ -408,10 +414,9 @@ class GitLab(HostedForge[GitLabClient]):
         path = self._path(f"{self.pulls}/{shown.number}")
         action = f"label pull request {shown.number} and ask for its reviews"
         try:
-            wanted = self._user_ids(reviewers)
-            present = _reviewers_of(self._client.get(path, action=action)) if wanted else []
-            added = [each for each in wanted if each not in present]
-            form = _filled(add_labels=missing, remove_labels=gone, reviewer_ids=[*present, *added] if added else [])
+            present = self._client.get(path, action=action) if assignment else None
+            assigned = self._assigned(assignment, present)
+            form = {**_joined(add_labels=missing, remove_labels=gone), **assigned}
             if not form:
                 return shown
             completed = self._client.write("PUT", path, form, action=action)
@@ -422,9 +427,22 @@ class GitLab(HostedForge[GitLabClient]):
         left = [label for label in missing if label not in taken]
         if left:
             logger.warning("pull request %d stays without %s: GitLab ignored it", shown.number, ", ".join(left))
-        if not set(added) <= set(_reviewers_of(completed)):
-            logger.warning("pull request %d: GitLab did not ask all reviewers; Free asks one", shown.number)
+        for field, kept in ACCOUNTS.items():
+            if not set(cast(list[int], assigned.get(field, []))) <= set(_accounts_of(completed, kept)):
+                logger.warning("pull request %d: GitLab did not take all %s; Free takes one", shown.number, kept)
         return replace(shown, labels=taken)
+
+    def _assigned(self, assignment: Assignment, present: object) -> dict[str, object]:
+        """The fields that give a merge request, as it is, what it lacks of an assignment."""
+        form: dict[str, object] = {}
+        for (field, kept), names in zip(ACCOUNTS.items(), (assignment.reviewers, assignment.assignees), strict=True):
+            known, wanted = _accounts_of(present, kept), self._user_ids(names)
+            if missing := [each for each in wanted if each not in known]:
+                form[field] = [*known, *missing]
+        if assignment.milestone and find(present, "milestone") is None:
+            milestone = self._milestone(assignment.milestone, "assign a merge request")
+            form |= {} if milestone is None else {"milestone_id": milestone}
+        return form
 
     def _user_ids(self, names: tuple[str, ...]) -> list[int]:
         """The numbers of users by name; an unknown one, or a team, is a warning."""
@@ -442,10 +460,10 @@ class GitLab(HostedForge[GitLabClient]):
             users = self._client.get("/users", action=f"look for the user {name}", query={"username": name})
             found = next((number_of(user, "id") for user in list_of(users)), None)
         except (ForbiddenError, NotFoundError) as error:
-            logger.warning("%s is not asked for reviews: %s", name, error)
+            logger.warning("%s is neither asked for reviews nor assigned: %s", name, error)
             return None
         if found is None:
-            logger.warning("%s: there is no such user on GitLab to ask for reviews", name)
+            logger.warning("%s: there is no such user on GitLab to ask for reviews or to assign", name)
         return found
 
     def _look(self, number: int) -> object:
@@ -594,13 +612,13 @@ def _fitting(labels: Sequence[str]) -> list[str]:
     return [label for label in labels if SEPARATOR not in label]
 
 
-def _filled(*, reviewer_ids: Sequence[int], **labels: Sequence[str]) -> dict[str, object]:
+def _joined(**labels: Sequence[str]) -> dict[str, object]:
     joined = {field: SEPARATOR.join(_fitting(names)) for field, names in labels.items()}
-    return {name: value for name, value in {**joined, "reviewer_ids": list(reviewer_ids)}.items() if value}
+    return {name: value for name, value in joined.items() if value}
 
 
-def _reviewers_of(answer: object) -> list[int]:
-    numbers = (number_or_none(each, "id") for each in list_of(find(answer, "reviewers")))
+def _accounts_of(answer: object, field: str) -> list[int]:
+    numbers = (number_or_none(each, "id") for each in list_of(find(answer, field)))
     return [number for number in numbers if number is not None]
 
 

@@ -16,6 +16,8 @@ from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.forge.pull_requests import (
     NEUTRAL_IDENTITY,
+    NO_ASSIGNMENT,
+    Assignment,
     Comment,
     CommitStatus,
     ForgeToken,
@@ -152,6 +154,10 @@ class UnprocessableError(TransientError):
 
 class NotMergeableError(TransientError):
     """Raised for a 405: a pull request cannot be merged now, or rules of its base forbid it."""
+
+
+_REFUSALS = (ForbiddenError, NotFoundError, UnprocessableError)
+"""Errors that another run would meet again."""
 
 
 class ForgeClient(ABC):
@@ -352,6 +358,8 @@ class HostedForge(ABC, Generic[Client]):
     comment_query: Mapping[str, str] = {}
     issue_number = "number"
     issue_query: Mapping[str, str] = {"state": "all"}
+    milestone_number = "number"
+    milestone_query: Mapping[str, str] = {"state": "open"}
     status_author = "creator"
     status_limit = 140
     """Characters of a commit status."""
@@ -391,7 +399,7 @@ class HostedForge(ABC, Generic[Client]):
         """The open one from `head`."""
 
     @abstractmethod
-    def _propose(self, wanted: PullRequest, reviewers: tuple[str, ...]) -> object:
+    def _propose(self, wanted: PullRequest, assignment: Assignment) -> object:
         """Open a pull request once; raises one of `create_refusals`."""
 
     @abstractmethod
@@ -404,9 +412,9 @@ class HostedForge(ABC, Generic[Client]):
 
     @abstractmethod
     def _attach(
-        self, shown: PullRequest, labels: tuple[str, ...], reviewers: tuple[str, ...], unlabel: tuple[str, ...] = ()
+        self, shown: PullRequest, labels: tuple[str, ...], assignment: Assignment, unlabel: tuple[str, ...] = ()
     ) -> PullRequest:
-        """Add labels, request reviews, remove `unlabel`; refusals are warnings."""
+        """Assign, add labels, remove `unlabel`; refusals are warnings."""
 
     @abstractmethod
     def _look(self, number: int) -> object:
@@ -540,7 +548,7 @@ class HostedForge(ABC, Generic[Client]):
         body: str,
         draft: bool = False,
         labels: tuple[str, ...] = (),
-        reviewers: tuple[str, ...] = (),
+        assignment: Assignment = NO_ASSIGNMENT,
     ) -> PullRequest | None:
         """See `Forge`. If the answer was lost, the pull request is found by its head branch."""
         wanted = PullRequest(
@@ -557,7 +565,7 @@ class HostedForge(ABC, Generic[Client]):
         created: PullRequest | None = None
         while created is None:
             try:
-                created = self._shown(self._propose(wanted, reviewers))
+                created = self._shown(self._propose(wanted, assignment))
             except self.create_refusals as refusal:
                 created = self._find_open(head, base)
                 wait_s = next(waits_s, None) if created is None else None
@@ -568,7 +576,7 @@ class HostedForge(ABC, Generic[Client]):
                     if error is None:
                         return None
                     raise error from None
-        return self._attach(created, labels, reviewers)
+        return self._attach(created, labels, assignment)
 
     def update(
         self,
@@ -579,7 +587,7 @@ class HostedForge(ABC, Generic[Client]):
         close: bool = False,
         labels: tuple[str, ...] = (),
         unlabel: tuple[str, ...] = (),
-        reviewers: tuple[str, ...] = (),
+        assignment: Assignment = NO_ASSIGNMENT,
     ) -> PullRequest:
         """See `Forge`. Text and closing are one request, so that neither is visible without the other."""
         action, path = f"update pull request {number}", self._path(f"{self.pulls}/{number}")
@@ -596,7 +604,7 @@ class HostedForge(ABC, Generic[Client]):
         if close:
             form |= self.closing
         updated = self._shown(self._client.write(self.update_method, path, form, action=action)) if form else current
-        return self._attach(updated, labels, reviewers, unlabel)
+        return self._attach(updated, labels, assignment, unlabel)
 
     def amend_merged(self, number: int, *, body: str) -> None:
         """See `Forge`."""
@@ -700,13 +708,13 @@ class HostedForge(ABC, Generic[Client]):
             if page and needed_text(page[-1], "updated_at") and (time_of(page[-1], "updated_at") or 0.0) < since_s:
                 return
 
-    def _ask_for_reviews(self, number: int, reviewers: tuple[str, ...]) -> bool:
-        """Request reviews of people and, by `team:NAME`, of teams, where GitHub's API is followed.
+    def _assign(self, number: int, assignment: Assignment) -> bool:
+        """Request reviews of people and, by `team:NAME`, of teams, and assign; where GitHub's API is followed.
 
         False if that is to be tried again: labels, which say that a pull request is complete, must wait for it.
         """
-        teams = [name.removeprefix("team:").rpartition("/")[2] for name in reviewers if name.startswith("team:")]
-        people = [name for name in reviewers if not name.startswith("team:")]
+        teams = [each.removeprefix("team:").rpartition("/")[2] for each in assignment.reviewers if _is_team(each)]
+        people = [each for each in assignment.reviewers if not _is_team(each)]
         form = {name: value for name, value in (("reviewers", people), ("team_reviewers", teams)) if value}
         path = self._path(f"{self.pulls}/{number}/requested_reviewers")
         try:
@@ -714,8 +722,44 @@ class HostedForge(ABC, Generic[Client]):
                 self._client.write("POST", path, form, action=f"ask for reviews of pull request {number}")
         except ReconcilerError as error:
             logger.warning("pull request %d: no reviews were requested: %s", number, error)
-            return isinstance(error, ForbiddenError | NotFoundError | UnprocessableError)
+            if not isinstance(error, _REFUSALS):
+                return False
+        try:
+            self._assign_issue(number, assignment)
+        except ReconcilerError as error:
+            logger.warning("pull request %d has no assignees or milestone: %s", number, error)
+            return isinstance(error, _REFUSALS)
         return True
+
+    def _assign_issue(self, number: int, assignment: Assignment) -> None:
+        """Assignees and milestone, which are those of the issue behind a pull request."""
+        if not assignment.assignees and not assignment.milestone:
+            return
+        path, action = self._path(f"issues/{number}"), f"assign pull request {number}"
+        present = self._client.get(path, action=action)
+        named = [text_of(each, self.login_field) for each in list_of(find(present, "assignees"))]
+        known = {each.lower() for each in named}
+        missing = [each for each in assignment.assignees if each.lower() not in known]
+        form: dict[str, object] = {"assignees": [*named, *missing]} if missing else {}
+        if assignment.milestone and find(present, "milestone") is None:
+            milestone = self._milestone(assignment.milestone, action)
+            form |= {} if milestone is None else {"milestone": milestone}
+        if not form:
+            return
+        assigned = self._client.write("PATCH", path, form, action=action)
+        taken = {text_of(each, self.login_field).lower() for each in list_of(find(assigned, "assignees"))}
+        for each in missing:
+            if each.lower() not in taken:
+                logger.warning("pull request %d: %s cannot be assigned there", number, each)
+
+    def _milestone(self, title: str, action: str) -> int | None:
+        """The forge's number of an open milestone; None, with a warning, where there is none of this title."""
+        listed = self._client.entries(self._path("milestones"), action=action, query=self.milestone_query)
+        found = next((each for each in listed if text_of(each, "title") == title), None)
+        if found is None:
+            logger.warning("%s: there is no open milestone of this title", title)
+            return None
+        return number_of(found, self.milestone_number)
 
     def _has_objection(self, number: int, objection: str) -> bool:
         """Whether the last verdict of any reviewer is `objection`; comments and requests change no verdict."""
@@ -759,6 +803,10 @@ class HostedForge(ABC, Generic[Client]):
             logger.debug("the authors of pull requests are not compared with our account: %s", error)
             return ""
         return "" if is_ours else text_of(answer, self.author_role, self.login_field) or "an unknown account"
+
+
+def _is_team(reviewer: str) -> bool:
+    return reviewer.startswith("team:")
 
 
 def needed_token(token: ForgeToken | None, address: RepositoryAddress, variable: str) -> ForgeToken:

@@ -18,6 +18,8 @@ from reconciler.domain.settings import ForgeSettings, Identity
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.pull_requests import (
     NEUTRAL_IDENTITY,
+    NO_ASSIGNMENT,
+    Assignment,
     Comment,
     CommitStatus,
     ForgeToken,
@@ -267,11 +269,10 @@ class Local:
         body: str,
         draft: bool = False,
         labels: tuple[str, ...] = (),
-        reviewers: tuple[str, ...] = (),
+        assignment: Assignment = NO_ASSIGNMENT,
     ) -> PullRequest | None:
-        """See `Forge`; reviews cannot be requested."""
-        if reviewers:
-            logger.debug("the local forge requests no reviews")
+        """See `Forge`; a directory has nobody to ask, and no milestones."""
+        del assignment
         present = self._read_all()
         for pull_request in present:
             if pull_request.is_open and (pull_request.head_branch, pull_request.base_branch) == (head, base):
@@ -301,10 +302,10 @@ class Local:
         close: bool = False,
         labels: tuple[str, ...] = (),
         unlabel: tuple[str, ...] = (),
-        reviewers: tuple[str, ...] = (),
+        assignment: Assignment = NO_ASSIGNMENT,
     ) -> PullRequest:
-        """See `Forge`; reviews cannot be requested."""
-        del reviewers
+        """See `Forge`; a directory has nobody to ask, and no milestones."""
+        del assignment
         current = self._read(self._path(number))
         if not current.is_open:
             logger.info("pull request %d is %s, left as it is", number, current.state.value)

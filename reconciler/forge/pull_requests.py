@@ -247,7 +247,7 @@ class PullRequest:
     merged_as: tuple[str, ...] = ()
     url: str = ""
     is_asked: bool = True
-    """False where reviews could not be asked for now, and the next run is to try it again."""
+    """False where reviewers or assignees could not be asked now, and the next run is to try it again."""
 
     @property
     def is_open(self) -> bool:
@@ -279,6 +279,22 @@ def check_same(found: PullRequest, wanted: PullRequest) -> None:
     did = next((did for did, (now, then) in fields.items() if now != then), "")
     if did:
         raise RivalRunError(f"merge pull request {found.number}: somebody {did} meanwhile; left alone")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What a pull request is given besides labels: accounts to review it (or `team:NAME`), assignees, a milestone."""
+
+    reviewers: tuple[str, ...] = ()
+    assignees: tuple[str, ...] = ()
+    milestone: str = ""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to give."""
+        return bool(self.reviewers or self.assignees or self.milestone)
+
+
+NO_ASSIGNMENT = Assignment()
 
 
 class Forge(Protocol):
@@ -331,11 +347,11 @@ class Forge(Protocol):
         body: str,
         draft: bool = False,
         labels: tuple[str, ...] = (),
-        reviewers: tuple[str, ...] = (),
+        assignment: Assignment = NO_ASSIGNMENT,
     ) -> PullRequest | None:
         """Open a pull request, or return the one that is open for `head` already, unchanged.
 
-        None: `head` has nothing that `base` lacks. Labels and reviewers that are refused are warnings.
+        None: `head` has nothing that `base` lacks. Labels and assignments that are refused are warnings.
         """
 
     def update(
@@ -347,13 +363,13 @@ class Forge(Protocol):
         close: bool = False,
         labels: tuple[str, ...] = (),
         unlabel: tuple[str, ...] = (),
-        reviewers: tuple[str, ...] = (),
+        assignment: Assignment = NO_ASSIGNMENT,
     ) -> PullRequest:
         """Update an open pull request, and return its new state.
 
         Only differences from the forge's present values are sent. `labels` are added and those in `unlabel` removed;
-        `reviewers` are asked again. One that a person closed or merged in the meantime is not changed: a `withdrawn` in
-        its marker would undo that decision.
+        reviewers are asked again, assignees added, and a milestone set where it has none. One that a person closed or
+        merged in the meantime is not changed: a `withdrawn` in its marker would undo that decision.
         """
 
     def amend_merged(self, number: int, *, body: str) -> None:

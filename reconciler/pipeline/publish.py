@@ -27,7 +27,7 @@ from reconciler.forge.marker import (
     with_pushes,
     withdrawn,
 )
-from reconciler.forge.pull_requests import Forge, MergeState, PullRequest
+from reconciler.forge.pull_requests import NO_ASSIGNMENT, Assignment, Forge, MergeState, PullRequest
 from reconciler.git.clone import Clone
 from reconciler.git.repository import CommitRecord
 from reconciler.pipeline.draft import DAY_S, says_the_same
@@ -676,22 +676,22 @@ class _Press:
         if not pushed and state.has_current_body and not _is_unfinished(pull_request, draft):
             return state.outcome(Operation.NONE, pull_request=pull_request)
         self._check_access()
-        reviewers = self._reviewers(draft) if _is_unfinished(pull_request, draft) else ()
+        assignment = self._assignment(draft) if _is_unfinished(pull_request, draft) else NO_ASSIGNMENT
         updated = self._forge.update(
             pull_request.number,
             title=draft.title,
-            body=_first_body(draft, reviewers),
+            body=_first_body(draft, assignment),
             labels=draft.labels,
             unlabel=draft.unfit_labels,
-            reviewers=reviewers,
+            assignment=assignment,
         )
-        updated = self._finish(updated, draft, reviewers)
+        updated = self._finish(updated, draft, assignment)
         return state.outcome(Operation.UPDATED, pull_request=updated, head_commit=commit)
 
     def _create(self, state: GroupState, draft: Draft, commit: str) -> Published:
         self._check_access()
-        reviewers = self._reviewers(draft)
-        body = _first_body(draft, reviewers)
+        assignment = self._assignment(draft)
+        body = _first_body(draft, assignment)
         created = self._forge.create(
             head=state.branch,
             base=self.clone.branch,
@@ -699,7 +699,7 @@ class _Press:
             body=body,
             draft=self.settings.draft,
             labels=draft.labels,
-            reviewers=reviewers,
+            assignment=assignment,
         )
         if created is None:
             return state.outcome(Operation.NONE, reason="the forge sees nothing to propose")
@@ -708,16 +708,20 @@ class _Press:
             # Another run created it first: its body is about another decision than the branch.
             asked = created.is_asked
             created = replace(self._forge.update(created.number, title=draft.title, body=body), is_asked=asked)
-        created = self._finish(created, draft, reviewers)
+        created = self._finish(created, draft, assignment)
         return state.outcome(Operation.CREATED, pull_request=created, head_commit=commit)
 
-    def _finish(self, shown: PullRequest, draft: Draft, reviewers: tuple[str, ...]) -> PullRequest:
-        """Take the remark that reviews are to be asked for out of a text, once they are."""
-        is_remarked = _first_body(draft, reviewers) != draft.body
+    def _finish(self, shown: PullRequest, draft: Draft, assignment: Assignment) -> PullRequest:
+        """Take the remark that it is still to be assigned out of a text, once it is."""
+        is_remarked = _first_body(draft, assignment) != draft.body
         return self._forge.update(shown.number, body=draft.body) if is_remarked and shown.is_asked else shown
 
-    def _reviewers(self, draft: Draft) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.settings.reviewers, *draft.reviewers)))
+    def _assignment(self, draft: Draft) -> Assignment:
+        return Assignment(
+            reviewers=tuple(dict.fromkeys((*self.settings.reviewers, *draft.reviewers))),
+            assignees=self.settings.assignees,
+            milestone=self.settings.milestone,
+        )
 
     def _check_access(self) -> None:
         """Before the first write, so that no branch is pushed without the right to open its pull request."""
@@ -755,13 +759,13 @@ class _Press:
         return self.doors.forge
 
 
-def _first_body(draft: Draft, reviewers: tuple[str, ...]) -> str:
-    """The text until reviews are asked for: where labels are set last, these say whether that was done."""
-    return asking(draft.body) if reviewers and not draft.labels else draft.body
+def _first_body(draft: Draft, assignment: Assignment) -> str:
+    """The text until it is assigned: where labels are set last, these say whether that was done."""
+    return asking(draft.body) if assignment and not draft.labels else draft.body
 
 
 def _is_unfinished(pull_request: PullRequest, draft: Draft) -> bool:
-    """Whether a killed run or a refusal left it without any of our labels or reviewers; the next run tries again."""
+    """Whether a killed run or a refusal left it without labels, reviewers or assignees; the next run tries again."""
     if draft.labels:
         return not set(draft.labels) & set(pull_request.labels)
     marker = read_marker(pull_request.body)

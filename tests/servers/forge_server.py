@@ -96,6 +96,8 @@ class StoredPullRequest:
     head_commit: str = MISSING_COMMIT
     labels: list[str] = field(default_factory=list)
     reviewers: list[str] = field(default_factory=list)
+    assignees: list[str] = field(default_factory=list)
+    milestone: str = ""
     closed_s: float | None = None
     merged_s: float | None = None
     in_merge_queue: bool = False
@@ -169,6 +171,8 @@ class StoredRepository:
     comments: dict[int, StoredComment] = field(default_factory=dict)
     issues: dict[int, StoredIssue] = field(default_factory=dict)
     """By number, from 1001 on."""
+    milestones: tuple[str, ...] = ("2026-Q1", "2026-Q2")
+    """Titles of the open ones, numbered from 1 on."""
     statuses: dict[str, list[Any]] = field(default_factory=dict)
     """By commit, the newest first, as the forge shows them."""
     pushes: list[Push] = field(default_factory=list)

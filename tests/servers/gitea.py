@@ -103,7 +103,13 @@ class GiteaServer(ForgeServer):
             ("POST", r"/pulls/(\d+)/requested_reviewers", lambda number: self._ask(repository, number, body)),
             ("GET", "/issues", lambda: self._issues(repository, query)),
             ("POST", "/issues", lambda: self._open_issue(repository, body)),
+            (
+                "GET",
+                r"/issues/(\d+)",
+                lambda number: self._behind(repository, number, 200),
+            ),
             ("PATCH", r"/issues/(\d+)", lambda number: self._edit_issue(repository, number, body)),
+            ("GET", "/milestones", lambda: self._page(_milestones(repository), query)),
             ("GET", "/labels", lambda: self._page(_labels(self.labels), query)),
             ("POST", "/labels", lambda: self._create_label(body)),
             ("POST", r"/issues/(\d+)/labels", lambda number: self._add_labels(repository, number, body)),
@@ -301,10 +307,37 @@ class GiteaServer(ForgeServer):
         return Answer(status=201, body=self._issue_object(stored))
 
     def _edit_issue(self, repository: StoredRepository, number: str, body: Any) -> Answer:
+        if int(number) in repository.pull_requests:
+            return self._assign(repository, repository.pull_requests[int(number)], body)
         stored = repository.issues[int(number)]
         texts = body.get("title", stored.title), body.get("body", stored.body)
         self.edit_issue(stored, *texts, closes=body.get("state") == "closed")
         return Answer(status=201, body=self._issue_object(stored))
+
+    def _assign(self, repository: StoredRepository, stored: StoredPullRequest, body: Any) -> Answer:
+        if "nobody" in body.get("assignees", []):
+            return Answer(status=422, body=self.error("Assignee does not exist: [name: nobody]"))
+        stored.assignees = list(body.get("assignees", stored.assignees))
+        titles = {each["id"]: each["title"] for each in _milestones(repository)}
+        stored.milestone = titles[body["milestone"]] if "milestone" in body else stored.milestone
+        stored.updated_s = self.tick()
+        return self._behind(repository, str(stored.number), 201)
+
+    def _behind(self, repository: StoredRepository, number: str, status: int) -> Answer:
+        """The issue behind a pull request."""
+        stored = repository.pull_requests[int(number)]
+        issue = StoredIssue(
+            number=stored.number,
+            title=stored.title,
+            body=stored.body or "",
+            labels=stored.labels,
+            created_s=stored.created_s,
+            state=stored.state,
+        )
+        found = {each["title"]: each for each in _milestones(repository)}
+        told = {"assignees": [self._user(each) for each in stored.assignees], "milestone": found.get(stored.milestone)}
+        shown = {**self._issue_object(issue), **told, "pull_request": {"merged": stored.merged_s is not None}}
+        return Answer(status=status, body=shown)
 
     def _issue_object(self, stored: StoredIssue) -> Json:
         labels = _labels({name: self.labels.get(name, 1) for name in stored.labels})
@@ -407,6 +440,11 @@ class GiteaServer(ForgeServer):
 
 def _is_draft(stored: StoredPullRequest) -> bool:
     return stored.title.lower().startswith(DRAFTS)
+
+
+def _milestones(repository: StoredRepository) -> list[Json]:
+    named = enumerate(repository.milestones, start=41)
+    return [{"id": identity, "title": title, "state": "open"} for identity, title in named]
 
 
 def _labels(labels: Mapping[str, int]) -> list[Json]:

@@ -80,6 +80,7 @@ REVIEW = objects(
         "dismissed": FLAG,
     }
 )
+MILESTONE = objects({"id": NUMBER, "title": TEXT, "state": one_of("open", "closed")})
 ISSUE = objects(
     {
         "number": NUMBER,
@@ -89,7 +90,8 @@ ISSUE = objects(
         "user": USER,
         "labels": many(LABEL),
         "pull_request": or_null({"type": "object"}),
-    }
+    },
+    optional={"assignees": or_null(many(USER)), "milestone": or_null(MILESTONE)},
 )
 COMMENT = objects({"id": NUMBER, "body": TEXT, "user": USER, "created_at": TIME, "updated_at": TIME})
 STATUS = objects({"id": NUMBER, "status": STATE, "context": TEXT, "description": TEXT, "creator": USER})
@@ -109,6 +111,7 @@ TEXTS: Json = {"title": {"type": "string", "maxLength": 255}, "body": TEXT}
 FIELDS = {
     "PullRequest": PULL_REQUEST,
     "Issue": ISSUE,
+    "Milestone": MILESTONE,
     "PRBranchInfo": SIDE,
     "Repository": REPOSITORY,
     "User": USER,
@@ -193,13 +196,25 @@ PATHS: Json = {
             status=201,
         ),
     },
+    "/repos/{owner}/{repo}/milestones": {
+        "get": operation("milestones/list", many(MILESTONE), query={**PAGE, "state": one_of("open", "closed", "all")})
+    },
     "/repos/{owner}/{repo}/issues/{index}": {
+        "get": operation("issues/get", ISSUE),
         "patch": operation(
             "issues/edit",
             ISSUE,
-            body={"type": "object", "properties": {**TEXTS, "state": one_of("open", "closed")}},
+            body={
+                "type": "object",
+                "properties": {
+                    **TEXTS,
+                    "state": one_of("open", "closed"),
+                    "assignees": many(TEXT),
+                    "milestone": NUMBER,
+                },
+            },
             status=201,
-        )
+        ),
     },
     "/repos/{owner}/{repo}/labels": {
         "get": operation("labels/list", many(LABEL), query=PAGE),

@@ -43,6 +43,7 @@ from tests.servers.github_objects import (
     installation_object,
     issue_object,
     label_object,
+    milestone_object,
     public_user_object,
     pull_request_object,
     repository_object,
@@ -139,7 +140,9 @@ class GitHubServer(ForgeServer):
             ("POST", r"/pulls/(\d+)/requested_reviewers", lambda number: self._review(repository, number, body)),
             ("GET", "/issues", lambda: self._issues(repository, query)),
             ("POST", "/issues", lambda: self._open_issue(repository, body)),
+            ("GET", r"/issues/(\d+)", lambda number: self._behind(repository, repository.pull_requests[int(number)])),
             ("PATCH", r"/issues/(\d+)", lambda number: self._edit_issue(repository, number, body)),
+            ("GET", "/milestones", lambda: self._milestones(repository, query)),
             ("GET", r"/issues/(\d+)/comments", lambda number: self._list_comments(repository, number, query)),
             ("POST", r"/issues/(\d+)/comments", lambda number: self._comment(repository, number, body)),
             ("PATCH", r"/issues/comments/(\d+)", lambda key: self._edit_comment(repository, key, body)),
@@ -360,10 +363,45 @@ class GitHubServer(ForgeServer):
         return Answer(status=201, body=self._issue_object(repository, stored))
 
     def _edit_issue(self, repository: StoredRepository, number: str, body: Any) -> Answer:
+        if int(number) in repository.pull_requests:
+            return self._assign(repository, repository.pull_requests[int(number)], body)
         stored = repository.issues[int(number)]
         texts = body.get("title", stored.title), body.get("body", stored.body)
         self.edit_issue(stored, *texts, closes=body.get("state") == "closed")
         return Answer(status=200, body=self._issue_object(repository, stored))
+
+    def _assign(self, repository: StoredRepository, stored: StoredPullRequest, body: Any) -> Answer:
+        """Who may not be assigned is passed over."""
+        stored.assignees = [each for each in body.get("assignees", stored.assignees) if each != "nobody"]
+        if "milestone" in body:
+            stored.milestone = repository.milestones[body["milestone"] - 1]
+        stored.updated_s = self.tick()
+        return self._behind(repository, stored)
+
+    def _behind(self, repository: StoredRepository, stored: StoredPullRequest) -> Answer:
+        """The issue behind a pull request."""
+        issue = StoredIssue(
+            number=stored.number,
+            title=stored.title,
+            body=stored.body or "",
+            labels=stored.labels,
+            created_s=stored.created_s,
+            login=stored.author,
+            state=stored.state,
+        )
+        milestones = {each["title"]: each for each in self._listed_milestones(repository)}
+        told = {
+            "assignees": [user_object(self.url, login, 100 + number) for number, login in enumerate(stored.assignees)],
+            "milestone": milestones.get(stored.milestone),
+        }
+        return Answer(status=200, body={**self._issue_object(repository, issue), **told})
+
+    def _milestones(self, repository: StoredRepository, query: Mapping[str, str]) -> Answer:
+        return Answer(status=200, body=page_of(self._listed_milestones(repository), query))
+
+    def _listed_milestones(self, repository: StoredRepository) -> list[Json]:
+        named, creator = enumerate(repository.milestones, start=1), self._user_of("ann")
+        return [milestone_object(self.url, repository.full_name, title, number, creator) for number, title in named]
 
     def _issue_object(self, repository: StoredRepository, stored: StoredIssue) -> Json:
         labels = [

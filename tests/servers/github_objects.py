@@ -317,6 +317,29 @@ def pull_request_object(api: str, view: PullRequestView) -> Json:
     }
 
 
+def milestone_object(api: str, full_name: str, title: str, number: int, creator: Json) -> Json:
+    """An open `milestone`."""
+    url = f"{api}/repos/{full_name}/milestones/{number}"
+    return {
+        "id": 500 + number,
+        "node_id": f"MI_{number}",
+        "url": url,
+        "html_url": f"https://github.com/{full_name}/milestone/{number}",
+        "labels_url": f"{url}/labels",
+        "number": number,
+        "state": "open",
+        "title": title,
+        "description": None,
+        "creator": creator,
+        "open_issues": 0,
+        "closed_issues": 0,
+        "created_at": timestamp(0.0),
+        "updated_at": timestamp(0.0),
+        "closed_at": None,
+        "due_on": None,
+    }
+
+
 def issue_object(api: str, full_name: str, issue: StoredIssue, labels: Sequence[Json], user: Json) -> Json:
     """An `issue`."""
     url = f"{api}/repos/{full_name}/issues/{issue.number}"

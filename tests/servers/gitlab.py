@@ -125,6 +125,7 @@ class GitLabServer(ForgeServer):
             ("GET", "/issues", lambda: self._issues(repository, query)),
             ("POST", "/issues", lambda: self._open_issue(repository, body)),
             ("PUT", r"/issues/(\d+)", lambda number: self._edit_issue(repository, number, body)),
+            ("GET", "/milestones", lambda: Answer(status=200, body=page_of(_milestones(repository), query))),
             ("GET", "/merge_requests", lambda: self._list(repository, query)),
             ("POST", "/merge_requests", lambda: self._create(repository, body)),
             ("GET", r"/merge_requests/(\d+)", lambda number: self._one(repository, number)),
@@ -230,7 +231,7 @@ class GitLabServer(ForgeServer):
         stored = self.store(repository, head, base, title, self._without_commands(body.get("description")))
         stored.head_commit = repository.branches().get(head, MISSING_COMMIT)
         stored.hidden_lists = self.hide_new_for
-        self._attach(stored, body)
+        self._attach(repository, stored, body)
         return Answer(status=201, body=self._object(repository, stored))
 
     def _one(self, repository: StoredRepository, number: str) -> Answer:
@@ -292,7 +293,7 @@ class GitLabServer(ForgeServer):
             stored.body = self._without_commands(body["description"])
         gone = body.get("remove_labels", "").split(",")
         stored.labels = [label for label in stored.labels if label not in gone]
-        self._attach(stored, {**body, "labels": body.get("add_labels", "")})
+        self._attach(repository, stored, {**body, "labels": body.get("add_labels", "")})
         stored.updated_s = self.tick()
         if body.get("state_event") == "close" and stored.state == "open":
             self.close_stored(stored)
@@ -358,13 +359,18 @@ class GitLabServer(ForgeServer):
         state = "opened" if stored.state == "open" else "closed"
         return {**shown, "state": state, "labels": list(stored.labels), "author": self._person(OWN_ID, self.login)}
 
-    def _attach(self, stored: StoredPullRequest, body: Any) -> None:
+    def _attach(self, repository: StoredRepository, stored: StoredPullRequest, body: Any) -> None:
         """What is not allowed is passed over, without a word."""
         named = [label for label in body.get("labels", "").split(",") if label]
         stored.labels += [label for label in named if self.creates_labels and label not in stored.labels]
         if "reviewer_ids" in body:
             known = [self.users[number] for number in body["reviewer_ids"] if number in self.users]
             stored.reviewers = known[: self.most_reviewers]
+        if "assignee_ids" in body:
+            known = [self.users[number] for number in body["assignee_ids"] if number in self.users]
+            stored.assignees = known[: self.most_reviewers]
+        found = (each["title"] for each in _milestones(repository) if each["id"] == body.get("milestone_id"))
+        stored.milestone = next(found, stored.milestone)
 
     def _without_commands(self, text: str | None) -> str:
         """What GitLab keeps of a text: it does what a line that is a quick action says."""
@@ -453,6 +459,8 @@ class GitLabServer(ForgeServer):
                 project_id=repository.id,
                 labels=stored.labels,
                 reviewers=[self._person(numbers[name], name) for name in stored.reviewers],
+                assignees=[self._person(numbers[name], name) for name in stored.assignees],
+                milestone=next((each for each in _milestones(repository) if each["title"] == stored.milestone), None),
                 author=self._person(666, stored.author) if stored.author else self._person(OWN_ID, self.login),
                 sha=stored.head_commit,
                 told_by=self._teller(stored),
@@ -464,6 +472,11 @@ class GitLabServer(ForgeServer):
                 web_url=f"{self.host}/{repository.full_name}/-/merge_requests/{stored.number}",
             )
         )
+
+
+def _milestones(repository: StoredRepository) -> list[Json]:
+    named = enumerate(repository.milestones, start=71)
+    return [{"id": number, "iid": number - 70, "title": title, "state": "active"} for number, title in named]
 
 
 def protection(name: str, *, push: int = MAINTAINER, merge: int = MAINTAINER, force: bool = False) -> Json:

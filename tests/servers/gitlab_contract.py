@@ -3,7 +3,8 @@
 GitLab publishes a description of its own (`doc/api/openapi/openapi_v3.yaml` in gitlab-org/gitlab, 4 MB, in no package
 of any registry); it calls no field required and none nullable, and a list of merge requests one of them. So what stands
 here is taken from the API reference, read in November 2026 (docs.gitlab.com/api/, doc/api/ in gitlab-org/gitlab):
-merge_requests.md, projects.md, users.md, repositories.md, branches.md, protected_branches.md, project_push_rules.md,
+merge_requests.md, milestones.md, projects.md, users.md, repositories.md, branches.md, protected_branches.md,
+project_push_rules.md,
 merge_request_approvals.md, merge_trains.md, events.md, members.md, notes.md, commits.md, rest/_index.md (pages,
 status codes); and for the refusals of a create from lib/api/helpers/merge_requests_helpers.rb (422: branches in
 conflict, 409: it is open already, 400: anything else).
@@ -58,6 +59,7 @@ ISSUE = objects(
     }
 )
 ISSUE_TEXTS: Json = {"description": TEXT, "labels": TEXT, "state_event": one_of("close", "reopen")}
+MILESTONE = objects({"id": NUMBER, "iid": NUMBER, "title": TEXT, "state": one_of("active", "closed")})
 MERGE_REQUEST = objects(
     {
         "id": NUMBER,
@@ -76,6 +78,8 @@ MERGE_REQUEST = objects(
         "target_project_id": NUMBER,
         "labels": many(TEXT),
         "reviewers": many(USER),
+        "assignees": many(USER),
+        "milestone": or_null(MILESTONE),
         "draft": FLAG,
         "merge_when_pipeline_succeeds": FLAG,
         "detailed_merge_status": TEXT,
@@ -174,6 +178,8 @@ TEXTS: Json = {
     "description": {"type": "string", "maxLength": 1_048_576},
     "labels": TEXT,
     "reviewer_ids": NUMBERS,
+    "assignee_ids": NUMBERS,
+    "milestone_id": NUMBER,
     "remove_source_branch": FLAG,
     "squash": FLAG,
 }
@@ -222,6 +228,13 @@ PATHS: Json = {
     },
     "/projects/{id}/issues/{iid}": {
         "put": operation("issues/update", ISSUE, body={"type": "object", "properties": {"title": TEXT, **ISSUE_TEXTS}})
+    },
+    "/projects/{id}/milestones": {
+        "get": operation(
+            "milestones/list",
+            many(MILESTONE),
+            query={**PAGE, "state": one_of("active", "closed"), "include_ancestors": one_of("true", "false")},
+        )
     },
     "/projects/{id}/merge_requests": {
         "get": operation("merge-requests/list", many(MERGE_REQUEST), query=LIST_QUERY),

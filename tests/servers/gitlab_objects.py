@@ -24,6 +24,8 @@ class MergeRequestView:
     project_id: int
     labels: Sequence[str]
     reviewers: Sequence[Json]
+    assignees: Sequence[Json]
+    milestone: Json | None
     author: Json
     sha: str
     told_by: Json | None
@@ -98,14 +100,14 @@ def merge_request_object(view: MergeRequestView) -> Json:
         "target_branch": view.target_branch,
         "source_branch": view.source_branch,
         "author": view.author,
-        "assignees": [],
+        "assignees": list(view.assignees),
         "reviewers": list(view.reviewers),
         "source_project_id": view.source_project_id,
         "target_project_id": view.project_id,
         "labels": list(view.labels),
         "draft": is_draft,
         "work_in_progress": is_draft,
-        "milestone": None,
+        "milestone": view.milestone,
         "merge_when_pipeline_succeeds": view.told_by is not None,
         "merge_user": view.told_by,
         "detailed_merge_status": view.merge_status,

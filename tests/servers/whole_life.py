@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from reconciler.forge.marker import Marker, withdrawn, write_marker
-from reconciler.forge.pull_requests import CommitStatus, Forge, MergeState, Verdict
+from reconciler.forge.pull_requests import Assignment, CommitStatus, Forge, MergeState, Verdict
 from tests.servers.git_workshop import run_git
 
 
@@ -34,7 +34,7 @@ def live_through_everything(forge: Forge) -> None:
         body=body,
         draft=True,
         labels=("reconciler",),
-        reviewers=("alice", "team:inference"),
+        assignment=Assignment(reviewers=("alice", "team:inference"), assignees=("bob",), milestone="2026-Q2"),
     )
     assert created is not None
     assert forge.create(head="reconciler/llm", base="main", title="Again", body=body) == created

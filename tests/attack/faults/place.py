@@ -49,7 +49,8 @@ kind: Policy
 rules:
   - {name: up, scope: {direction: [up]}, autoMerge: {}}
 """
-ASKED = "labels: [reconciler], reviewers: [alice]"
+ASSIGNED = "reviewers: [alice], assignees: [alice], milestone: 2026-Q2"
+ASKED = f"labels: [reconciler], {ASSIGNED}"
 HOSTED = ("github", "gitlab", "gitea")
 DASHBOARD = "/issues$"
 BLOCKED = {"github": "blocked", "gitlab": "not_approved"}
@@ -110,9 +111,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "propose": Operation(merges=True),
     "merge": Operation(before="propose", minutes=10, merges=True),
     "schedule": Operation(before="propose", minutes=10, merges=True, blocked=True, forges=("github", "gitlab")),
-    "ask": Operation(
-        settings="labels: [], reviewers: [alice]", first=r"^POST .*/(pulls|merge_requests)$", forges=HOSTED
-    ),
+    "ask": Operation(settings=f"labels: [], {ASSIGNED}", first=r"^POST .*/(pulls|merge_requests)$", forges=HOSTED),
     "show": Operation(settings=f"{ASKED}, dashboard: true", first=DASHBOARD, forges=HOSTED),
     "show again": Operation(before="show", load="peak", minutes=20, first=DASHBOARD, forges=HOSTED),
     "withdraw": Operation(before="schedule", load="peak", minutes=22, merges=True, forges=("github", "gitlab")),
@@ -314,10 +313,9 @@ class Place:
         repository = self.server.repositories[NAME]
         issues = [each for each in repository.issues.values() if each.state == "open"]  # a second one is closed
         told = {f"issue {number}": f"{each.title} {each.body} {each.labels}" for number, each in enumerate(issues)}
-        stored = repository.pull_requests
-        return told | _seen(
-            stored, ("state", "head", "base", "title", "body", "labels", "reviewers", "told_by", "merged_by")
-        )
+        assigned = ("labels", "reviewers", "assignees", "milestone")
+        seen = ("state", "head", "base", "title", "body", *assigned, "told_by", "merged_by")
+        return told | _seen(repository.pull_requests, seen)
 
     def _left_by_another_run(self) -> dict[str, str]:
         left = self.heal()

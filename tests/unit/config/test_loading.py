@@ -128,6 +128,8 @@ def test_the_supported_part_of_the_full_example_reaches_the_domain(load: Load, t
     assert settings.pull_requests == PullRequestSettings(
         labels=("reconciler",),
         reviewers=("alice", "team:inference"),
+        assignees=("bob",),
+        milestone="2026-Q2",
         auto_merge=False,
         merge_method="squash",
         open_at_once=7,

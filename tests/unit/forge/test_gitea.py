@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.domain.settings import Identity
-from reconciler.forge.pull_requests import CommitStatus, MergeState, PullRequestState, Rights, Verdict
+from reconciler.forge.pull_requests import Assignment, CommitStatus, MergeState, PullRequestState, Rights, Verdict
 from tests.servers.forge_server import Answer, Fault
 from tests.servers.git_workshop import run_git
 from tests.unit.forge.conftest import (
@@ -66,7 +66,7 @@ def test_labels_that_the_token_may_not_write_are_a_warning(
 
 
 def test_a_reviewer_who_does_not_exist_is_a_warning(gitea: ServedStage, caplog: pytest.LogCaptureFixture) -> None:
-    opened(gitea, reviewers=("nobody",))
+    opened(gitea, assignment=Assignment(reviewers=("nobody",)))
     (warning,) = warnings_of(caplog)
     assert "no reviews were requested" in warning
     assert "user does not exist [uid: 0, name: nobody]" in warning

@@ -7,7 +7,7 @@ import pytest
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.github import pull_request_of
-from reconciler.forge.pull_requests import CommitStatus, PullRequestState, Verdict
+from reconciler.forge.pull_requests import Assignment, CommitStatus, PullRequestState, Verdict
 from tests.servers.git_workshop import run_git
 from tests.unit.forge.conftest import HEAD, create, listed, opened, warnings_of
 
@@ -105,7 +105,11 @@ def test_a_merge_queue_that_could_not_be_read_stops_the_run(github: Any) -> None
 
 def test_labels_and_reviewers_are_requested_after_the_create(github: Any) -> None:
     github.push(HEAD)
-    created = create(github.open(), labels=("reconciler",), reviewers=("alice", "team:inference", "team:acme/sre"))
+    created = create(
+        github.open(),
+        labels=("reconciler",),
+        assignment=Assignment(reviewers=("alice", "team:inference", "team:acme/sre")),
+    )
     stored = github.server.repositories["acme/fleet"].pull_requests[created.number]
     assert stored.labels == ["reconciler"]
     assert stored.reviewers == ["alice", "inference", "sre"]
@@ -115,7 +119,7 @@ def test_labels_wait_for_reviews_that_can_be_asked_for_later(github: Any, caplog
     """Labels say that a pull request is complete: the next run would not ask again."""
     github.push(HEAD)
     github.server.fail("POST", "/requested_reviewers", status=500, times=9)
-    created = create(github.open(), labels=("reconciler",), reviewers=("alice",))
+    created = create(github.open(), labels=("reconciler",), assignment=Assignment(reviewers=("alice",)))
     assert created.labels == ()
     assert len(warnings_of(caplog)) == 1
 
@@ -128,7 +132,7 @@ def test_labels_and_reviewers_that_are_refused_are_only_warnings(
     body = refusal_422(code="invalid") if status == 422 else None
     for path in ("/labels", "/requested_reviewers"):
         github.server.fail("POST", path, status=status, body=body, times=9)
-    created = create(github.open(), labels=("reconciler",), reviewers=("alice",))
+    created = create(github.open(), labels=("reconciler",), assignment=Assignment(reviewers=("alice",)))
     assert created.state is PullRequestState.OPEN
     assert created.labels == ()
     warnings = warnings_of(caplog)
@@ -203,7 +207,7 @@ def test_a_branch_that_was_deleted_has_closed_its_pull_request(github: Any) -> N
 
 def test_writes_are_a_second_apart_and_reads_are_not(github: Any) -> None:
     github.write_pause_s = 1.0
-    forge = opened(github, labels=("reconciler",), reviewers=("alice",))
+    forge = opened(github, labels=("reconciler",), assignment=Assignment(reviewers=("alice",)))
     listed(forge)
     assert github.waits_s == [1.0, 1.0]
     github.clock.time_s += 0.25
@@ -270,7 +274,7 @@ def test_an_invalid_time_is_given_a_minute(github: Any, value: str) -> None:
 
 def test_an_update_can_ask_for_what_the_create_could_not(github: Any) -> None:
     forge = opened(github)
-    forge.update(1, labels=("reconciler",), reviewers=("alice",))
+    forge.update(1, labels=("reconciler",), assignment=Assignment(reviewers=("alice",)))
     stored = github.server.repositories["acme/fleet"].pull_requests[1]
     assert (stored.labels, stored.reviewers) == (["reconciler"], ["alice"])
 

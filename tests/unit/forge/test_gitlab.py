@@ -8,7 +8,7 @@ import pytest
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.gitlab import pull_request_of
-from reconciler.forge.pull_requests import PullRequestState
+from reconciler.forge.pull_requests import Assignment, PullRequestState
 from tests.servers.forge_server import Answer, Fault
 from tests.servers.git_workshop import run_git
 from tests.servers.gitlab import OWN_ID, schedule
@@ -198,14 +198,14 @@ def test_a_text_that_gitlab_keeps_otherwise_is_written_once(gitlab: ServedStage)
 
 def test_labels_and_reviewers_travel_with_the_create(gitlab: ServedStage) -> None:
     gitlab.push(HEAD)
-    created = create(gitlab.open(), labels=("reconciler", "two words"), reviewers=("alice",))
+    created = create(gitlab.open(), labels=("reconciler", "two words"), assignment=Assignment(reviewers=("alice",)))
     assert (stored(gitlab).labels, stored(gitlab).reviewers) == (["reconciler", "two words"], ["alice"])
     assert created.labels == ("reconciler", "two words")
     assert [each.method for each in gitlab.server.writes] == ["POST"]
 
 
 def test_who_is_not_found_and_teams_are_warnings(gitlab: ServedStage, caplog: pytest.LogCaptureFixture) -> None:
-    opened(gitlab, reviewers=("alice", "nobody", "team:inference"))
+    opened(gitlab, assignment=Assignment(reviewers=("alice", "nobody", "team:inference")))
     assert stored(gitlab).reviewers == ["alice"]
     first, second = warnings_of(caplog)
     assert first.startswith("nobody: there is no such user on GitLab")
@@ -213,19 +213,19 @@ def test_who_is_not_found_and_teams_are_warnings(gitlab: ServedStage, caplog: py
 
 
 def test_reviewers_that_gitlab_passes_over_are_a_warning(gitlab: ServedStage, caplog: pytest.LogCaptureFixture) -> None:
-    opened(gitlab, reviewers=("alice", "bob"))
+    opened(gitlab, assignment=Assignment(reviewers=("alice", "bob")))
     (warning,) = warnings_of(caplog)
-    assert warning == "pull request 1: GitLab did not ask all reviewers; Free asks one"
+    assert warning == "pull request 1: GitLab did not take all reviewers; Free takes one"
 
 
 def test_reviewers_that_a_person_requested_are_kept(gitlab: ServedStage) -> None:
     gitlab.server.most_reviewers = 9
     forge = opened(gitlab)
     stored(gitlab).reviewers = ["bob"]
-    forge.update(1, reviewers=("alice",))
+    forge.update(1, assignment=Assignment(reviewers=("alice",)))
     assert stored(gitlab).reviewers == ["bob", "alice"]
     before = len(gitlab.server.writes)
-    forge.update(1, reviewers=("alice", "bob"))
+    forge.update(1, assignment=Assignment(reviewers=("alice", "bob")))
     assert len(gitlab.server.writes) == before
 
 
@@ -248,7 +248,7 @@ def test_labels_and_reviewers_that_are_refused_later_are_only_warnings(
 ) -> None:
     forge = opened(gitlab)
     gitlab.server.fail("PUT", "/merge_requests/1$", status=status, times=9)
-    assert forge.update(1, labels=("reconciler",), reviewers=("alice",)).is_open
+    assert forge.update(1, labels=("reconciler",), assignment=Assignment(reviewers=("alice",))).is_open
     (warning,) = warnings_of(caplog)
     assert warning.startswith("pull request 1 stays without its labels or reviewers: ")
 
@@ -370,8 +370,8 @@ def test_labels_wait_for_reviewers_that_could_not_be_looked_up(gitlab: Any) -> N
     """Labels say that a merge request is complete: the next run would not ask again."""
     gitlab.push(HEAD)
     gitlab.server.fail("GET", "/users$", status=500, times=99)
-    assert create(gitlab.open(), labels=("reconciler",), reviewers=("alice",)).labels == ()
+    assert create(gitlab.open(), labels=("reconciler",), assignment=Assignment(reviewers=("alice",))).labels == ()
     gitlab.server.faults.clear()
-    updated = gitlab.open().update(1, labels=("reconciler",), reviewers=("alice",))
+    updated = gitlab.open().update(1, labels=("reconciler",), assignment=Assignment(reviewers=("alice",)))
     assert updated.labels == ("reconciler",)
     assert gitlab.server.repositories[gitlab.full_name].pull_requests[1].reviewers == ["alice"]

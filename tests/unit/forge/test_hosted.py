@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
-from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, MergeAnswer, MergeState, PullRequestState
+from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Assignment, MergeAnswer, MergeState, PullRequestState
 from tests.servers.forge_server import Answer, Fault
 from tests.servers.git_workshop import run_git
 from tests.servers.scripted import reply, serve_script
-from tests.unit.forge.conftest import HEAD, create, listed, opened, order, proposal_on
+from tests.unit.forge.conftest import HEAD, create, listed, opened, order, proposal_on, warnings_of
 
 MERGED = MergeAnswer(state=MergeState.MERGED)
 
@@ -107,9 +107,48 @@ def test_a_branch_without_commits_of_its_own_is_nothing_to_propose(hosted: Any) 
 
 def test_a_create_whose_answer_was_lost_finds_what_it_created(hosted: Any) -> None:
     hosted.server.cut(*hosted.server.creates, applied=True)
-    opened(hosted, labels=("reconciler",), reviewers=("alice",))
+    opened(hosted, labels=("reconciler",), assignment=Assignment(reviewers=("alice",)))
     ((number, stored),) = hosted.server.repositories[hosted.full_name].pull_requests.items()
     assert (number, stored.labels, stored.reviewers) == (1, ["reconciler"], ["alice"])
+
+
+ASSIGNED = Assignment(assignees=("alice",), milestone="2026-Q2")
+
+
+def stored_on(hosted: Any) -> Any:
+    return hosted.server.repositories[hosted.full_name].pull_requests[1]
+
+
+def test_assignees_and_milestone_are_set_once_and_those_of_a_person_stay(hosted: Any) -> None:
+    forge = opened(hosted, assignment=ASSIGNED)
+    stored = stored_on(hosted)
+    assert (stored.assignees, stored.milestone) == (["alice"], "2026-Q2")
+    before = len(hosted.server.writes)
+    forge.update(1, assignment=ASSIGNED)
+    assert len(hosted.server.writes) == before
+    stored.assignees, stored.milestone = ["bob"], "2026-Q1"
+    hosted.server.most_reviewers = 9
+    forge.update(1, assignment=ASSIGNED)
+    assert (stored.assignees, stored.milestone) == (["bob", "alice"], "2026-Q1")
+
+
+def test_nobody_and_a_milestone_that_does_not_exist_are_warnings(hosted: Any, caplog: pytest.LogCaptureFixture) -> None:
+    opened(hosted, labels=("reconciler",), assignment=Assignment(assignees=("nobody",), milestone="2099"))
+    stored = stored_on(hosted)
+    assert (stored.assignees, stored.milestone, stored.labels) == ([], "", ["reconciler"])
+    told = " ".join(warnings_of(caplog))
+    assert "nobody" in told
+    assert "2099: there is no open milestone of this title" in told
+
+
+def test_labels_wait_for_an_assignment_that_can_be_made_later(hosted: Any) -> None:
+    """Labels say that a pull request is complete: the next run would not assign again."""
+    hosted.push(HEAD)
+    for path in (r"/issues/1$", "/milestones$"):
+        hosted.server.fail("GET", path, status=500, times=9)
+    created = create(hosted.open(), labels=("reconciler",), assignment=ASSIGNED)
+    assert not created.is_asked
+    assert created.labels == ()
 
 
 def test_one_that_exists_but_is_not_visible_yet_is_waited_for(hosted: Any) -> None:

@@ -15,7 +15,7 @@ from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.forge.local import Local
 from reconciler.forge.marker import is_of_newer_version, read_marker, withdrawn
-from reconciler.forge.pull_requests import PullRequest, PullRequestState
+from reconciler.forge.pull_requests import Assignment, PullRequest, PullRequestState
 from reconciler.git.clone import clone_base
 from reconciler.git.signing import prepare_signer
 from reconciler.pipeline.prepare import Prepared
@@ -48,22 +48,23 @@ def test_a_pull_request_is_created_then_left_then_updated_then_withdrawn(desk: D
 
 
 def test_rules_of_the_base_commit_judge_label_and_ask(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, ...]] = []
+    asked: list[Assignment] = []
     create = Local.create
 
     def told(forge: Local, **fields: Any) -> Any:
-        asked.append(fields["reviewers"])
+        asked.append(fields["assignment"])
         return create(forge, **fields)
 
     monkeypatch.setattr(Local, "create", told)
-    desk.write("reconciler.yaml", f"{SETTINGS}policies: [.reconciler/policies/]\n")
+    settings = SETTINGS.replace("{labels: [reconciler]}", "{labels: [reconciler], assignees: [bob], milestone: Q2}")
+    desk.write("reconciler.yaml", f"{settings}policies: [.reconciler/policies/]\n")
     rules = "- {name: up, step: {up: 1}}\n- {name: on-call, labels: {add: [gpu]}}\n"
     rules += "- {name: ann, approval: {reviewers: [ann]}}\n"
     desk.write(".reconciler/policies/rules.yaml", f"apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n{rules}")
     assert operations(desk.run(BUSY)) == {"prod/chat": Operation.CREATED}
     (shown,) = desk.pull_requests()
     assert shown.labels == ("reconciler", "gpu")
-    assert asked == [("ann",)]
+    assert asked == [Assignment(reviewers=("ann",), assignees=("bob",), milestone="Q2")]
     assert re.search(r"`llama` clamped: rule \[`up`\]\(\S+\): at most 1 up at once, 4 would be needed", shown.body)
     assert ".reconciler/policies/rules.yaml:4" in shown.body
 
