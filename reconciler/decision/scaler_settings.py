@@ -46,7 +46,14 @@ def declared_setting(scaler: Scaler, metric: ResolvedMetric) -> AutoscalerSettin
     rules = scaler.behavior or {}
     return AutoscalerSetting(
         controller=Controller.SCALED_OBJECT if is_keda else Controller.HPA,
-        metrics=(MetricSetting(kind=_KINDS[written.source], signal=metric.signal, target=written.target),),
+        metrics=(
+            MetricSetting(
+                kind=_KINDS[written.source],
+                signal=metric.signal,
+                target=written.target,
+                is_whole=written.is_whole,
+            ),
+        ),
         least=float(scaler.least),
         most=float("inf") if scaler.most is None else float(scaler.most),
         behavior=behavior,

@@ -135,3 +135,39 @@ def test_a_tolerance_is_written_into_both_directions() -> None:
     written = tuned(own, "40", chosen.behavior)
     assert "      tolerance: 0.05\n" in written.replace('"', "")
     assert "    scaleUp:\n      tolerance: " in written
+
+
+POD_AUTOSCALER = """\
+apiVersion: autoscaling.aibrix.ai/v1alpha1
+kind: PodAutoscaler
+metadata:
+  name: phi
+  namespace: llm
+spec:
+  scalingStrategy: HPA
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: phi}
+  maxReplicas: 9
+  metricsSources:
+  - {metricSourceType: pod, targetMetric: running, targetValue: '30'}
+"""
+
+
+def aibrix_behavior(window_s: int, percent: int) -> dict[str, Any]:
+    policies = {"policies": [{"type": "Percent", "value": percent, "periodSeconds": 60}]}
+    up = {"stabilizationWindowSeconds": 0, "selectPolicy": "Max"}
+    up["policies"] = [{"type": "Percent", "value": 100, "periodSeconds": 60}]
+    return {"scaleUp": up, "scaleDown": {"stabilizationWindowSeconds": window_s, "selectPolicy": "Min", **policies}}
+
+
+def test_aibrix_is_told_by_annotations() -> None:
+    written = tuned(POD_AUTOSCALER, "52", aibrix_behavior(900, 10))
+    assert written == POD_AUTOSCALER.replace("'30'", "'52'").replace(
+        "  namespace: llm\n",
+        "  namespace: llm\n"
+        "  annotations:\n"
+        '    autoscaling.aibrix.ai/max-scale-down-rate: "1.117"\n'
+        '    autoscaling.aibrix.ai/scale-down-cooldown-window: "900s"\n',
+    )
+    assert tuned(written, "52", aibrix_behavior(900, 10)) == written, "it is read as it is written"
+    assert tuned(written, "52", aibrix_behavior(1800, 10)) == written.replace("900s", "1800s")
+    assert tuned(written, "52", aibrix_behavior(300, 50)) == written.replace("900s", "300s").replace("1.117", "2.020")
