@@ -171,7 +171,7 @@ def present_run(common: Common, result: "RunResult") -> None:
     """Write a run's plan and what became of each group."""
     from reconciler.pipeline.publish import Operation  # brings the forge, which a plan does without
 
-    acted = (Operation.CREATED, Operation.UPDATED, Operation.CLOSED, Operation.MERGED)
+    acted = (Operation.CREATED, Operation.UPDATED, Operation.CLOSED, Operation.MERGED, Operation.PUSHED)
     is_changed = any(each.operation in acted for each in result.published)
     told = [_published_json(each) for each in result.published if each.number is not None]
     _print_run(common, result)
@@ -221,7 +221,7 @@ def published_lines(published: "Published") -> Iterator[str]:
     from reconciler.pipeline.publish import Operation  # brings the forge, which a plan does without
 
     is_quiet = published.operation is Operation.NONE and not published.reason
-    if is_quiet and published.number is None:
+    if is_quiet and published.number is None and not published.url:
         return
     number = f"#{published.number} " if published.number is not None else ""
     operation = "open as it was" if is_quiet else str(published.operation)

@@ -86,7 +86,7 @@ def convert(configuration: schema.ConfigurationFile, root: PlacedValue) -> Setti
     if not isinstance(status, str):
         status = DELIVER_CONDITIONS if status.deliver.conditions else DELIVER
     author = None if git.author is None else _same(Identity, git.author)
-    signing = git.signing and Signing(method=git.signing.method, key=_reference(git.signing.key))
+    signing = git.signing and Signing(method=git.signing.method, key=_secret(git.signing.key))
     return Settings(
         currency=configuration.currency,
         run_interval_s=configuration.run_interval,

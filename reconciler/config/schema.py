@@ -597,10 +597,16 @@ class AuthorSection(ConfigSection):
 class SigningSection(ConfigSection):
     """How commits are signed; the key has no passphrase, and its public half is the bot account's on the forge."""
 
-    method: Annotated[str, word("ssh", "gpg", later=("forge",))]
-    """ssh or gpg"""
-    key: SecretReference
-    """{file: PATH} or {env: NAME} of the private key, never the key itself"""
+    method: Annotated[str, word("ssh", "gpg", "forge")]
+    """ssh, gpg or forge: GitHub or GitLab writes and signs them, without a key of ours"""
+    key: MaybeSecret = None
+    """{file: PATH} or {env: NAME} of the private key, never the key itself; required for ssh and gpg"""
+
+    @model_validator(mode="after")
+    def _has_a_key_of_ours_or_none(self) -> Self:
+        if (self.key is None) != (self.method == "forge"):
+            raise ValueError("expected key for method ssh or gpg, and none for forge")
+        return self
 
 
 class GitSection(ConfigSection):
@@ -633,7 +639,7 @@ class ForgeSection(ConfigSection):
 
     kind: Annotated[
         str | None,
-        word(*FORGES, later=("push",)),
+        word(*FORGES),
         Field(description=f"{join_words(tuple(FORGES))} (= by the host of the remote)"),
     ] = None
     url: Annotated[Url | None, Field(repr=False)] = None

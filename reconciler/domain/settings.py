@@ -254,10 +254,15 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signing:
-    """How commits are signed: `method` is ssh or gpg, `key` a private key without a passphrase."""
+    """How commits are signed: `method` is ssh or gpg with a private key without a passphrase, or forge, by its API."""
 
     method: str
-    key: SecretRef
+    key: SecretRef | None = None
+
+    @property
+    def is_by_forge(self) -> bool:
+        """Whether the forge writes our commits, and signs them with its own key."""
+        return self.method == "forge"
 
 
 TITLE_VARIABLE = re.compile(r"\{\{ *([A-Za-z_]*) *\}\}")

@@ -3,7 +3,8 @@
 import contextlib
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import cast
@@ -212,6 +213,7 @@ class GitLab(HostedForge[GitLabClient]):
     """One project on GitLab."""
 
     name = "gitlab"
+    writes_commits = True
     body_limit = 1_000_000  # GitLab takes 1,048,576; the rest is for people
     noun = "project"
     pulls = "merge_requests"
@@ -340,6 +342,22 @@ class GitLab(HostedForge[GitLabClient]):
         except ConfigurationError as error:
             logger.debug("not shown: %s", error)
             return None
+
+    def write_commit(
+        self, branch: str, *, parent: str, files: Mapping[str, bytes], created: Collection[str], message: str
+    ) -> None:
+        """See `Forge`."""
+        actions = [
+            {
+                "action": "create" if path in created else "update",
+                "file_path": path,
+                "content": b64encode(files[path]).decode(),
+                "encoding": "base64",
+            }
+            for path in sorted(files)
+        ]
+        form = {"branch": branch, "start_sha": parent, "commit_message": message, "actions": actions}
+        self._client.write("POST", self._path("repository/commits"), form, action=f"commit to {branch}")
 
     def pushed_s(self, branch: str, commit: str, *, since_s: float) -> float | None:
         """See `Forge`; the events are those of our account, after a day."""

@@ -5,7 +5,7 @@ import json
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
@@ -34,6 +34,7 @@ from reconciler.forge.pull_requests import (
     host_and_path,
     ours_among,
     parse_nested_remote,
+    refuse_commits,
     waiting,
 )
 from reconciler.http.door import Door
@@ -341,6 +342,8 @@ class HostedForge(ABC, Generic[Client]):
     name: str
     body_limit: int
     draws_mermaid = True
+    keeps_pull_requests = True
+    writes_commits = False
 
     noun = "repository"
     pulls = "pulls"
@@ -479,6 +482,11 @@ class HostedForge(ABC, Generic[Client]):
         state = self.status_failure if status.verdict is Verdict.FAILURE else "success"
         return {"state": state, "description": status.words[: self.status_limit], "context": status.context}
 
+    def opening_address(self, *, head: str, base: str) -> str:
+        """See `Forge`: we open them."""
+        del head, base
+        return ""
+
     def check_access(self) -> None:
         """See `Forge`."""
         action = f"look for {self._address}"
@@ -616,6 +624,13 @@ class HostedForge(ABC, Generic[Client]):
 
     def note_merge(self, number: int) -> None:
         """See `Forge`: a hosted forge notices it soon after the push."""
+
+    def write_commit(
+        self, branch: str, *, parent: str, files: Mapping[str, bytes], created: Collection[str], message: str
+    ) -> None:
+        """See `Forge`; most forges sign no commits."""
+        del branch, parent, files, created, message
+        raise refuse_commits(self.name)
 
     def merge(self, wanted: PullRequest, *, method: str = "") -> MergeAnswer:
         """See `Forge`. Only the commit that was checked is merged."""

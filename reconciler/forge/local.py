@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +31,7 @@ from reconciler.forge.pull_requests import (
     check_commit,
     check_same,
     ours_among,
+    refuse_commits,
     waiting,
 )
 from reconciler.forge.registry import directory_of
@@ -213,11 +214,18 @@ class Local:
     name = "local"
     body_limit = 250_000
     draws_mermaid = False
+    keeps_pull_requests = True
+    writes_commits = False
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self._directory = directory
         self._clock = clock or Clock()
         self._folder = directory / FOLDER
+
+    def opening_address(self, *, head: str, base: str) -> str:
+        """See `Forge`: we open them."""
+        del head, base
+        return ""
 
     def check_access(self) -> None:
         """Check that this is a writable bare repository."""
@@ -348,6 +356,13 @@ class Local:
         del commit, since_s
         places = (self._directory / "refs" / "heads" / branch, self._directory / "packed-refs")
         return next((path.stat().st_mtime for path in places if path.is_file()), None)
+
+    def write_commit(
+        self, branch: str, *, parent: str, files: Mapping[str, bytes], created: Collection[str], message: str
+    ) -> None:
+        """See `Forge`: git writes commits here."""
+        del branch, parent, files, created, message
+        raise refuse_commits(self.name)
 
     def merge(self, wanted: PullRequest, *, method: str = "") -> MergeAnswer:
         """See `Forge`; git does it, with a merge commit, and looks at the commit."""

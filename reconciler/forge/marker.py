@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from reconciler.domain.proposals import Part, Promise, PromisedLatency, Proposal, ProposalState, ProposedChange
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Identity
-from reconciler.forge.pull_requests import PullRequest, PullRequestState
+from reconciler.forge.pull_requests import COMMITTERS, PullRequest, PullRequestState
 
 # Promises: one row for each change; if one row is malformed, there are no promises.
 
@@ -434,6 +434,9 @@ class BranchTip(Protocol):
     @property
     def committed_s(self) -> float: ...
 
+    @property
+    def is_signed(self) -> bool: ...
+
 
 def proposal_of(pull_request: PullRequest, tip: BranchTip | None, ours: Identity) -> Proposal:
     """The proposal of a pull request; `tip` is None when its head branch does not exist.
@@ -495,10 +498,60 @@ def with_pushes(message: str, pushes_s: Sequence[float]) -> str:
     return f"{message.rstrip()}\n{PUSHES}: {times}\n"
 
 
+MARKER = "Reconciler-Marker"
+MARKER_LINE = re.compile(rf"{MARKER}: (\S{{1,{70}}})")
+MARKER_WIDTH = 70
+"""Characters of a marker on one line: commit messages are checked for long ones."""
+
+
+def with_marker(message: str, body: str) -> str:
+    """A commit message of ours with the marker of a body, in pieces: where only git remembers what was decided."""
+    marker = read_marker(body)
+    if marker is None:
+        return message
+    shorter = (marker, replace(marker, promises=()), replace(marker, promises=(), changes=()))
+    texts = (_json(each).replace(" ", "\\u0020") for each in shorter)
+    text = next(each for each in texts if len(each) <= MAX_JSON_LENGTH)
+    pieces = (text[start : start + MARKER_WIDTH] for start in range(0, len(text), MARKER_WIDTH))
+    return "\n".join((message.rstrip(), *(f"{MARKER}: {piece}" for piece in pieces))) + "\n"
+
+
+def marker_of_commit(message: str) -> Marker | None:
+    """The marker in a commit message's trailers, if it is about the decision that the message names."""
+    pieces = [match[1] for line in _trailers(message) if (match := MARKER_LINE.fullmatch(line))]
+    marker = _parse_marker("".join(pieces)) if sum(map(len, pieces)) <= MAX_JSON_LENGTH else None
+    return marker if marker is not None and marker.decision == decision_of_commit(message) else None
+
+
+def pull_request_of_branch(branch: str, tip: BranchTip, *, number: int, base: str, url: str) -> PullRequest | None:
+    """The pull request that a branch of ours stands for where only git remembers; None if its commit is not ours.
+
+    `number` only tells it from the others of this run.
+    """
+    marker = marker_of_commit(tip.message)
+    if marker is None:
+        return None
+    return PullRequest(
+        number=number,
+        state=PullRequestState.OPEN,
+        head_branch=branch,
+        base_branch=base,
+        title=tip.message.partition("\n")[0],
+        body=write_marker(marker),
+        head_commit=tip.oid,
+        opened_at_s=min(pushes_of(tip), default=None),
+        url=url,
+    )
+
+
 def stranger_of(tip: BranchTip, ours: Identity) -> str:
-    """The other author or committer of the tip, or its author if our trailer is missing; empty when it is ours."""
+    """The other author or committer of the tip, or its author if our trailer is missing; empty when it is ours.
+
+    What a forge wrote for us by its API has the forge as its committer, and is signed.
+    """
     for email in (tip.author.email, tip.committer.email):
-        if email.lower() != ours.email.lower():
+        is_forges = tip.is_signed and email == tip.committer.email and email.lower() in COMMITTERS
+        if email.lower() != ours.email.lower() and not is_forges:
             return email or "an unknown author"
     return "" if decision_of_commit(tip.message) else f"{tip.author.email} (without the trailer {TRAILER})"
 

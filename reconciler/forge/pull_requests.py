@@ -1,7 +1,7 @@
 """Pull requests, reviews and rights, and the protocol of a forge."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field
 from enum import StrEnum
 from typing import Protocol
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from reconciler.domain.proposals import STOP_LABEL
 from reconciler.domain.records import dataclass
 from reconciler.domain.settings import Identity
-from reconciler.errors import RivalRunError
+from reconciler.errors import ConfigurationError, RivalRunError
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
@@ -297,6 +297,15 @@ class Assignment:
 NO_ASSIGNMENT = Assignment()
 
 
+COMMITTERS = frozenset({"noreply@github.com", "noreply@gitlab.com"})
+"""Addresses of forges as committers of what their APIs write."""
+
+
+def refuse_commits(name: str) -> ConfigurationError:
+    """The error of a forge that writes no commits."""
+    return ConfigurationError(f"git.signing: {name} signs no commits of its API: set git.signing.method to ssh or gpg")
+
+
 class Forge(Protocol):
     """A place with pull requests, found by name.
 
@@ -309,6 +318,13 @@ class Forge(Protocol):
     """Characters that fit into a body."""
     draws_mermaid: bool
     """Whether it draws charts that a body has as text; else people see characters."""
+    keeps_pull_requests: bool
+    """Whether we open pull requests there; else a person does, by `opening_address`, and git alone remembers ours."""
+    writes_commits: bool
+    """Whether its API writes commits, and signs them."""
+
+    def opening_address(self, *, head: str, base: str) -> str:
+        """The page where a person opens a pull request for a branch; empty where we do."""
 
     def check_access(self) -> None:
         """Raise what is wrong with the credential or the repository, before anything is pushed."""
@@ -388,6 +404,14 @@ class Forge(Protocol):
         """When our account pushed a commit to a branch, by the forge's clock; None where it shows no such push.
 
         Both times are Unix seconds; a push before `since_s` is not looked for.
+        """
+
+    def write_commit(
+        self, branch: str, *, parent: str, files: Mapping[str, bytes], created: Collection[str], message: str
+    ) -> None:
+        """Commit files (path -> whole content) on a new branch from `parent`, by the API, so that it is signed.
+
+        `created` are the paths that `parent` lacks. If the answer is lost, it may have been committed.
         """
 
     def merge(self, wanted: PullRequest, *, method: str = "") -> MergeAnswer:

@@ -38,10 +38,12 @@ FORGES: Mapping[str, ForgeKind] = {
     ),
     "gitea": ForgeKind(variable="GITEA_TOKEN", hosts=r"gitea\..*|forgejo\..*|codeberg\.org"),
     "local": ForgeKind(),
+    "push": ForgeKind(hosts=r"bitbucket\.org|(ssh\.)?dev\.azure\.com|.*\.visualstudio\.com"),
 }
 """By `forge.kind`; `reconciler/forge/NAME.py` has the function `open_forge`."""
-UNSUPPORTED = {r"bitbucket\.org": "Bitbucket", r"(ssh\.)?dev\.azure\.com|.*\.visualstudio\.com": "Azure DevOps"}
-"""Hosts of forges where no pull request can be opened."""
+TOKEN_USERS: Mapping[str, str] = {"bitbucket.org": "x-token-auth"}
+"""The user names that hosts expect with a token of git."""
+TOKEN_USER = "x-access-token"  # noqa: S105  # what other hosts expect, or any name
 TOKEN_VARIABLES = tuple(kind.variable for kind in FORGES.values() if kind.variable)
 
 
@@ -54,12 +56,6 @@ def forge_for(remote: str, settings: ForgeSettings, token: ForgeToken | None, *,
     kind, known = settings.kind or kind_of(remote), ", ".join(sorted(FORGES))
     if not kind:
         host = host_and_path(remote)[0] or Redactor().show(remote)
-        for pattern, name in UNSUPPORTED.items():
-            if fullmatch(pattern, host):
-                raise ConfigurationError(
-                    f"{host}: no pull requests can be opened on {name}: `reconciler plan -o diff` prints the changes "
-                    f"as a patch for `git apply`, which a pipeline of yours can propose"
-                )
         raise ConfigurationError(f"{host}: the forge of this host is unknown: set forge.kind ({known})")
     if kind not in FORGES:
         raise ConfigurationError(f"forge.kind: expected one of {known}, found {kind!r}")
@@ -73,6 +69,11 @@ def kind_of(remote: str) -> str:
         return "local"
     host, _ = host_and_path(remote)
     return next((name for name, kind in FORGES.items() if kind.hosts and fullmatch(kind.hosts, host)), "")
+
+
+def token_user(remote: str) -> str:
+    """The user name that goes with a token for git."""
+    return TOKEN_USERS.get(host_and_path(remote)[0], TOKEN_USER)
 
 
 def directory_of(remote: str) -> Path | None:

@@ -16,7 +16,7 @@ from reconciler.domain.settings import ClusterSettings, Identity, Settings
 from reconciler.domain.snapshot import Snapshot
 from reconciler.errors import ConfigurationError, InputError, ReconcilerError
 from reconciler.forge.marker import proposal_of
-from reconciler.forge.pull_requests import Forge, PipelineSchedule, Rights
+from reconciler.forge.pull_requests import Forge, PipelineSchedule, Rights, refuse_commits
 from reconciler.git.clone import Clone
 from reconciler.git.repository import Repository
 from reconciler.http.messages import Clock
@@ -185,9 +185,11 @@ def _rules(rights: Rights, *, base: str, prefix: str) -> Iterator[Check]:
         )
 
 
-def check_signer(author: Identity) -> Iterator[Check]:
-    """Whether the account behind our commits can have a key: GitHub lets no bot register one."""
-    if BOT in author.email:
+def check_signer(author: Identity, forge: Forge, *, is_by_forge: bool) -> Iterator[Check]:
+    """Whether the account behind our commits can have a key (GitHub lets no bot register one), or the forge signs."""
+    if is_by_forge and not forge.writes_commits:
+        yield failed_by(FORGE, "signed-by-the-forge", refuse_commits(forge.name))
+    elif BOT in author.email and not is_by_forge:
         yield warning(
             FORGE,
             "signed-by-a-bot",
@@ -366,10 +368,10 @@ class _Doctor:
             merges = settings.pull_requests.auto_merge
             if merges is None:
                 merges = any(isinstance(rule.asks, AutoMergeRule) for rule in settings.rules)
-            signs, now_s = settings.git.signing is not None, self._now()
-            yield from check_forge(forge, base=base, prefix=prefix, merges=merges, now_s=now_s, signs=signs)
-            if signs:
-                yield from check_signer(author)
+            signing, now_s = settings.git.signing, self._now()
+            yield from check_forge(forge, base=base, prefix=prefix, merges=merges, now_s=now_s, signs=bool(signing))
+            if signing is not None:
+                yield from check_signer(author, forge, is_by_forge=signing.is_by_forge)
 
     def _pipelines(self) -> tuple[PipelineSchedule, ...] | None:
         try:

@@ -23,6 +23,7 @@ from reconciler.forge.marker import (
     proposal_of,
     read_marker,
     stranger_of,
+    with_marker,
     with_outcome,
     with_pushes,
     withdrawn,
@@ -47,6 +48,7 @@ class Operation(StrEnum):
     MERGED = "merged"
     SCHEDULED = "merge scheduled"
     WAITING = "waits to merge"
+    PUSHED = "pushed, open it"
     LEFT = "left alone"
     PUT_BACK = "put back"
     FAILED = "failed"
@@ -225,6 +227,9 @@ logger = logging.getLogger(__name__)
 
 LEAST_AGE_S = 300.0
 """Checks need a while to begin, and people to look; a later run has then decided the same."""
+WORKPLACE = "-commit"
+"""Ends the name of the branch on which the forge writes a commit, before ours points to it: an open pull request whose
+branch went through the base would be closed by the forge."""
 OPERATIONS = {MergeState.SCHEDULED: Operation.SCHEDULED, MergeState.WAITING: Operation.WAITING}
 
 
@@ -265,7 +270,7 @@ class Merger:
     def merge(self, state: GroupState, published: Published) -> Published:
         """What becomes of a part that stands as this run drafts it; a failure becomes its outcome."""
         pull_request, terms = state.pull_request, None if state.group is None else state.group.merges
-        tip = state.tip
+        tip = state.tip if self.forge.keeps_pull_requests else None
         if published.operation is not Operation.NONE or pull_request is None or terms is None or tip is None:
             return published
         is_scheduled = pull_request.is_scheduled and state.branch not in self.taken_back
@@ -333,7 +338,7 @@ class Merger:
 
 def tell_outcomes(doors: Doors, forge_view: ForgeView, outcomes: Iterable[MergedOutcome]) -> Iterator[MergedOutcome]:
     """Write each outcome that its pull request does not show yet, and yield those; the next run retries a failure."""
-    for outcome in outcomes:
+    for outcome in outcomes if doors.forge is not None and doors.forge.keeps_pull_requests else ():
         pull_request = forge_view.pull_requests.get(outcome.number)
         marker = None if pull_request is None else read_marker(pull_request.body)
         if doors.forge is None or pull_request is None or marker is None or marker.state is MarkerState.REPORTED:
@@ -368,6 +373,7 @@ def publish(
         unseen=_unseen(plan, observed),
     )
     press.note_merges()
+    press.clear_workplaces(plan)
     press.take_back_retargeted(plan)
     by_branch = {draft.change_set.head_branch: draft for draft in drafts}
     states = [
@@ -530,6 +536,17 @@ class _Press:
             except ReconcilerError as error:
                 logger.warning("pull request %d was merged, which the forge does not learn: %s", number, error)
 
+    def clear_workplaces(self, plan: Plan) -> None:
+        """Delete the branches on which a killed run had the forge write commits."""
+        left = {name: oid for name, oid in self.observed.forge.branches.items() if name.endswith(WORKPLACE)}
+        prefix = self.observed.recording.settings.git.branch_prefix
+        ours = _own_branches(plan, prefix) | _collected_branches(plan, prefix) if left else {}
+        for branch in (each for each in left if each.removesuffix(WORKPLACE) in ours):
+            try:
+                self.clone.delete_branch(branch, expected=left[branch])
+            except ReconcilerError as error:
+                logger.warning("%s, left by another run, was not deleted: %s", branch, error)
+
     def take_back_retargeted(self, plan: Plan) -> None:
         """Cancel merges into another branch, which a person has chosen since: what is pushed now would go there."""
         prefix = self.observed.recording.settings.git.branch_prefix
@@ -609,7 +626,9 @@ class _Press:
         """Mark, close, delete: in this order each step can be resumed after a crash."""
         pull_request = state.pull_request
         operation = Operation.NONE
-        if state.proposal is not None and pull_request is not None:
+        if state.proposal is not None and pull_request is not None and not self._forge.keeps_pull_requests:
+            operation = Operation.CLOSED
+        elif state.proposal is not None and pull_request is not None:
             self._check_access()
             number = self._forge.update(pull_request.number, body=withdrawn(pull_request.body)).number
             self._forge.update(number, close=True)
@@ -633,7 +652,9 @@ class _Press:
             return False
         if tip.parents[0] != self.clone.commit and self.is_strict:
             return False
-        if self.clone.signer is not None and not tip.is_signed:  # opened before git.signing was set
+        if (
+            self.clone.signer is not None or self.is_by_forge
+        ) and not tip.is_signed:  # opened before git.signing was set
             return False
         try:
             merges = self.clone.merges_cleanly(head=tip.oid, onto=self.clone.commit, parent=tip.parents[0])
@@ -658,18 +679,59 @@ class _Press:
     def _push(self, state: GroupState, draft: Draft) -> str:
         self._check_access()
         pushes_s = state.proposal.pushes_s if state.proposal is not None and self.settings.pushes_per_hour else ()
+        message = with_pushes(draft.commit_message, recent(pushes_s, self.date_s))
         commit = self.clone.write_commit(
             parent=self.clone.commit,
             files=draft.change_set.files,
-            message=with_pushes(draft.commit_message, recent(pushes_s, self.date_s)),
+            message=message if self._forge.keeps_pull_requests else with_marker(message, draft.body),
             author=self.doors.author,
             date_s=self.date_s,
         )
+        if not self.is_by_forge:
+            self.clone.push(state.branch, commit, expected=state.tip_oid or None)
+            return commit
+        workplace = f"{state.branch}{WORKPLACE}"
+        commit = self._written_by_forge(workplace, self.clone.read_commit(commit), draft.change_set.files)
         self.clone.push(state.branch, commit, expected=state.tip_oid or None)
+        self.clone.delete_branch(workplace, expected=commit)
         return commit
+
+    def _written_by_forge(self, branch: str, drafted: CommitRecord, files: Mapping[str, bytes]) -> str:
+        """What was drafted as a commit that the forge wrote and signed, which is compared: it chooses author and modes.
+
+        ConfigurationError where it writes other commits than ours.
+        """
+        base = self.clone.commit
+        error: ReconcilerError = TransientError(f"commit to {branch}: the forge wrote nothing")
+        created = {path for path in files if self.clone.read_file_at(base, path) is None}
+        try:
+            self._forge.write_commit(branch, parent=base, files=files, created=created, message=drafted.message)
+        except ReconcilerError as raised:  # its answer may have been lost
+            error = raised
+        if self.clone.remote_branches(branch).get(branch, base) == base:
+            raise error
+        made = self.clone.fetch_branches((branch,))[branch]
+        if (made.parents, made.tree) != (drafted.parents, drafted.tree):
+            raise ConfigurationError(f"git.signing: the forge wrote other files to {branch} than were drafted")
+        if decision_of_commit(made.message) != decision_of_commit(drafted.message):
+            raise ConfigurationError(f"git.signing: the forge wrote other words to {branch} than were drafted")
+        if not made.is_signed:
+            raise ConfigurationError("git.signing: the forge does not sign what it commits: sign by ssh or gpg")
+        if stranger := stranger_of(made, self.doors.author):
+            raise ConfigurationError(f"git.author: the forge commits for {stranger}, not {self.doors.author.email}")
+        return made.oid
+
+    @property
+    def is_by_forge(self) -> bool:
+        """Whether the forge writes and signs our commits."""
+        signing = self.observed.recording.settings.git.signing
+        return signing is not None and signing.is_by_forge
 
     def _write_body(self, state: GroupState, draft: Draft, *, pushed: bool, commit: str = "") -> Published:
         """Create the pull request, or write its texts when they speak of another decision."""
+        if not self._forge.keeps_pull_requests:
+            outcome = state.outcome(Operation.PUSHED if pushed else Operation.NONE, head_commit=commit)
+            return replace(outcome, url=self._forge.opening_address(head=state.branch, base=self.clone.branch))
         pull_request = state.pull_request if state.proposal is not None else None
         if pull_request is None:
             return self._create(state, draft, commit or state.tip_oid)

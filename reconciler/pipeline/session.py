@@ -3,9 +3,11 @@
 import logging
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from reconciler.config.environment import Environment, Flags, SecretReader
 from reconciler.config.files import REPOSITORY_FILE
@@ -16,14 +18,17 @@ from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Assumption, ClusterSettings, GaugeSettings, Identity, SecretRef, Settings
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, ForgeToken
-from reconciler.forge.registry import forge_for, kind_of
+from reconciler.forge.registry import forge_for, kind_of, token_user
 from reconciler.git.clone import Clone, clone_base
 from reconciler.git.command import GitToken, open_remote, without_user
-from reconciler.git.repository import Repository, is_bare, open_directory, origin_url
+from reconciler.git.repository import CommitRecord, Repository, is_bare, open_directory, origin_url
 from reconciler.git.signing import prepare_signer
 from reconciler.http.messages import RUN_S, Clock
 from reconciler.prometheus.client import PrometheusClient
 from reconciler.rendering.renderer import Renderer
+
+if TYPE_CHECKING:
+    from reconciler.forge.push import Push
 
 Ask = Callable[[ClusterSettings, Sequence[Query]], tuple[Answer, ...]]
 """Answers the queries of one cluster, in their order; failures are answers too."""
@@ -34,8 +39,6 @@ AskTime = Callable[[ClusterSettings], Answer]
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and of how much; for people who wait."""
 logger = logging.getLogger(__name__)
-
-TOKEN_USER = "x-access-token"  # noqa: S105 - the user name that forges expect with a token
 
 
 def no_progress(what: str, done: int, total: int) -> None:
@@ -103,12 +106,14 @@ def open_session(
         settings = loaded.settings
         secrets = SecretReader(environment=environment)
         signing = settings.git.signing
-        if writes and signing is not None and isinstance(repository, Clone):
+        if writes and signing is not None and signing.key is not None and isinstance(repository, Clone):
             signer = prepare_signer(signing.method, secrets.read(signing.key), Path(directory))
             repository = replace(repository, signer=signer)
         forge, author = None, settings.git.author or NEUTRAL_IDENTITY
         if with_forge:
             forge, author = open_forge(source.remote, settings, secrets, writes=writes, run_ends_s=run_ends_s)
+            if forge is not None and not forge.keeps_pull_requests and isinstance(repository, Clone):
+                forge = cast("Push", forge).reading(partial(read_tips, repository))
         doors = Doors(
             repository=repository,
             ask=_asker(secrets, progress, run_ends_s),
@@ -132,6 +137,11 @@ def open_session(
             read_secret=secrets.read,
             paused=loaded.paused,
         )
+
+
+def read_tips(clone: Clone, prefix: str) -> Mapping[str, CommitRecord]:
+    """The newest commits of the remote's branches with a prefix."""
+    return clone.fetch_branches(clone.remote_branches(prefix).keys())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +203,7 @@ def _credentials(remote: str, environment: Environment, run_ends_s: float) -> Gi
         return None
     reference = environment.forge_token(kind_of(remote))
     token = _token_of(remote, "", reference, SecretReader(environment=environment), run_ends_s)
-    return None if token is None else GitToken(username=TOKEN_USER, token=token.text)
+    return None if token is None else GitToken(username=token_user(remote), token=token.text)
 
 
 def _token_of(

@@ -1,15 +1,19 @@
 """The whole life of a pull request, each request and answer held against GitHub's own description of its API."""
 
+import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from reconciler.domain.settings import ForgeSettings
-from reconciler.forge.github import GitHub, GitHubClient
-from reconciler.forge.pull_requests import ForgeToken, RepositoryAddress
+from reconciler.forge.github import COMMIT, GitHub, GitHubClient
+from reconciler.forge.pull_requests import ForgeToken, MergeState, RepositoryAddress
 from reconciler.forge.registry import forge_for
 from tests.servers.contract import Exchange
+from tests.servers.git_workshop import run_git
 from tests.servers.github import GitHubServer, serve_github
 from tests.servers.github_contract import find_description, load_contract
 from tests.servers.scripted import SteppedClock
@@ -20,7 +24,15 @@ pytestmark = [
     pytest.mark.skipif(find_description() is None, reason="GitHub's description: run tests/tools/fetch_openapi.sh"),
 ]
 
+ROOT = Path(__file__).parents[2]
+GRAPHQL = ROOT / ".tools" / "node_modules" / "@octokit" / "graphql-schema"
+CHECK = ROOT / "tests" / "tools" / "check_graphql.cjs"
+needs_graphql = pytest.mark.skipif(
+    not GRAPHQL.is_dir() or shutil.which("node") is None,
+    reason="GitHub's GraphQL schema: run tests/tools/fetch_openapi.sh, which needs npm",
+)
 OPERATIONS = {
+    "git/create-ref",
     "issues/add-labels",
     "issues/create",
     "issues/create-comment",
@@ -67,6 +79,44 @@ def test_every_operation_of_ours_is_as_github_describes_it(server: GitHubServer)
     live_through_everything(GitHub(RepositoryAddress(host="github.com", owner="acme", name="fleet"), client))
     assert server.operations == OPERATIONS
     assert server.violations == []
+
+
+def graphql_problems(requests: list[dict[str, object]]) -> list[str]:
+    """What GitHub's own GraphQL schema does not allow in them."""
+    command = ["node", str(CHECK), str(GRAPHQL.parents[2])]
+    done = subprocess.run(command, input=json.dumps(requests).encode(), capture_output=True, check=True)
+    problems: list[str] = json.loads(done.stdout)
+    return problems
+
+
+@needs_graphql
+def test_every_question_in_graphql_is_as_github_describes_it(server: GitHubServer) -> None:
+    client = GitHubClient(server.url, server.token, token_name="the test's token", clock=SteppedClock())
+    forge = GitHub(RepositoryAddress(host="github.com", owner="acme", name="fleet"), client)
+    live_through_everything(forge)
+    repository = server.repositories["acme/fleet"]
+    tree = run_git(repository.directory, "rev-parse", "main^{tree}")
+    commit = run_git(repository.directory, "commit-tree", tree, "-p", "main", "-m", "Another")
+    run_git(repository.directory, "update-ref", "refs/heads/reconciler/other", commit)
+    created = forge.create(head="reconciler/other", base="main", title="Another", body="Words")
+    assert created is not None
+    repository.pull_requests[created.number].mergeable_state = "blocked"
+    assert forge.merge(created).state is MergeState.SCHEDULED
+    forge.unschedule(created.number)
+    asked = [each.body for each in server.requests if each.path == "/graphql"]
+    assert {each["query"].split("(")[0].split(" ")[0] for each in asked} == {"query", "mutation"}
+    assert sum("createCommitOnBranch" in each["query"] for each in asked) == 1
+    assert sum("PullRequestAutoMerge" in each["query"] for each in asked) == 2
+    assert graphql_problems(asked) == []
+
+
+@needs_graphql
+def test_what_the_graphql_schema_does_not_know_is_seen() -> None:
+    wrong: list[dict[str, object]] = [
+        {"query": "query { viewer { number } }", "variables": {}},
+        {"query": COMMIT, "variables": {"input": {"expectedHeadOid": "a" * 40, "fileChanges": {}}}},
+    ]
+    assert len(graphql_problems(wrong)) == 3
 
 
 def test_the_forge_opens_from_a_remote_and_settings(server: GitHubServer) -> None:

@@ -4,8 +4,11 @@ Each request and answer is held against the forge's own description as far as th
 is raised when the server is left.
 """
 
+import functools
 import json
 import re
+import subprocess
+import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -184,6 +187,14 @@ class StoredRepository:
         return {name.removeprefix("refs/heads/"): commit for name, commit in map(str.split, lines)}
 
 
+@functools.cache
+def forge_key() -> Path:
+    """The key that a forge signs with."""
+    path = Path(tempfile.mkdtemp(prefix="forge-key-"), "key")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    return path
+
+
 class ForgeServer(ABC):
     """The state behind a server, and a person's hands on it.
 
@@ -221,6 +232,9 @@ class ForgeServer(ABC):
         self.operations: set[str] = set()
         self.repositories: dict[str, StoredRepository] = {}
         self.pushed_by: dict[str, str] = {}
+        self.signs = True
+        """Whether it signs what its API commits, in the name of our account."""
+        self.commit_author = "reconciler@noreply.invalid"
         self._contract = contract
         self._lock = threading.Lock()
 
@@ -313,6 +327,29 @@ class ForgeServer(ABC):
         run_git(repository.directory, "update-ref", f"refs/heads/{stored.base}", commit, base)
         self.close_stored(stored)
         stored.merged_s = stored.closed_s
+        return commit
+
+    def commit_files(
+        self, repository: StoredRepository, branch: str, files: Mapping[str, bytes], message: str, committer: str
+    ) -> str:
+        """Commit to a branch as the API does for our account, signed with the forge's own key, if it has one."""
+        directory, parent = repository.directory, repository.branches()[branch]
+        people = {"AUTHOR_NAME": "Reconciler", "AUTHOR_EMAIL": self.commit_author, "COMMITTER_EMAIL": committer}
+        people |= dict.fromkeys(("AUTHOR_DATE", "COMMITTER_DATE"), f"@{self.now_s:.0f} +0000")
+        signing = ("-c", "gpg.format=ssh", "-c", f"user.signingkey={forge_key()}")
+        with tempfile.TemporaryDirectory() as folder:
+            file, index = Path(folder, "file"), {"GIT_INDEX_FILE": f"{folder}/index"}
+            run_git(directory, "read-tree", parent, **index)
+            for path, content in files.items():
+                file.write_bytes(content)
+                oid = run_git(directory, "hash-object", "-w", str(file))
+                run_git(directory, "update-index", "--add", "--cacheinfo", f"100644,{oid},{path}", **index)
+            tree = run_git(directory, "write-tree", **index)
+            file.write_text(message)
+            command = ("commit-tree", *(["-S"] if self.signs else []), "-p", parent, "-F", str(file), tree)
+            told = {f"GIT_{name}": value for name, value in people.items()}
+            commit = run_git(directory, *signing, *command, **told)
+        run_git(directory, "update-ref", f"refs/heads/{branch}", commit, parent)
         return commit
 
     def meet_rules(self, full_name: str, number: int) -> None:

@@ -40,13 +40,17 @@ class Workshop:
         return run_git(self.remote, "for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}")
 
 
-def run_git(directory: Path, *arguments: str) -> str:
-    """Run git with a fixed identity and without the settings of this machine; GIT_COMMITTER_DATE says when it is."""
+def run_git(directory: Path, *arguments: str, **variables: str) -> str:
+    """Run git with a fixed identity and without the settings of this machine; GIT_COMMITTER_DATE says when it is.
+
+    `variables` of git's environment count more.
+    """
     ours = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = ours | {name: os.environ[name] for name in ("GIT_COMMITTER_DATE",) if name in os.environ}
     for role in ("AUTHOR", "COMMITTER"):
         environment |= {f"GIT_{role}_NAME": "Ann", f"GIT_{role}_EMAIL": "ann@example.com"}
     environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "HOME": os.devnull}
+    environment |= variables
     completed = subprocess.run(["git", *arguments], cwd=directory, env=environment, capture_output=True, check=True)
     return completed.stdout.decode("utf-8", "replace").strip()
 

@@ -10,6 +10,7 @@ is on this machine (`github_contract`); what breaks it is raised when the server
 
 import re
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -129,6 +130,7 @@ class GitHubServer(ForgeServer):
             ("GET", r"/branches/([^/]+)/protection", lambda _: self._protection(repository)),
             ("GET", r"/rulesets/([0-9]+)", lambda number: self._ruleset(repository, int(number))),
             ("GET", "/activity", lambda: self._activity(repository, query)),
+            ("POST", "/git/refs", lambda: self._create_ref(repository, body)),
             ("GET", "/pulls", lambda: self._list(repository, query)),
             ("POST", "/pulls", lambda: self._create(repository, body)),
             ("GET", r"/pulls/(\d+)", lambda number: self._one(repository, number)),
@@ -191,8 +193,31 @@ class GitHubServer(ForgeServer):
         }
         return Answer(status=200, body={"data": {"viewer": {"databaseId": OWN_ID}, "repository": queued}})
 
-    def _mutate(self, query: str, variables: Mapping[str, str]) -> Answer:
-        """Auto-merge on or off, refused as GitHub refuses it."""
+    def _create_ref(self, repository: StoredRepository, body: Any) -> Answer:
+        name = body["ref"].removeprefix("refs/heads/")
+        if name in repository.branches():
+            return Answer(status=422, body={**error_object("Reference already exists"), "status": "422"})
+        run_git(repository.directory, "update-ref", body["ref"], body["sha"])
+        url = f"{self.url}/repos/{repository.full_name}/git"
+        target = {"type": "commit", "sha": body["sha"], "url": f"{url}/commits/{body['sha']}"}
+        shown = {"ref": body["ref"], "node_id": "REF_1", "url": f"{url}/{body['ref']}", "object": target}
+        return Answer(status=201, body=shown)
+
+    def _commit(self, asked: Any) -> Answer:
+        """A commit on a branch that points to what is expected."""
+        repository = self.repositories[asked["branch"]["repositoryNameWithOwner"].lower()]
+        name, message = asked["branch"]["branchName"], asked["message"]
+        if repository.branches().get(name) != asked["expectedHeadOid"]:
+            return _refuse_mutation(f"Expected branch to point to {asked['expectedHeadOid']} but it did not.")
+        files = {each["path"]: b64decode(each["contents"]) for each in asked["fileChanges"]["additions"]}
+        words = f"{message['headline']}\n\n{message['body']}".strip()
+        commit = self.commit_files(repository, name, files, words, "noreply@github.com")
+        return Answer(status=200, body={"data": {"createCommitOnBranch": {"commit": {"oid": commit}}}})
+
+    def _mutate(self, query: str, variables: Mapping[str, Any]) -> Answer:
+        """A commit, or auto-merge on or off, refused as GitHub refuses it."""
+        if "createCommitOnBranch" in query:
+            return self._commit(variables["input"])
         full_name, number = variables["id"].removeprefix("PR_").rsplit("_", 1)
         repository = next(each for each in self.repositories.values() if full_name == str(each.id))
         self._refresh(repository)

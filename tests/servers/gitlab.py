@@ -9,6 +9,7 @@ returns and spaces at the end. Each request and answer is held against what its 
 """
 
 import re
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -134,6 +135,7 @@ class GitLabServer(ForgeServer):
             ("POST", r"/merge_requests/(\d+)/notes", lambda number: self._note(repository, number, body)),
             ("PUT", r"/merge_requests/\d+/notes/(\d+)", lambda key: self._edit_note(repository, key, body)),
             ("DELETE", r"/merge_requests/\d+/notes/(\d+)", lambda key: self._delete_note(repository, key)),
+            ("POST", "/repository/commits", lambda: self._commit(repository, body)),
             ("GET", r"/repository/commits/([0-9a-f]+)/statuses", lambda sha: self._statuses(repository, sha, query)),
             ("POST", r"/statuses/([0-9a-f]+)", lambda sha: self._set_status(repository, sha, body)),
             ("PUT", r"/merge_requests/(\d+)/merge", lambda number: self._merge(repository, int(number), body)),
@@ -322,6 +324,21 @@ class GitLabServer(ForgeServer):
     def _note_object(self, repository: StoredRepository, key: int) -> Json:
         stored = repository.comments[key]
         return note_object(key, stored.body, self._person(stored.user_id, stored.login), stored.created_s)
+
+    def _commit(self, repository: StoredRepository, body: Any) -> Answer:
+        """A commit on a new branch."""
+        name, parent = body["branch"], body["start_sha"]
+        if name in repository.branches():
+            words = f"A branch called '{name}' already exists. Switch to that branch in order to make changes"
+            return Answer(status=400, body=self.error(words))
+        present = set(run_git(repository.directory, "ls-tree", "-r", "--name-only", parent).splitlines())
+        for each in body["actions"]:
+            if (each["file_path"] in present) != (each["action"] == "update"):
+                return Answer(status=400, body=self.error("A file with this name already exists, or does not"))
+        run_git(repository.directory, "update-ref", f"refs/heads/{name}", parent)
+        files = {each["file_path"]: b64decode(each["content"]) for each in body["actions"]}
+        commit = self.commit_files(repository, name, files, body["commit_message"], "noreply@gitlab.com")
+        return Answer(status=201, body={**commit_object(commit), "message": body["commit_message"]})
 
     def _statuses(self, repository: StoredRepository, sha: str, query: Mapping[str, str]) -> Answer:
         named = [each for each in repository.statuses.get(sha, []) if each["name"] == query.get("name", each["name"])]

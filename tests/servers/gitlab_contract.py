@@ -98,6 +98,27 @@ ORDER: Json = {
     "properties": {"sha": TEXT, "squash": FLAG, "auto_merge": FLAG, "merge_when_pipeline_succeeds": FLAG},
 }
 COMMIT = objects({"id": TEXT, "short_id": TEXT, "message": TEXT, "parent_ids": many(TEXT)})
+NEW_COMMIT: Json = {
+    "type": "object",
+    "required": ["branch", "commit_message", "actions"],
+    "properties": {
+        "branch": TEXT,
+        "start_sha": TEXT,
+        "commit_message": TEXT,
+        "actions": many(
+            {
+                "type": "object",
+                "required": ["action", "file_path"],
+                "properties": {
+                    "action": one_of("create", "delete", "move", "update", "chmod"),
+                    "file_path": TEXT,
+                    "content": TEXT,
+                    "encoding": one_of("text", "base64"),
+                },
+            }
+        ),
+    },
+}
 BRANCH = objects(
     {
         "name": TEXT,
@@ -256,6 +277,7 @@ PATHS: Json = {
         "put": operation("notes/update", NOTE, body=NEW_NOTE),
         "delete": operation("notes/delete", or_null({"type": "object"}), status=204),
     },
+    "/projects/{id}/repository/commits": {"post": operation("commits/create", COMMIT, body=NEW_COMMIT, status=201)},
     "/projects/{id}/repository/commits/{sha}/statuses": {
         "get": operation("statuses/list", many(STATUS), query={**PAGE, "name": TEXT})
     },

@@ -53,5 +53,14 @@ def live_through_everything(forge: Forge) -> None:
     assert not closed.is_open
     again = forge.create(head="reconciler/llm", base="main", title="Scale llama", body=body)
     assert again is not None
+    if forge.writes_commits:
+        files = {"replicas.yaml": b"replicas: 3\n"}
+        forge.write_commit(
+            "reconciler/llm-commit",
+            parent=again.head_commit,
+            files=files,
+            created=files.keys(),
+            message="Scale\n\nUp\n",
+        )
     assert forge.pushed_s("reconciler/llm", again.head_commit, since_s=0.0) is not None
     assert forge.merge(again).state is MergeState.MERGED

@@ -53,6 +53,8 @@ ASSIGNED = "reviewers: [alice], assignees: [alice], milestone: 2026-Q2"
 ASKED = f"labels: [reconciler], {ASSIGNED}"
 HOSTED = ("github", "gitlab", "gitea")
 DASHBOARD = "/issues$"
+SIGNED = "/(git/refs|repository/commits)$"
+SIGNING = "git: {signing: {method: forge}}\n"
 BLOCKED = {"github": "blocked", "gitlab": "not_approved"}
 SHORT = 0.05
 """Seconds that a client waits for a server that does not answer."""
@@ -93,6 +95,8 @@ class Operation:
     forges: tuple[str, ...] = (*HOSTED, "local")
     blocked: bool = False
     """Whether the forge waits for the rules of the base."""
+    signs: bool = False
+    """Whether the forge writes and signs our commits."""
     settings: str = ASKED
     """Of pull requests, where it begins with nothing."""
     first: str = ""
@@ -112,6 +116,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "merge": Operation(before="propose", minutes=10, merges=True),
     "schedule": Operation(before="propose", minutes=10, merges=True, blocked=True, forges=("github", "gitlab")),
     "ask": Operation(settings=f"labels: [], {ASSIGNED}", first=r"^POST .*/(pulls|merge_requests)$", forges=HOSTED),
+    "sign": Operation(signs=True, first=SIGNED, forges=("github", "gitlab")),
+    "sign again": Operation(before="sign", load="peak", minutes=20, first=SIGNED, forges=("github", "gitlab")),
     "show": Operation(settings=f"{ASKED}, dashboard: true", first=DASHBOARD, forges=HOSTED),
     "show again": Operation(before="show", load="peak", minutes=20, first=DASHBOARD, forges=HOSTED),
     "withdraw": Operation(before="schedule", load="peak", minutes=22, merges=True, forges=("github", "gitlab")),
@@ -328,7 +334,8 @@ class Place:
         if not operation.before:
             policies = "policies: [.reconciler/policies/]\n" if operation.merges else ""
             settings = SETTINGS.replace("{labels: [reconciler]}", f"{{{operation.settings}}}")
-            self.desk.write("reconciler.yaml", settings + policies)
+            signing = SIGNING if operation.signs else ""
+            self.desk.write("reconciler.yaml", settings + policies + signing)
             self.desk.write(".reconciler/policies/rules.yaml", RULES)
         else:
             self._come_to(operation.before)

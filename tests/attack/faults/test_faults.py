@@ -30,7 +30,7 @@ HOSTED: list[tuple[str, str]] = [
     (name, kind)
     for name in COUNTED
     for kind in ("github", "gitlab", "gitea")
-    if kind in OPERATIONS[name].forges and (ALL or name != "show again")
+    if kind in OPERATIONS[name].forges and (ALL or name not in ("show again", "sign"))
 ]
 Cell = tuple[int, Fault]
 GIT = [

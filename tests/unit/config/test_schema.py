@@ -201,8 +201,6 @@ def test_a_misspelled_key_is_an_error_with_the_nearest_name(check: Check) -> Non
     ("text", "field"),
     [
         ("accelerators: none", 'accelerators: "none" is '),
-        ("git: {signing: {method: forge, key: {file: /x}}}", 'git.signing.method: "forge" is '),
-        ("forge: {kind: push}", 'forge.kind: "push" is '),
         ("forge: {auth: {githubApp: {appId: 1}}}", "forge.auth.githubApp: "),
         ("templates: .reconciler/templates/", "templates: "),
     ],

@@ -93,6 +93,16 @@ def test_a_server_that_knows_no_merge_queue_answers_with_an_error_which_means_no
     assert [each.in_merge_queue for each in listed(forge)] == [False]
 
 
+def test_three_requests_read_fifty_open_pull_requests_and_nothing_is_written(github: Any) -> None:
+    for number in range(50):
+        github.open_one(f"reconciler/{number}")
+    found = listed(github.open())
+    assert len(found) == 50
+    asked = [(each.method, each.path.rpartition("/")[2]) for each in github.server.requests]
+    assert asked == [("GET", "pulls"), ("GET", "pulls"), ("POST", "graphql")]
+    assert github.server.writes == []
+
+
 def test_a_merge_queue_that_could_not_be_read_stops_the_run(github: Any) -> None:
     forge = opened(github)
     github.server.fail("POST", "/graphql", status=502, times=9)

@@ -25,6 +25,7 @@ class Tip:
     committer: Identity = OURS
     message: str = MESSAGE
     committed_s: float = 1000.0
+    is_signed: bool = False
 
 
 def pull_request(

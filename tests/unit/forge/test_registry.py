@@ -11,7 +11,7 @@ from reconciler.forge.github import api_url
 from reconciler.forge.gitlab import GitLab
 from reconciler.forge.hosted import locate
 from reconciler.forge.pull_requests import ForgeToken, RepositoryAddress, parse_nested_remote, parse_remote
-from reconciler.forge.registry import FORGES, forge_for, kind_of
+from reconciler.forge.registry import FORGES, forge_for, kind_of, token_user
 
 TOKEN = ForgeToken(text="ghp_canary", source="environment variable GITHUB_TOKEN")
 KNOWN = ", ".join(sorted(FORGES))
@@ -80,18 +80,35 @@ def test_an_unknown_host_asks_for_forge_kind() -> None:
     assert forge_for("https://git.example.com/acme/fleet", ForgeSettings(kind="github"), TOKEN).name == "github"
 
 
+BITBUCKET = "https://bitbucket.org/acme/fleet/pull-requests/new?source=reconciler%2Fa&dest=main"
+ASKED = "pullrequestcreate?sourceRef=reconciler%2Fa&targetRef=main"
+AZURE = f"https://dev.azure.com/acme/my%20serving/_git/fleet/{ASKED}"
+
+
 @pytest.mark.parametrize(
-    ("remote", "name"),
+    ("remote", "link"),
     [
-        ("https://bitbucket.org/acme/fleet.git", "Bitbucket"),
-        ("https://dev.azure.com/acme/serving/_git/fleet", "Azure DevOps"),
-        ("git@ssh.dev.azure.com:v3/acme/serving/fleet", "Azure DevOps"),
-        ("https://acme.visualstudio.com/serving/_git/fleet", "Azure DevOps"),
+        ("https://u@bitbucket.org/acme/fleet.git", BITBUCKET),
+        ("git@bitbucket.org:acme/fleet.git", BITBUCKET),
+        ("https://acme@dev.azure.com/acme/my%20serving/_git/fleet", AZURE),
+        ("git@ssh.dev.azure.com:v3/acme/my%20serving/fleet", AZURE),
+        (
+            "https://acme.visualstudio.com/serving/_git/fleet",
+            f"https://acme.visualstudio.com/serving/_git/fleet/{ASKED}",
+        ),
     ],
 )
-def test_a_forge_without_support_is_named_with_what_to_do_instead(remote: str, name: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"no pull requests can be opened on {name}: .*plan -o diff"):
-        forge_for(remote, ForgeSettings(), TOKEN)
+def test_where_we_open_no_pull_request_a_link_does(remote: str, link: str) -> None:
+    forge = forge_for(remote, ForgeSettings(), None)
+    assert (forge.name, forge.keeps_pull_requests) == ("push", False)
+    assert forge.opening_address(head="reconciler/a", base="main") == link
+
+
+def test_any_host_takes_branches_without_a_link() -> None:
+    forge = forge_for("https://git.example.com/acme/fleet", ForgeSettings(kind="push"), None)
+    assert forge.opening_address(head="reconciler/a", base="main") == ""
+    assert token_user("https://git.example.com/acme/fleet") == "x-access-token"
+    assert token_user("https://bitbucket.org/acme/fleet") == "x-token-auth"
 
 
 @pytest.mark.parametrize(

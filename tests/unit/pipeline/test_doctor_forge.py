@@ -10,6 +10,12 @@ from reconciler.domain.settings import Identity
 from reconciler.forge.pull_requests import Forge, Rights
 from reconciler.pipeline.doctor import check_forge, check_signer
 
+
+def of_kind(*, writes_commits: bool = False) -> Forge:
+    """A forge whose API writes commits, or does not."""
+    return cast(Forge, SimpleNamespace(name="gitea", writes_commits=writes_commits))
+
+
 ALL = Rights(allows_auto_merge=True)
 
 
@@ -50,6 +56,10 @@ def test_what_keeps_from_merging_is_told_where_something_is_to_merge(
     ],
 )
 def test_signing_in_the_name_of_a_bot_is_told(email: str, rules: list[str]) -> None:
-    found = list(check_signer(Identity(name="acme-reconciler[bot]", email=email)))
+    bot = Identity(name="acme-reconciler[bot]", email=email)
+    assert list(check_signer(bot, of_kind(writes_commits=True), is_by_forge=True)) == []
+    (refused,) = check_signer(bot, of_kind(), is_by_forge=True)
+    assert (refused.rule, "signs no commits of its API" in refused.words) == ("signed-by-the-forge", True)
+    found = list(check_signer(bot, of_kind(), is_by_forge=False))
     assert [each.rule for each in found] == rules
     assert all(each.level is Level.WARN for each in found)
