@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import DecodeError
 from msgspec.json import format as format_json
 
 from reconciler.domain.identity import Finding, Severity
@@ -174,8 +175,8 @@ def _indented(value: object, margin: str, *, is_ascii: bool) -> str:
     text = json.dumps(value, ensure_ascii=is_ascii, allow_nan=False)
     try:
         shown = format_json(text, indent=2)
-    except UnicodeEncodeError:  # half a pair of UTF-16, which only an escape can tell
-        shown = format_json(json.dumps(value, allow_nan=False), indent=2)
+    except (UnicodeEncodeError, DecodeError):  # half a pair of UTF-16: only an escape tells it, which msgspec refuses
+        shown = json.dumps(value, indent=2, allow_nan=False)
     return shown.replace("\n", f"\n{margin}")
 
 

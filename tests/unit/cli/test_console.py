@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from reconciler.cli.console import set_up_logging, spelled
+from reconciler.cli.console import json_pieces, set_up_logging, spelled
 
 NOISY = """
 import ctypes, sys
@@ -60,3 +60,29 @@ def test_lines_of_json_logs_share_the_id_of_their_command(capsys: pytest.Capture
     first, second = runs
     assert len(first) == len(second) == 1
     assert first.isdisjoint(second)
+
+
+@pytest.mark.parametrize("is_ascii", [True, False])
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"a": [], "b": {}, "c": None},
+        {"é": '→ \u2028 "\\/\n', "numbers": [0.1, -0.0, 1e16, 1e-7, 10**20, True]},
+        {"before": 1, "groups": [{"name": "a", "list": [[], [1]]}, {}], "after": {"x": {"y": [1, 2]}}},
+    ],
+    ids=str,
+)
+def test_json_in_pieces_is_what_the_standard_library_writes(content: dict[str, object], *, is_ascii: bool) -> None:
+    made = {name: iter(value) if isinstance(value, list) else value for name, value in content.items()}
+    wanted = json.dumps(content, indent=2, ensure_ascii=is_ascii) + "\n"
+
+    assert "".join(json_pieces(content, is_ascii=is_ascii)) == wanted
+    assert "".join(json_pieces(made, is_ascii=is_ascii)) == wanted
+
+
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_half_a_pair_of_utf_16_is_escaped_in_json(*, is_ascii: bool) -> None:
+    content = {"a": {"b": "\ud83d →"}}
+
+    assert "".join(json_pieces(content, is_ascii=is_ascii)) == json.dumps(content, indent=2) + "\n"
