@@ -117,7 +117,7 @@ def why_not_tried(snapshot: Snapshot, trial: Trial) -> str:
     """Why no canary of a trial can be written; empty where one can."""
     original, canary = _written(snapshot, trial)
     if original is None:
-        return "no variant of it is a Deployment in Git"
+        return "no variant of it is a Deployment or a Playground in Git"
     return canary if isinstance(canary, str) else ""
 
 
@@ -126,10 +126,11 @@ def _written(snapshot: Snapshot, trial: Trial) -> tuple[Variant | None, Variant 
     mine = [each for each in snapshot.variants if each.model == trial.model and not each.is_autoscaled]
     originals = [each for each in mine if each.workload is not None and each.workload.copies_at is not None]
     accelerator = find_or_name(snapshot.catalogs[trial.model.cluster], trial.accelerator)
+    group_by = snapshot.settings.pull_requests.group_by
     reason: Variant | str = ""
     for each in sorted(originals, key=lambda each: (-each.current.replicas, each.key)):
         place = CopyPlace() if each.workload is None or each.workload.copies_at is None else each.workload.copies_at
-        found = new_canary(each, accelerator, place)
+        found = new_canary(each, accelerator, place, group_by)
         if isinstance(found, Variant):
             return each, found
         reason = reason or found
@@ -179,7 +180,7 @@ def _start(canary: Variant, original: Variant, trial: Trial, currency: str) -> C
         DECIDES,
         ENDS,
         MEANWHILE,
-        LABELS,
+        OF_THE_MODEL if copied is not None and copied.flavor else LABELS,
     ]
     if copied is not None and copied.place.caution:
         told.append(f"{copied.place.caution}.")
@@ -223,6 +224,10 @@ MEANWHILE = "Meanwhile nothing is scaled down for it: what it serves counts for 
 LABELS = (
     "Its pods have all labels of the others and one more: what selects those selects it, Services and pools as well as "
     "network policies."
+)
+OF_THE_MODEL = (
+    "Its pods have the labels that llmaz gives all pods of the model: InferencePools that select by those send it "
+    "requests, the Service of the first Playground does not."
 )
 REMEMBERED = (
     "Its file stays, with no replicas: while it is there the accelerator is not tried again for this model. Delete it "

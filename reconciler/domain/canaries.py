@@ -22,16 +22,18 @@ UNPLACED_S = 6 * 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPlace:
-    """Where a second Deployment can be written beside one: a file of its own in `directory`, which must be listed.
+    """Where a copy of an object can be written beside it: a file of its own in `directory`, which must be listed.
 
     `kustomization` is the file that lists it, empty where all files of the directory are applied; `listed` are its
-    resources. `reason` says why none can be written, and then all else is empty. `caution` is for who merges it.
+    resources. `flavors` are those of llmaz that a copy may claim, by accelerator. `reason` says why none can be
+    written, and then all else is empty. `caution` is for who merges it.
     """
 
     directory: str = ""
     kustomization: str = ""
     kustomization_document: int = 0
     listed: tuple[str, ...] = ()
+    flavors: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
     caution: str = ""
 
@@ -43,12 +45,19 @@ class CopyPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """A Deployment that is not in Git yet: what it is a copy of, where it goes, and what it has of its own."""
+    """An object that is not in Git yet: what it is a copy of, where it goes, and what it has of its own.
+
+    A Deployment is placed by a `node_selector`, a Playground by the `flavor` that it claims, at `flavors_field`.
+    `annotations` are settings that the original has from elsewhere, without our prefix.
+    """
 
     source: DocumentRef
     original: ResourceKey
     place: CopyPlace
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    flavor: str = ""
+    flavors_field: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

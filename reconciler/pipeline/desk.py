@@ -221,7 +221,7 @@ class Desk:
         return VariantEdits(needed=(*counted, *moved, *tuned), status=self.status_of(decision))
 
     def _copied(self, variant: Variant, copied: Copy, replicas: int) -> VariantEdits:
-        """The edits that write a Deployment which is not in Git yet; a refusal where its file is there already."""
+        """The edits that write an object which is not in Git yet; a refusal where its file is there already."""
         path, key, place = variant.document.path, variant.key, copied.place
         if path in self.files:
             words = f"cannot be written: {path} is there already"

@@ -40,7 +40,9 @@ from reconciler.report.pull_request import (
 from reconciler.report.status import CARRIER, StatusOmission, flips, status_view, without_measured
 from reconciler.report.summary import LABELS_OF_KINDS, labels_for, shaped
 from reconciler.resources.declaration import Declaration
+from reconciler.snapshot.canaries import find_difference
 from reconciler.snapshot.declarations import read_declaration
+from reconciler.snapshot.variants import declared_variants
 
 
 def says_the_same(path: str, one: bytes, other: bytes) -> bool:
@@ -87,10 +89,10 @@ class Checker:
         known = {_complaint(error) for error in self._errors({})} if errors else set()
         return tuple(error for error in errors if _complaint(error) not in known)
 
-    def declares(self, files: Mapping[str, bytes], key: ResourceKey) -> bool:
-        """Whether these files make a cluster get a workload that it does not have yet."""
-        found = {} if not files else {each.key: each for each in self._declaration(files).workloads}
-        return key in found and found[key].replicas == 1
+    def declared(self, files: Mapping[str, bytes]) -> dict[ResourceKey, Variant]:
+        """The variants that are declared once these files are written, by key."""
+        variants = declared_variants(self.recording.settings, self._declaration(files))
+        return {each.key: each for each in variants}
 
     def _errors(self, files: Mapping[str, bytes]) -> list[Finding]:
         return [each for each in self._declaration(files).findings if each.severity is Severity.ERROR]
@@ -315,11 +317,8 @@ def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: 
         for change_set in ruled:
             if is_wrong or any(writers[path] > 1 for path in change_set.files):
                 _refuse_of(change_set, desk, checker)
-    for change_set in change_sets if not desk.refused else ():
-        for key in (each for each in desk.drawn[change_set.head_branch] if desk.variants[each].copied is not None):
-            if not checker.declares(change_set.files, key):
-                words = f"{key.kind} {key.label} would not be applied from {desk.variants[key].document.path}"
-                desk.refused[key] = Hold(kind=HoldKind.NOT_WRITABLE, words=words)
+    if not desk.refused:
+        _refuse_copies(change_sets, desk, checker)
     return Edited(
         change_sets=(*change_sets, *draft_conditions(plan, desk)),
         refused=desk.refused,
@@ -329,6 +328,30 @@ def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: 
         omissions=desk.omissions,
         moved_in=desk.moved_in,
     )
+
+
+def _refuse_copies(change_sets: Iterable[ChangeSet], desk: Desk, checker: Checker) -> None:
+    """Refuse each new object that would not be what was decided once its file is merged.
+
+    What writes files of its own is read together: once, nearly always.
+    """
+    batches: list[tuple[dict[str, bytes], list[ResourceKey]]] = []
+    for each in change_sets:
+        copies = [key for key in desk.drawn[each.head_branch] if desk.variants[key].copied is not None]
+        if copies:
+            batch = next((batch for batch in batches if batch[0].keys().isdisjoint(each.files)), None)
+            if batch is None:
+                batch = {}, []
+                batches.append(batch)
+            batch[0].update(each.files)
+            batch[1].extend(copies)
+    for files, copies in batches:
+        declared = checker.declared(files)
+        for key in copies:
+            difference = find_difference(desk.variants[key], declared.get(key))
+            if difference:
+                words = f"{key.kind} {key.label} {difference} ({desk.variants[key].document.path})"
+                desk.refused[key] = Hold(kind=HoldKind.NOT_WRITABLE, words=words)
 
 
 def _change_set(group: GroupPlan, members: Mapping[str, Sequence[Decision]], desk: Desk) -> ChangeSet:

@@ -14,7 +14,7 @@ from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.scalers import ScalerSetting
 from reconciler.domain.snapshot import Option, Variant
-from reconciler.domain.variant_settings import GROUP, MANAGED, MIN_REPLICAS, MODEL
+from reconciler.domain.variant_settings import MANAGED, MIN_REPLICAS, MODEL
 from reconciler.domain.workloads import (
     DocumentRef,
     EntryPlace,
@@ -423,45 +423,62 @@ _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def copy_of(value: Mapping[str, Value], variant: Variant, copied: Copy, tries: str, replicas: int) -> dict[str, Value]:
-    """A Deployment's fields as those of a canary.
+    """The fields of a Deployment or Playground as those of a canary.
 
-    All labels of its pods stay, so that what selects them selects the canary, but one that names a variant in metrics.
-    Of ours it has other annotations: what was set for the first is not set for it.
+    Of our annotations it has its own: what was set for the first is not set for it.
     """
-    name = variant.key.name
-    own: dict[str, Value] = {CANARY_LABEL: name}
     spec, metadata = _mapping(value.get("spec")), _mapping(value.get("metadata"))
-    template, selector = _mapping(spec.get("template")), _mapping(spec.get("selector"))
-    pod, pods = _mapping(template.get("spec")), _mapping(template.get("metadata"))
     kept = {
         key: each
         for key, each in _mapping(metadata.get("annotations")).items()
-        if key != _APPLIED and (not key.startswith(PREFIX) or key == PREFIX + GROUP.annotation)
+        if key != _APPLIED and not key.startswith(PREFIX)
+    }
+    adopted: dict[str, Value] = {
+        PREFIX + MANAGED.annotation: "true",
+        PREFIX + MODEL.annotation: variant.model.model_id,
     }
     annotations: dict[str, Value] = {
         **kept,
         CANARY_LABEL: tries,
-        PREFIX + MANAGED.annotation: "true",
-        PREFIX + MODEL.annotation: variant.model.model_id,
+        **({} if copied.flavor else adopted),
         PREFIX + MIN_REPLICAS.annotation: "0",
+        **{PREFIX + key: each for key, each in copied.annotations.items()},
     }
+    own = _claiming(spec, copied) if copied.flavor else _placed(spec, variant.key.name, copied)
+    return {
+        **{key: each for key, each in value.items() if key not in ("metadata", "spec", "status")},
+        "metadata": {**metadata, "name": variant.key.name, "annotations": annotations},
+        "spec": {**own, "replicas": replicas},
+    }
+
+
+def _claiming(spec: Mapping[str, Value], copied: Copy) -> dict[str, Value]:
+    """A Playground's spec with one flavor, and without an autoscaler."""
+    _, claim, names = copied.flavors_field
+    kept = {key: each for key, each in spec.items() if key != "elasticConfig"}
+    return {**kept, claim: {**_mapping(spec.get(claim)), names: [copied.flavor]}}
+
+
+def _placed(spec: Mapping[str, Value], name: str, copied: Copy) -> dict[str, Value]:
+    """A Deployment's spec on other nodes, with a selector of its own.
+
+    All labels of its pods stay, so that what selects them selects the canary, but one that names a variant in metrics.
+    """
+    own: dict[str, Value] = {CANARY_LABEL: name}
+    template, selector = _mapping(spec.get("template")), _mapping(spec.get("selector"))
+    pod, pods = _mapping(template.get("spec")), _mapping(template.get("metadata"))
     labels = {
         key: name if exported_label(key) == POD_LABEL_OF_VARIANT else each
         for key, each in _mapping(pods.get("labels")).items()
     }
     placed = {key: each for key, each in _mapping(pod.get("nodeSelector")).items() if key not in PRODUCT_KEYS}
     return {
-        **{key: each for key, each in value.items() if key not in ("metadata", "spec", "status")},
-        "metadata": {**metadata, "name": name, "annotations": annotations},
-        "spec": {
-            **spec,
-            "replicas": replicas,
-            "selector": {**selector, "matchLabels": {**_mapping(selector.get("matchLabels")), **own}},
-            "template": {
-                **template,
-                "metadata": {**pods, "labels": {**labels, **own}},
-                "spec": {**pod, "nodeSelector": {**placed, **copied.node_selector}},
-            },
+        **spec,
+        "selector": {**selector, "matchLabels": {**_mapping(selector.get("matchLabels")), **own}},
+        "template": {
+            **template,
+            "metadata": {**pods, "labels": {**labels, **own}},
+            "spec": {**pod, "nodeSelector": {**placed, **copied.node_selector}},
         },
     }
 
@@ -550,7 +567,7 @@ class Editor:
         yield sheet.append(text, len(listed), "resources") if listed else sheet.insert(text, "resources")
 
     def copy_edit(self, variant: Variant, copied: Copy, tries: str, replicas: int, open_sheet: OpenSheet) -> FileEdit:
-        """The file of a second Deployment: the first one's manifest with a name, a place and labels of its own."""
+        """The file of a copy: the original's manifest with a name, a place and labels of its own."""
         sheet = open_sheet(copied.source)
         value = sheet.find()
         if not isinstance(value, Mapping):

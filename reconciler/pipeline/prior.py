@@ -10,7 +10,7 @@ from reconciler.domain.settings import Settings
 from reconciler.pipeline.files import read_files, read_small
 from reconciler.pipeline.session import Doors
 from reconciler.snapshot.declarations import fold
-from reconciler.snapshot.priors import find_priors, with_shapes
+from reconciler.snapshot.priors import find_priors, with_hub_shapes, with_shapes
 from reconciler.snapshot.variants import build_catalogs, join_variants
 
 
@@ -21,6 +21,7 @@ def find_model_priors(
     files = read_files(doors.repository, settings, repository_name, doors.progress)
     settings, wrong = with_shapes(settings, partial(read_small, doors.repository))
     declaration = fold(files.commit, settings)
+    settings = with_hub_shapes(settings, declaration.llmaz.models)
     catalogs = build_catalogs(settings, declaration)
     variants = join_variants(settings, declaration, catalogs)
     found = find_priors(model_id, accelerators, settings, catalogs, variants)

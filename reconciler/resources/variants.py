@@ -41,14 +41,15 @@ class RankedFlavor:
 class FlavorChoice:
     """The flavors that `pods` pods of a replica may run on, and the field that says in which order.
 
-    `is_placed` says whether the pods run where a flavor's node selector wants them: None when nothing in Git tells the
-    scheduler.
+    `offered` are all of the model, also those that the claim does not name. `is_placed` says whether the pods run where
+    a flavor's node selector wants them: None when nothing in Git tells the scheduler.
     """
 
     ranked: tuple[RankedFlavor, ...]
     field: tuple[str, ...]
     pods: int
     is_placed: bool | None
+    offered: tuple[Flavor, ...] = ()
 
 
 class SloClassRef(Shape):

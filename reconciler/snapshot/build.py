@@ -22,6 +22,7 @@ from reconciler.resources.registry import KINDS
 from reconciler.snapshot.adoption import find_left, find_unmanaged
 from reconciler.snapshot.canaries import is_canary, promote, read_tried
 from reconciler.snapshot.inventory import take_inventory
+from reconciler.snapshot.priors import with_hub_shapes
 from reconciler.snapshot.tuned import of_this_query
 from reconciler.snapshot.variants import build_catalogs, join_variants, scaled_targets
 
@@ -46,7 +47,7 @@ def read_snapshot(
     What runs of a change is what its base declares, of new variants none. `declared` are the variants where they were
     joined before without pull requests, which matter only to Kthena's minimums.
     """
-    settings = recording.settings
+    settings = with_hub_shapes(recording.settings, declaration.llmaz.models)
     catalogs = build_catalogs(settings, declaration)
     kthena = declaration.kthena
     is_ours_in_them = bool(recording.proposals and (kthena.policies or kthena.bindings or kthena.models))

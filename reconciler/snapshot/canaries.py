@@ -14,15 +14,18 @@ from reconciler.domain.priors import Lengths, Prior
 from reconciler.domain.records import replace
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Settings
 from reconciler.domain.snapshot import Form, StatusShape, Variant
-from reconciler.domain.variant_settings import CANARY, VariantSettings
-from reconciler.domain.workloads import DocumentRef
+from reconciler.domain.variant_settings import CANARY, GROUP, SERVICE_CLASS, VariantSettings
+from reconciler.domain.workloads import DocumentRef, Workload
 from reconciler.metrics.history import read_histories, trace
 from reconciler.metrics.quantities import OWNERSHIP, Name
 from reconciler.metrics.queries import history_queries, names_in
 from reconciler.metrics.readings import attribution_of, read
+from reconciler.resources.llmaz.models import recognise_flavor
+from reconciler.resources.variants import FlavorChoice
 from reconciler.sizing.prior.estimate import estimate
 from reconciler.sizing.prior.posterior import update
 from reconciler.snapshot.accelerators import find_or_name
+from reconciler.snapshot.effective_settings import default_group
 from reconciler.snapshot.priors import hardware_of, known_profiles, shape_of, usual_lengths, with_profile
 
 SPAN_S, STEP_S = 7 * 86_400.0, 600.0
@@ -129,14 +132,47 @@ def promote(settings: Settings, variants: Iterable[Variant], tried: Mapping[Reso
     return settings
 
 
-def new_canary(original: Variant, accelerator: Accelerator, place: CopyPlace) -> Variant | str:
+def place_in_flavors(place: CopyPlace, choice: FlavorChoice, catalog: Catalog, *, is_pooled: bool) -> CopyPlace:
+    """Where a second Playground goes, with the flavors that it may claim; or why it would measure nothing.
+
+    llmaz gives each Playground a Service of its own, so only a pool that selects by labels of the model sends requests
+    to a second one (`is_pooled`).
+    """
+    if place.reason:
+        return place
+    if choice.is_placed is False:
+        return CopyPlace(reason="its pods do not use inftyai-scheduler: other schedulers ignore a flavor's nodes")
+    if not is_pooled:
+        return CopyPlace(
+            reason="no InferencePool in Git selects its pods by a label of the model: a second Playground, which has a "
+            "Service of its own, would get no requests"
+        )
+    first = next((each.flavor for each in choice.ranked), None)
+    flavors: dict[str, str] = {}
+    for flavor in choice.offered:
+        accelerator, _ = recognise_flavor(flavor, catalog)
+        if accelerator is not None and flavor.node_selector and first is not None and flavor.devices == first.devices:
+            flavors.setdefault(accelerator.name, flavor.name)
+    unknown = "" if choice.is_placed else UNKNOWN_SCHEDULER
+    return replace(place, flavors=flavors, caution="; ".join(filter(None, (place.caution, unknown))))
+
+
+UNKNOWN_SCHEDULER = (
+    "Git does not say that inftyai-scheduler places its pods: another scheduler puts the canary on any node, and what "
+    "it measures is then of another accelerator"
+)
+
+
+def new_canary(original: Variant, accelerator: Accelerator, place: CopyPlace, group_by: Sequence[str]) -> Variant | str:
     """The variant that one replica on an accelerator would be, which no cluster runs yet; or why there can be none."""
-    workload = original.workload
+    workload, is_flavored = original.workload, original.form is Form.FLAVORS
     if workload is None:
         return "no Deployment of it is in Git"
     if place.reason:
         return place.reason
-    if not accelerator.node_selector:
+    if is_flavored and accelerator.name not in place.flavors:
+        return f"its OpenModel has no flavor of {accelerator.name} with a nodeSelector and as many devices"
+    if not is_flavored and not accelerator.node_selector:
         return f"accelerators[] says no nodeSelector of {accelerator.name}"
     if workload.devices.get(accelerator.resource) != accelerator.devices:
         return f"a replica asks for another number of devices than {accelerator.name} has: its arguments may need them"
@@ -149,17 +185,19 @@ def new_canary(original: Variant, accelerator: Accelerator, place: CopyPlace) ->
     path = f"{place.prefix}{name}.yaml"
     document = DocumentRef(path=path, document=0)
     here = Place(path=path)
+    becomes = workload.becomes and replace(workload.becomes, name=name)
     return replace(
         original,
         key=key,
         model=replace(original.model, role=f"{key.kind} {key.label}"),
-        form=Form.ADOPTED,
+        form=Form.FLAVORS if is_flavored else Form.ADOPTED,
         status_shape=StatusShape.NONE,
         document=document,
         place=here,
         workload=replace(
             workload,
             key=key,
+            becomes=becomes,
             document=document,
             place=here,
             replicas=0,
@@ -182,9 +220,53 @@ def new_canary(original: Variant, accelerator: Accelerator, place: CopyPlace) ->
         flavors_field=(),
         holds=(),
         copied=Copy(
-            source=workload.document, original=workload.key, place=place, node_selector=accelerator.node_selector
+            source=workload.document,
+            original=workload.key,
+            place=place,
+            node_selector=accelerator.node_selector,
+            flavor=place.flavors.get(accelerator.name, "") if is_flavored else "",
+            flavors_field=original.flavors_field,
+            annotations=_annotations(original, workload, path, group_by),
         ),
     )
+
+
+def _annotations(original: Variant, workload: Workload, path: str, group_by: Sequence[str]) -> Mapping[str, str]:
+    """What a copy must be told, as nothing else gives it the group and the service class of the original."""
+    group, service_class = original.settings[GROUP].value, original.service_class
+    told: dict[str, str] = {}
+    if group != default_group(group_by, workload.key, original.model.model_id, path, workload.labels):
+        told[GROUP.annotation] = group
+    if service_class is not None and service_class.source.kind not in _OF_MODELS:
+        told[SERVICE_CLASS.annotation] = service_class.value.name
+    return told
+
+
+_OF_MODELS = (SourceKind.MODEL, SourceKind.DEFAULT, SourceKind.CONFIG_MAP)
+"""What a copy has as well, as it serves the same model."""
+
+
+def find_difference(planned: Variant, written: Variant | None) -> str:
+    """What a canary would not be as planned once its file is merged; empty where it is."""
+    if written is None or written.current.replicas != 1:
+        return "would not be applied"
+    if written.hold is not None:
+        return f"could not be changed again: {written.hold.words}"
+    pairs = (
+        ("model", planned.model.model_id, written.model.model_id),
+        ("group", planned.settings[GROUP].value, written.settings[GROUP].value),
+        ("accelerator", planned.current.accelerator, written.current.accelerator),
+        ("service class", _class_of(planned), _class_of(written)),
+        ("canary", planned.settings[CANARY].value, written.settings[CANARY].value),
+    )
+    found = (
+        f"would have {name} {now or 'none'} instead of {then or 'none'}" for name, then, now in pairs if then != now
+    )
+    return next(found, "")
+
+
+def _class_of(variant: Variant) -> str:
+    return "" if variant.service_class is None else variant.service_class.value.name
 
 
 def canary_name(name: str, accelerator: str) -> str:

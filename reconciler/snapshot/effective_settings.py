@@ -153,20 +153,28 @@ def _own_values(resource: VariantResource) -> Iterator[tuple[str, Hit]]:
 
 def _defaults_of(layers: Layers) -> Iterator[tuple[str, Hit]]:
     """Defaults that depend on the variant: its group are the values of `groupBy`, joined by `/`."""
-    resource = layers.resource
-    subject = {
-        "cluster": resource.key.cluster,
-        "namespace": resource.key.namespace,
-        "model": resource.model_id,
-        "path": resource.document.path.rpartition("/")[0] or ".",
-    }
-    group = "/".join(
-        resource.labels.get(key.removeprefix("label:"), "none") if key.startswith("label:") else subject[key]
-        for key in layers.settings.pull_requests.group_by
-    )
-    yield GROUP.name, (group or "all", Source(kind=SourceKind.BUILT_IN, detail="pullRequests.groupBy"))
+    resource, group_by = layers.resource, layers.settings.pull_requests.group_by
+    group = default_group(group_by, resource.key, resource.model_id, resource.document.path, resource.labels)
+    yield GROUP.name, (group, Source(kind=SourceKind.BUILT_IN, detail="pullRequests.groupBy"))
     if resource.flavors:
         yield ACCELERATOR.name, (IN_ORDER, Source(kind=SourceKind.BUILT_IN))
+
+
+def default_group(
+    group_by: Iterable[str], key: ResourceKey, model_id: str, path: str, labels: Mapping[str, str]
+) -> str:
+    """The group of what nothing else gives one."""
+    subject = {
+        "cluster": key.cluster,
+        "namespace": key.namespace,
+        "model": model_id,
+        "path": path.rpartition("/")[0] or ".",
+    }
+    parts = (
+        labels.get(each.removeprefix("label:"), "none") if each.startswith("label:") else subject[each]
+        for each in group_by
+    )
+    return "/".join(parts) or "all"
 
 
 # ---- service classes: of the resource, the configuration, and upstream's ConfigMaps

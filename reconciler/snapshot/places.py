@@ -34,7 +34,7 @@ from reconciler.snapshot.effective_settings import Layers, stated_values
 _REPLICAS = ("spec", "replicas")
 _LABELS = ("metadata", "labels")
 _FLUX = "kustomize.toolkit.fluxcd.io/"
-COPIED_KIND = "Deployment"
+COPIED_KINDS = ("Deployment", "Playground")
 """Of canaries: other kinds have state, groups or objects of their own."""
 _COUNT, _LEAST, _MOST = "replicas", "min-replicas", "max-replicas"
 """The names of numbers in marker comments."""
@@ -180,7 +180,7 @@ class _Builds:
             unwritable=workload.unwritable or self._owned(built, workload.written_at[0]),
             budgets=budgets,
             moves=moves,
-            copies_at=find_copy_place(self.fleet, built) if key.kind == COPIED_KIND else None,
+            copies_at=find_copy_place(self.fleet, built) if key.kind in COPIED_KINDS else None,
             immovable=immovable,
             caution="; ".join(filter(None, (workload.caution, *find_sync_holds(self.fleet, built)))),
         )

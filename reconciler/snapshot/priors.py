@@ -11,6 +11,7 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.records import replace
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.snapshot import Variant
+from reconciler.resources.llmaz.models import OpenModel
 from reconciler.sizing.prior.datasheets import DATASHEETS
 from reconciler.sizing.prior.estimate import Hardware, Known, estimate
 from reconciler.sizing.prior.shapes import find_shape, read_shape
@@ -104,7 +105,8 @@ def _shipped(accelerator: Accelerator) -> Datasheet | None:
 
 def shape_of(stated: ModelSettings) -> ModelShape | None:
     """The shape of a model, in the format that somebody wrote: of its `config.json`, else the shipped table's."""
-    shape = stated.shape if stated.shape_config else find_shape(stated.model_id)
+    is_read = bool(stated.shape_config) or stated.shape is not None
+    shape = stated.shape if is_read else find_shape(stated.model_id)
     return shape if shape is None or stated.weights is None else replace(shape, weights=stated.weights)
 
 
@@ -139,6 +141,27 @@ def _mapping(text: bytes | None) -> Mapping[str, object]:
     if not isinstance(found, dict):
         raise ValueError("expected an object")  # noqa: TRY004 - all that is wrong with a file is one kind of error
     return found
+
+
+def with_hub_shapes(settings: Settings, models: Iterable[OpenModel]) -> Settings:
+    """The settings with the shapes of llmaz's models, whose names say nothing, by their ids on hubs.
+
+    A name that means several models, in two clusters say, has none.
+    """
+    hubs: dict[str, set[str]] = {}
+    for each in models:
+        hubs.setdefault(each.key.name, set()).add(each.hub_id)
+    found = {name: find_shape(*ids) for name, ids in hubs.items() if len(ids) == 1}
+    named = {each.model_id: each for each in settings.models}
+    more: list[ModelSettings] = []
+    for name, shape in found.items():
+        stated = named.get(name, ModelSettings(model_id=name))
+        if shape is not None and shape_of(stated) is None and not stated.shape_config:
+            more.append(replace(stated, shape=shape))
+    if not more:
+        return settings
+    named |= {each.model_id: each for each in more}
+    return replace(settings, models=tuple(named.values()))
 
 
 def known_profiles(stated: ModelSettings, variants: Iterable[Variant], catalog: Catalog) -> tuple[Known, ...]:

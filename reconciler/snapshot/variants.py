@@ -38,6 +38,7 @@ from reconciler.snapshot.accelerators import (
     recognise,
 )
 from reconciler.snapshot.adoption import adopted_variants
+from reconciler.snapshot.canaries import place_in_flavors
 from reconciler.snapshot.effective_settings import ClassLookup, Layers, ListedClasses, find_class, resolve_settings
 from reconciler.snapshot.tuned import tuned_scaler
 
@@ -139,6 +140,11 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
             workload, replicas=owner.least, replicas_place=place, replica_fields=fields, bounds_of=owner.owner
         )
         owner = None
+    if workload is not None and resource.flavors is not None and workload.copies_at is not None:
+        # the group of pods that llmaz makes of a copy has another name
+        pools = index.priorities.pools_of(replace(workload, key=replace(workload.key, name="")))
+        copies_at = place_in_flavors(workload.copies_at, resource.flavors, catalog, is_pooled=bool(pools))
+        workload = replace(workload, copies_at=copies_at)
     profiles = profiles_for(resource, model)
     first = resource.flavors.ranked[0].flavor if resource.flavors is not None and resource.flavors.ranked else None
     if first is not None:  # the flavor that llmaz prefers
@@ -415,6 +421,7 @@ def _llmaz_variant(served: "ServedModel") -> VariantResource:
             field=("spec", serving.claim.field, "inferenceFlavors"),
             pods=serving.pods,
             is_placed=served.is_placed,
+            offered=() if served.model is None else served.model.flavors,
         ),
     )
 

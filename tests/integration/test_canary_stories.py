@@ -31,6 +31,70 @@ SETTINGS: Replacements = (
 )
 
 
+PROFILED = """\
+apiVersion: llmd.ai/v1alpha1
+kind: VariantAutoscaling
+metadata:
+  name: chat
+  namespace: SPACE
+  labels: {inference.optimization/acceleratorName: A100}
+spec:
+  modelID: meta-llama/Llama-3.1-8B-Instruct
+  sloClassRef: {name: interactive, key: interactive}
+  modelProfile:
+    accelerators:
+      - {acc: A100, accCount: 1, alpha: "13.5", beta: "0.12", atTokens: 180, maxBatchSize: 128}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: chat, namespace: SPACE}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: chat}}
+  template:
+    metadata: {labels: {app: chat}}
+    spec:
+      containers: [{name: vllm, image: "vllm/vllm-openai:v0.11.0", resources: {limits: {nvidia.com/gpu: "1"}}}]
+"""
+PLAYED = """\
+apiVersion: inference.llmaz.io/v1alpha1
+kind: Playground
+metadata: {name: chat, namespace: SPACE}
+spec:
+  replicas: 4
+  modelClaim: {modelName: SPACE, inferenceFlavors: [a100]}
+---
+apiVersion: llmaz.io/v1alpha1
+kind: OpenModel
+metadata: {name: SPACE}
+spec:
+  familyName: llama3
+  source: {modelHub: {modelID: meta-llama/Llama-3.1-8B-Instruct}}
+  inferenceConfig:
+    flavors:
+      - {name: a100, limits: {nvidia.com/gpu: 1}, nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}}
+      - {name: h100, limits: {nvidia.com/gpu: 1}, nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}
+---
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: chat, namespace: SPACE}
+spec:
+  selector: {matchLabels: {llmaz.io/model-name: SPACE}}
+  targetPorts: [{number: 8080}]
+  endpointPickerRef: {name: epp, port: {number: 9002}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: llmaz-global-config, namespace: llmaz-system}
+data:
+  config.data: |
+    scheduler-name: inftyai-scheduler
+    init-container-image: inftyai/model-loader:v0.0.10
+"""
+GROUPS = ("chat-{}", "chat-canary-h100-{}")
+"""Of pods of LeaderWorkerSets, which llmaz makes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tale:
     """A namespace of its own: when people look (hours after the beginning), and what the canary does."""
@@ -42,12 +106,17 @@ class Tale:
     pending: bool = False
     scaled: int = 1
     """Replicas of the canary."""
+    manifest: str = ""
+    """Of the team's own replicas, where that is no VariantAutoscaling with a target."""
+    model: str = LLAMA
+    pods: tuple[str, str] = ("chat-5d4c8b7f9-bcd{}2", "chat-canary-h100-6f5d9c8b7-zxc{}2")
+    """The names of the team's pods, and of the canary's."""
 
     @property
     def served(self) -> Served:
         """The team's own replicas."""
         phases = (Phase(replicas=REPLICAS, per_s=PER_S),)
-        return Served(name="chat", namespace=self.name, model=LLAMA, accelerator="A100", phases=phases)
+        return Served(name="chat", namespace=self.name, model=self.model, accelerator="A100", phases=phases)
 
     @property
     def path(self) -> str:
@@ -60,17 +129,20 @@ class Tale:
             day = Day(start_s=BEGIN.at_s + look * HOUR_S - 75 * MINUTE_S, hours=1.5)
             sharing = REPLICAS + (self.scaled if look and self.speed is not None and look < self.until_h else 0)
             for number in range(REPLICAS):
-                self._pod(history, day, f"chat-5d4c8b7f9-bcd{'fghj'[number]}2", PER_S / sharing, A100)
+                self._pod(history, day, self._named(0, number), PER_S / sharing, A100)
         day = Day(start_s=BEGIN.at_s + 10 * MINUTE_S, hours=self.until_h)
         for number in range(self.scaled):
-            name = f"{CANARY}-6f5d9c8b7-zxc{'vbn'[number]}2"
+            name = self._named(1, number)
             if self.speed is not None:
                 self._pod(history, day, name, PER_S / (REPLICAS + self.scaled), self.speed)
             if self.pending:
                 write_gauge(history, day, "kube_pod_status_unschedulable", {"namespace": self.name, "pod": name})
 
+    def _named(self, which: int, number: int) -> str:
+        return self.pods[which].format(number if self.pods is GROUPS else "fghj"[number])
+
     def _pod(self, history: History, day: Day, name: str, per_s: float, speed: Speed) -> None:
-        labels = {"namespace": self.name, "pod": name, "model_name": LLAMA}
+        labels = {"namespace": self.name, "pod": name, "model_name": self.model}
         write_replica(history, day, labels, lambda _at_s: per_s, speed)
 
 
@@ -91,7 +163,12 @@ BLIND = Tale(name="blind", looks=(0,), until_h=20.0)
 SCALED = Tale(name="scaled", looks=(0, 5, 26), scaled=3)
 DEARER = Tale(name="dearer", looks=(0, 5))
 DECLINED = Tale(name="declined", looks=(0,), speed=None)
+FORM = Tale(name="profiled", looks=(0, 26), manifest=PROFILED)
+SLOW_FORM = Tale(name="profiled-slow", looks=(0, 5), speed=SLOW.speed, manifest=PROFILED)
+PLAY = Tale(name="played", looks=(0, 26), manifest=PLAYED, model="played", pods=GROUPS)
+SLOW_PLAY = Tale(name="played-slow", looks=(0, 5), speed=SLOW.speed, manifest=PLAYED, model="played-slow", pods=GROUPS)
 TALES = (PASSES, SLOW, FAST, NOTHING, REMOVED, PENDING, HARMFUL, BLIND, SCALED, DEARER, DECLINED)
+FAMILIES = (FORM, SLOW_FORM, PLAY, SLOW_PLAY)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +176,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where all of them are remembered."""
     folder = tmp_path_factory.mktemp("canaries")
     history = History(end_s=BEGIN.at_s + 200 * HOUR_S)
-    for tale in TALES:
+    for tale in (*TALES, *FAMILIES):
         tale.write(history)
     write_blocks(history, folder / "canaries.om", folder / "blocks", block_h=54)
     with serve_blocks(folder / "blocks", folder) as url:
@@ -116,8 +193,11 @@ def begin(prometheus: str, tmp_path: Path) -> Iterator[Begin]:
 
         def opened(tale: Tale, *rules: str, settings: Replacements = ()) -> Team:
             moment = Moment(at=BEGIN.at, served=(tale.served,))
-            team = at_work(moment, prometheus, tmp_path, rules=rules, settings=(*SETTINGS, *settings))
-            return stack.enter_context(team)
+            work = at_work(moment, prometheus, tmp_path, rules=rules, settings=(*SETTINGS, *settings))
+            team = stack.enter_context(work)
+            if tale.manifest:
+                team.write(tale.served.path, tale.manifest.replace("SPACE", tale.name).encode())
+            return team
 
         yield opened
 
@@ -242,3 +322,25 @@ def test_one_that_a_person_declines_is_not_asked_for_again(begin: Begin) -> None
     team.later(minutes=10)
     assert team.run().code == 0
     assert team.proposed() == {}
+
+
+DEARER_H100 = ("costPerHour: 3.00", "costPerHour: 4.00")
+CLASSES = ("serviceClasses:\n", "serviceClasses:\n  - {name: interactive, ttft: 2s, itl: 60ms}\n")
+
+
+@pytest.mark.parametrize("tale", [FORM, PLAY], ids=["profile form", "llmaz"])
+def test_another_family_is_tried_and_moved_as_well(begin: Begin, tale: Tale) -> None:
+    team = start(begin, tale, settings=(CLASSES,))
+    ((branch, words),) = look(team, 26).items()
+    assert (canary_of(team, tale, branch), team.replicas_of("chat", branch)) == (2, 2)
+    assert "It measured 26 hours with load" in words
+
+
+@pytest.mark.parametrize("tale", [SLOW_FORM, SLOW_PLAY], ids=["profile form", "llmaz"])
+def test_another_family_is_taken_back_as_well(begin: Begin, tale: Tale) -> None:
+    team = start(begin, tale, settings=(CLASSES, DEARER_H100))
+    ((branch, words),) = look(team, 5).items()
+    assert (canary_of(team, tale, branch), team.replicas_of("chat", branch)) == (0, REPLICAS)
+    assert "it would cost" in words
+    team.merge_all()
+    assert look(team, 5.1) == {}

@@ -128,6 +128,11 @@ class OpenModel(Record[OpenModelSpec]):
         return "" if origin.hub else (origin.uri or "").partition("://")[0].lower()
 
     @property
+    def hub_id(self) -> str:
+        """Its model's id on the hub that has its weights; empty for those that come from elsewhere."""
+        return "" if self.spec.source.hub is None else self.spec.source.hub.model_id
+
+    @property
     def flavors(self) -> tuple[Flavor, ...]:
         """The accelerators that a replica may run on."""
         return tuple(

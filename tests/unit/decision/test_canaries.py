@@ -133,7 +133,7 @@ def test_a_saving_that_shrinks_closes_nothing_that_is_open(busy: Any) -> None:
     [
         ({"copies_at": CopyPlace(reason="it stands in a List")}, "it stands in a List"),
         ({"copies_at": CopyPlace(), "devices": {GPU: 2}}, "another number of devices"),
-        ({}, "no variant of it is a Deployment in Git"),
+        ({}, "no variant of it is a Deployment or a Playground in Git"),
     ],
 )
 def test_where_none_can_be_written_the_plan_says_why(

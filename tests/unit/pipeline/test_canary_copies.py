@@ -1,0 +1,229 @@
+"""What a canary is a copy of: written so that the cluster gets what was planned, and refused where it would not."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from reconciler.config.environment import Environment, Flags
+from reconciler.config.loading import load_settings
+from reconciler.domain.canaries import CopyPlace
+from reconciler.domain.recording import ManifestFile, Recording
+from reconciler.domain.records import replace
+from reconciler.domain.snapshot import Variant
+from reconciler.domain.workloads import DocumentRef
+from reconciler.manifests.documents import parse_readable
+from reconciler.pipeline.draft import Checker
+from reconciler.pipeline.edits import Editor, Sheet, sheet_of, write_edits
+from reconciler.rendering.renderer import Renderer
+from reconciler.snapshot.build import read_snapshot
+from reconciler.snapshot.canaries import UNKNOWN_SCHEDULER, find_difference, new_canary
+from reconciler.snapshot.declarations import read_declaration
+from reconciler.snapshot.priors import shape_of
+from reconciler.snapshot.variants import build_catalogs, declared_variants
+
+SETTINGS = """\
+apiVersion: reconciler.io/v1alpha1
+kind: Configuration
+clusters: [{name: prod}]
+accelerators:
+  - {name: H100, nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}, costPerHour: 3.00}
+  - {name: A100, nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}, costPerHour: 4.00}
+serviceClasses: [{name: fast, itl: 20ms}, {name: usual, itl: 60ms}]
+defaults: {serviceClass: usual}
+"""
+PROFILED = """\
+apiVersion: llmd.ai/v1alpha1
+kind: VariantAutoscaling
+metadata:
+  name: chat
+  namespace: llm
+  labels: {inference.optimization/acceleratorName: A100, team: search}
+spec:
+  modelID: meta-llama/Llama-3.1-8B-Instruct
+  sloClassRef: {name: fast, key: fast}
+  modelProfile: {accelerators: [{acc: A100, accCount: 1, alpha: "13.5", beta: "0.12", atTokens: 180, maxBatchSize: 9}]}
+"""
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: chat, namespace: llm}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: chat}}
+  template:
+    metadata: {labels: {app: chat}}
+    spec: {containers: [{name: vllm, image: "vllm/vllm-openai:v0.11.0", resources: {limits: {nvidia.com/gpu: "1"}}}]}
+"""
+PLAYGROUND = """\
+apiVersion: inference.llmaz.io/v1alpha1
+kind: Playground
+metadata: {name: chat, namespace: llm, annotations: {reconciler.io/max-replicas: "9"}}
+spec:
+  replicas: 4
+  modelClaim: {modelName: llama, inferenceFlavors: [a100]}
+  elasticConfig: {minReplicas: 2, maxReplicas: 8}
+"""
+MODEL = """\
+apiVersion: llmaz.io/v1alpha1
+kind: OpenModel
+metadata: {name: llama}
+spec:
+  familyName: llama3
+  source: {modelHub: {modelID: meta-llama/Llama-3.1-8B-Instruct}}
+  inferenceConfig:
+    flavors:
+      - {name: a100, limits: {nvidia.com/gpu: 1}, nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}}
+      - {name: h100, limits: {nvidia.com/gpu: 1}, nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}
+"""
+POOL = """\
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: chat, namespace: llm}
+spec:
+  selector: {matchLabels: {llmaz.io/model-name: llama}}
+  targetPorts: [{number: 8080}]
+  endpointPickerRef: {name: epp, port: {number: 9002}}
+"""
+SCHEDULER = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: llmaz-global-config, namespace: llmaz-system}
+data: {config.data: "scheduler-name: inftyai-scheduler\\ninit-container-image: loader"}
+"""
+PLAYED = {"play.yaml": PLAYGROUND, "model.yaml": MODEL, "pool.yaml": POOL, "scheduler.yaml": SCHEDULER}
+
+
+def recorded(files: Mapping[str, str], settings: str) -> Recording:
+    loaded = load_settings(
+        repository_file=settings.encode(),
+        read_repository_file=lambda _path: None,
+        flags=Flags(prometheus="http://127.0.0.1:9"),
+        environment=Environment(),
+    )
+    return Recording(
+        now_s=0.0,
+        repository="fleet",
+        branch="main",
+        commit="0" * 40,
+        settings=loaded.settings,
+        manifests=tuple(ManifestFile(path=path, body=body.encode()) for path, body in sorted(files.items())),
+        withheld=(),
+        unread=(),
+        answers=(),
+        proposals=(),
+        paths=tuple(files),
+    )
+
+
+def planned(files: Mapping[str, str], settings: str = SETTINGS) -> tuple[Recording, Variant | str]:
+    """The canary of the first variant on an H100, or why there can be none."""
+    recording = recorded(files, settings)
+    declaration = read_declaration(recording.manifests, (), recording.settings, files)
+    original = declared_variants(recording.settings, declaration)[0]
+    accelerator = build_catalogs(recording.settings, declaration)["prod"].accelerators["H100"]
+    place = CopyPlace() if original.workload is None else original.workload.copies_at or CopyPlace()
+    return recording, new_canary(original, accelerator, place, recording.settings.pull_requests.group_by)
+
+
+def refusal(files: Mapping[str, str]) -> str:
+    _, found = planned(files)
+    assert isinstance(found, str)
+    return found
+
+
+def written(recording: Recording, canary: Variant) -> dict[str, bytes]:
+    """Its file, as a run writes it."""
+    assert canary.copied is not None
+    bodies = {each.path: each.body for each in recording.manifests}
+
+    def open_sheet(reference: DocumentRef) -> Sheet:
+        documents, _ = parse_readable(reference.path, bodies[reference.path])
+        return sheet_of(documents, reference)
+
+    edit = Editor(renderer=Renderer()).copy_edit(canary, canary.copied, "H100", 1, open_sheet)
+    return {edit.path: write_edits(edit.path, b"", [edit])}
+
+
+@pytest.mark.parametrize(
+    ("files", "annotations"),
+    [
+        ({"chat.yaml": f"{PROFILED}---\n{DEPLOYMENT}"}, {"service-class": "fast", "group": "search"}),
+        (PLAYED, {}),
+    ],
+    ids=["profile form", "llmaz"],
+)
+def test_the_cluster_gets_what_was_planned(files: Mapping[str, str], annotations: Mapping[str, str]) -> None:
+    settings = SETTINGS + "pullRequests: {groupBy: ['label:team']}\n" if annotations else SETTINGS
+    recording, canary = planned(files, settings)
+    assert isinstance(canary, Variant)
+    assert canary.copied is not None
+    assert (canary.copied.annotations, canary.copied.place.caution) == (annotations, "")
+    text = written(recording, canary)
+    found = Checker(recording=recording).declared(text)[canary.key]
+    assert find_difference(canary, found) == ""
+    assert (found.current.accelerator, found.form, found.current.replicas) == ("H100", canary.form, 1)
+    assert (b"elasticConfig" in text[canary.document.path], b"max-replicas" in text[canary.document.path]) == (0, 0)
+    assert find_difference(canary, None) == "would not be applied"
+    other = replace(canary, current=replace(canary.current, accelerator="H200"))
+    assert find_difference(other, found) == "would have accelerator H100 instead of H200"
+
+
+def test_a_class_that_a_deployment_cannot_name_is_in_its_way() -> None:
+    listed = (
+        "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: slos, namespace: llm}\ndata:\n  slow: |\n"
+        "    name: slow\n    priority: 1\n    data:\n"
+        "      - {model: meta-llama/Llama-3.1-8B-Instruct, slo-tpot: 50, slo-ttft: 1000}\n"
+    )
+    profiled = PROFILED.replace("{name: fast, key: fast}", "{name: slos, key: slow}")
+    recording, canary = planned({"chat.yaml": f"{profiled}---\n{DEPLOYMENT}{listed}"})
+    assert isinstance(canary, Variant)
+    found = Checker(recording=recording).declared(written(recording, canary))[canary.key]
+    assert 'service class "slow"' in find_difference(canary, found)
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "words"),
+    [
+        (
+            "pool.yaml",
+            "llmaz.io/model-name: llama",
+            "leaderworkerset.sigs.k8s.io/name: chat",
+            "no InferencePool in Git",
+        ),
+        ("scheduler.yaml", "inftyai-scheduler", "default-scheduler", "do not use inftyai-scheduler"),
+        (
+            "model.yaml",
+            "name: h100, limits: {nvidia.com/gpu: 1}",
+            "name: h100, limits: {nvidia.com/gpu: 2}",
+            "no flavor",
+        ),
+        (
+            "model.yaml",
+            ", nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}",
+            "",
+            "its OpenModel has no flavor of H100 with a nodeSelector",
+        ),
+    ],
+)
+def test_a_second_playground_that_would_measure_nothing_is_not_written(
+    path: str, old: str, new: str, words: str
+) -> None:
+    assert old in PLAYED[path]
+    assert words in refusal({**PLAYED, path: PLAYED[path].replace(old, new)})
+
+
+def test_where_nothing_says_who_places_pods_a_reader_is_told() -> None:
+    _, canary = planned({path: body for path, body in PLAYED.items() if path != "scheduler.yaml"})
+    assert isinstance(canary, Variant)
+    assert canary.copied is not None
+    assert canary.copied.place.caution == UNKNOWN_SCHEDULER
+
+
+@pytest.mark.parametrize(("model_id", "is_known"), [("meta-llama/Llama-3.1-8B-Instruct", True), ("acme/tuned", False)])
+def test_the_id_on_its_hub_says_the_shape_of_a_model(model_id: str, *, is_known: bool) -> None:
+    files = {**PLAYED, "model.yaml": MODEL.replace("meta-llama/Llama-3.1-8B-Instruct", model_id)}
+    recording = recorded(files, SETTINGS)
+    declaration = read_declaration(recording.manifests, (), recording.settings, files)
+    models = {each.model_id: each for each in read_snapshot(recording, declaration, "").settings.models}
+    shape = shape_of(models["llama"]) if "llama" in models else None
+    assert (shape is not None) is is_known
