@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from reconciler.decision.devices import Devices
 from reconciler.decision.engines.trials import SizedTrial, find_trials
 from reconciler.domain.canaries import (
+    COPIED_KINDS,
     ENOUGH_HOURS,
     LATEST_S,
     UNPLACED_S,
@@ -22,7 +23,7 @@ from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.observed import Load
 from reconciler.domain.plan import Decision
 from reconciler.domain.priors import Trial
-from reconciler.domain.proposals import ProposalState
+from reconciler.domain.proposals import ProposalState, ProposedChange
 from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
@@ -59,13 +60,13 @@ def _starts(
     settings = snapshot.settings
     if not sized:
         return
-    trials = list(_lasting(snapshot, sized))
-    proposed = {
-        change.resource for each in snapshot.proposals if each.state is ProposalState.OPEN for change in each.changes
-    }
-    merged = {
-        change.resource for each in snapshot.proposals if each.state is ProposalState.MERGED for change in each.changes
-    }
+    changes: dict[ProposalState, list[ProposedChange]] = {each: [] for each in ProposalState}
+    for proposal in snapshot.proposals:
+        changes[proposal.state] += proposal.changes
+    trials = list(_lasting(snapshot, sized, changes[ProposalState.OPEN]))
+    proposed, merged = (
+        {each.resource for each in changes[state]} for state in (ProposalState.OPEN, ProposalState.MERGED)
+    )
     busy = {_whole(each) for each in snapshot.variants if is_canary(each) and each.current.replicas}
     groups = {each.settings[GROUP].value for each in snapshot.variants if _whole(each) in busy and is_canary(each)}
     room, known = _Room(snapshot, decisions), {each.key for each in snapshot.variants}
@@ -90,22 +91,21 @@ def _whole(variant: Variant) -> ModelKey:
     return variant.model.whole
 
 
-def _lasting(snapshot: Snapshot, sized: Sequence[SizedTrial]) -> Iterator[Trial]:
+def _lasting(
+    snapshot: Snapshot, sized: Sequence[SizedTrial], open_changes: Iterable[ProposedChange]
+) -> Iterator[Trial]:
     """What is worth a trial, and what was when its pull request was opened and would still save anything."""
     worth = [each for each in find_trials(sized, snapshot) if _is_paid_back(each)]
     yield from worth
     proposed = {
-        (change.accelerator_after, change.resource.rpartition("/")[0])
-        for each in snapshot.proposals
-        if each.state is ProposalState.OPEN
-        for change in each.changes
-        if not change.replicas_before
+        (each.accelerator_after, each.resource.rpartition("/")[0]) for each in open_changes if not each.replicas_before
     }
     for one in sized:
         each, shares = one.trial, one.shares_saved_per_hour
         if each is None or each in worth or shares is None or shares[1] <= 0:
             continue
-        if (each.accelerator, f"{each.model.cluster}/{each.model.namespace}/Deployment") in proposed:
+        places = (f"{each.model.cluster}/{each.model.namespace}/{kind}" for kind in COPIED_KINDS)
+        if any((each.accelerator, place) in proposed for place in places):
             yield each
 
 

@@ -23,6 +23,7 @@ from reconciler.domain.scalers import (
     ScalingRules,
     Select,
 )
+from reconciler.manifests.documents import mapping_of
 
 _KINDS = {
     MetricSource.PODS: MetricKind.PODS,
@@ -72,7 +73,7 @@ def written_setting(scaler: Scaler, chosen: AutoscalerSetting) -> ScalerSetting:
         was = before or Behavior()
         for key, old, new in (("scaleUp", was.up, chosen.behavior.up), ("scaleDown", was.down, chosen.behavior.down)):
             if old != new:
-                behavior[key] = {**_mapping(behavior.get(key)), **_changed(old, new)}
+                behavior[key] = {**mapping_of(behavior.get(key)), **_changed(old, new)}
     return ScalerSetting(target=text, behavior=behavior or None)
 
 
@@ -166,14 +167,10 @@ def _is_count(value: object, least: int, most: int) -> bool:
 
 def _tolerance(written: object) -> float:
     """What a direction allows (a Quantity, as plain or in thousandths), else the controller's default."""
-    value = _mapping(written).get("tolerance")
+    value = mapping_of(written).get("tolerance")
     text = str(value)
     try:
         found = float(text[:-1]) / 1000 if text.endswith("m") else float(text)
     except ValueError:
         return TOLERANCE
     return found if 0 <= found < 1 else TOLERANCE
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}

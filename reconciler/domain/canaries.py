@@ -12,6 +12,8 @@ from reconciler.domain.workloads import DocumentRef
 
 CANARY_LABEL = "reconciler.io/canary"
 """Of a canary's pods and selector, with its name; as an annotation of the canary, with its accelerator."""
+COPIED_KINDS = ("Deployment", "Playground")
+"""Of which a canary may be a copy: other kinds have state, groups or objects of their own."""
 ENOUGH_HOURS = 24
 """With load, in which it was measured: a whole day and night."""
 LATEST_S = 4 * 86_400.0

@@ -4,10 +4,10 @@ import math
 import re
 from base64 import b64decode
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast, overload
 
 from yaml import YAMLError
 from yaml.error import MarkedYAMLError
@@ -543,6 +543,15 @@ def value_at(value: Value, path: Sequence[str | int]) -> Value:
         else:
             return None
     return value
+
+
+@overload
+def mapping_of(value: Value) -> Mapping[str, Value]: ...
+@overload
+def mapping_of(value: object) -> Mapping[str, object]: ...
+def mapping_of(value: object) -> Mapping[str, object]:
+    """A value of a manifest that ought to be a mapping; an empty one where it is anything else."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def text_at(value: Value, *path: str | int) -> str:

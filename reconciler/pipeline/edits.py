@@ -26,7 +26,7 @@ from reconciler.domain.workloads import (
     WrittenField,
 )
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Document, OpenFile, Value
+from reconciler.manifests.documents import Document, OpenFile, Value, mapping_of
 from reconciler.manifests.editing import append_documents, edit_file
 from reconciler.manifests.edits import (
     AppendDocument,
@@ -427,10 +427,10 @@ def copy_of(value: Mapping[str, Value], variant: Variant, copied: Copy, tries: s
 
     Of our annotations it has its own: what was set for the first is not set for it.
     """
-    spec, metadata = _mapping(value.get("spec")), _mapping(value.get("metadata"))
+    spec, metadata = mapping_of(value.get("spec")), mapping_of(value.get("metadata"))
     kept = {
         key: each
-        for key, each in _mapping(metadata.get("annotations")).items()
+        for key, each in mapping_of(metadata.get("annotations")).items()
         if key != _APPLIED and not key.startswith(PREFIX)
     }
     adopted: dict[str, Value] = {
@@ -456,7 +456,7 @@ def _claiming(spec: Mapping[str, Value], copied: Copy) -> dict[str, Value]:
     """A Playground's spec with one flavor, and without an autoscaler."""
     _, claim, names = copied.flavors_field
     kept = {key: each for key, each in spec.items() if key != "elasticConfig"}
-    return {**kept, claim: {**_mapping(spec.get(claim)), names: [copied.flavor]}}
+    return {**kept, claim: {**mapping_of(spec.get(claim)), names: [copied.flavor]}}
 
 
 def _placed(spec: Mapping[str, Value], name: str, copied: Copy) -> dict[str, Value]:
@@ -465,26 +465,22 @@ def _placed(spec: Mapping[str, Value], name: str, copied: Copy) -> dict[str, Val
     All labels of its pods stay, so that what selects them selects the canary, but one that names a variant in metrics.
     """
     own: dict[str, Value] = {CANARY_LABEL: name}
-    template, selector = _mapping(spec.get("template")), _mapping(spec.get("selector"))
-    pod, pods = _mapping(template.get("spec")), _mapping(template.get("metadata"))
+    template, selector = mapping_of(spec.get("template")), mapping_of(spec.get("selector"))
+    pod, pods = mapping_of(template.get("spec")), mapping_of(template.get("metadata"))
     labels = {
         key: name if exported_label(key) == POD_LABEL_OF_VARIANT else each
-        for key, each in _mapping(pods.get("labels")).items()
+        for key, each in mapping_of(pods.get("labels")).items()
     }
-    placed = {key: each for key, each in _mapping(pod.get("nodeSelector")).items() if key not in PRODUCT_KEYS}
+    placed = {key: each for key, each in mapping_of(pod.get("nodeSelector")).items() if key not in PRODUCT_KEYS}
     return {
         **spec,
-        "selector": {**selector, "matchLabels": {**_mapping(selector.get("matchLabels")), **own}},
+        "selector": {**selector, "matchLabels": {**mapping_of(selector.get("matchLabels")), **own}},
         "template": {
             **template,
             "metadata": {**pods, "labels": {**labels, **own}},
             "spec": {**pod, "nodeSelector": {**placed, **copied.node_selector}},
         },
     }
-
-
-def _mapping(value: Value) -> dict[str, Value]:
-    return dict(value) if isinstance(value, dict) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

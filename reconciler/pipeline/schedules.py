@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice, pairwise
-from typing import TypeGuard
 
 from cronsim import CronSim, CronSimError
 
@@ -15,7 +14,7 @@ from reconciler.domain.recording import ManifestFile
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Settings
 from reconciler.git.repository import EntryKind, Repository
-from reconciler.manifests.documents import Document, parse_readable
+from reconciler.manifests.documents import Document, mapping_of, parse_readable
 from reconciler.pipeline.files import OURS, WORKFLOWS, is_manifest, may_start_us
 from reconciler.report.formatting import duration
 
@@ -86,7 +85,7 @@ def find_pipeline_job(repository: Repository) -> Place | None:
     for entry, (_, body) in zip(entries, bodies, strict=True):
         documents, _ = parse_readable(entry.path, body, kinds=None) if RUN.encode() in body else ((), ())
         for document in documents:
-            for name, job in document.value.items() if _is_mapping(document.value) else ():
+            for name, job in mapping_of(document.value).items():
                 if RUN in _text(job):
                     return Place(path=entry.path, line=document.line_of((name,)), field=str(name))
     return None
@@ -105,14 +104,13 @@ def gap_s(cron: str) -> float | None:
 def _schedules_in(path: str, body: bytes) -> Iterator[Schedule]:
     documents, _ = parse_readable(path, body, kinds=None)
     for document in documents:
-        if _is_mapping(document.value):
-            found = _of_workflow if path.startswith(WORKFLOWS) else _of_cron_job
-            yield from found(document, document.value)
+        found = _of_workflow if path.startswith(WORKFLOWS) else _of_cron_job
+        yield from found(document, mapping_of(document.value))
 
 
 def _of_cron_job(document: Document, value: Mapping[str, object]) -> Iterator[Schedule]:
-    spec = value.get("spec")
-    if value.get("kind") != "CronJob" or not _is_mapping(spec) or OURS not in _text(spec.get("jobTemplate")):
+    spec = mapping_of(value.get("spec"))
+    if value.get("kind") != "CronJob" or OURS not in _text(spec.get("jobTemplate")):
         return
     schedule = spec.get("schedule")
     if isinstance(schedule, str):
@@ -120,25 +118,23 @@ def _of_cron_job(document: Document, value: Mapping[str, object]) -> Iterator[Sc
 
 
 def _of_workflow(document: Document, value: Mapping[str, object]) -> Iterator[Schedule]:
-    triggers = value.get(ON)
-    listed = triggers.get("schedule") if _is_mapping(triggers) else None
+    listed = mapping_of(value.get(ON)).get("schedule")
     if not isinstance(listed, list) or not any(_starts_us(step) for step in _steps(value.get("jobs"))):
         return
     for index, entry in enumerate(listed):
-        cron = entry.get("cron") if _is_mapping(entry) else None
+        cron = mapping_of(entry).get("cron")
         if isinstance(cron, str):
             yield _schedule(document, cron, (ON, "schedule", index, "cron"))
 
 
 def _steps(jobs: object) -> Iterator[Mapping[str, object]]:
-    for job in jobs.values() if _is_mapping(jobs) else ():
-        steps = job.get("steps") if _is_mapping(job) else None
-        yield from (step for step in (steps if isinstance(steps, list) else ()) if _is_mapping(step))
+    for job in mapping_of(jobs).values():
+        steps = mapping_of(job).get("steps")
+        yield from map(mapping_of, steps if isinstance(steps, list) else ())
 
 
 def _starts_us(step: Mapping[str, object]) -> bool:
-    given = step.get("with")
-    mode = given.get("mode") if _is_mapping(given) else None
+    mode = mapping_of(step.get("with")).get("mode")
     return RUN in str(step.get("run", "")) or (OURS in str(step.get("uses", "")) and mode == "run")
 
 
@@ -149,10 +145,6 @@ def _schedule(document: Document, text: str, field: tuple[str | int, ...]) -> Sc
 
 def _text(value: object) -> str:
     """Images, commands and arguments of a job, in one text."""
-    if _is_mapping(value):
+    if isinstance(value, Mapping):
         return " ".join(map(_text, value.values()))
     return " ".join(map(_text, value)) if isinstance(value, list) else str(value)
-
-
-def _is_mapping(value: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(value, Mapping)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from reconciler.domain.canaries import COPIED_KINDS
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.records import dataclass, replace
@@ -34,8 +35,6 @@ from reconciler.snapshot.effective_settings import Layers, stated_values
 _REPLICAS = ("spec", "replicas")
 _LABELS = ("metadata", "labels")
 _FLUX = "kustomize.toolkit.fluxcd.io/"
-COPIED_KINDS = ("Deployment", "Playground")
-"""Of canaries: other kinds have state, groups or objects of their own."""
 _COUNT, _LEAST, _MOST = "replicas", "min-replicas", "max-replicas"
 """The names of numbers in marker comments."""
 _WORDS = {"minReplicas": _LEAST, "maxReplicas": _MOST}

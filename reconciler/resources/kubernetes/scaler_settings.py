@@ -10,6 +10,7 @@ from reconciler.domain.identity import Place
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import MetricSource, Scaler, ScalerMetric
 from reconciler.domain.workloads import FieldPath, WrittenField
+from reconciler.manifests.documents import mapping_of
 from reconciler.resources.kubernetes.fields import read_quantity
 from reconciler.resources.objects import KubernetesObject
 from reconciler.resources.validation import is_templated
@@ -23,10 +24,10 @@ _RESOURCES = ("Resource", "ContainerResource", "cpu", "memory")
 
 def hpa_scaler(source: KubernetesObject, least: int, most: int | None) -> Scaler:
     """The settings of a HorizontalPodAutoscaler."""
-    spec = _mapping(source.fields.get("spec"))
+    spec = mapping_of(source.fields.get("spec"))
     is_read = source.fields.get("apiVersion") in _V2
     metrics = tuple(
-        _hpa_metric(source, ("spec", "metrics", index), _mapping(each))
+        _hpa_metric(source, ("spec", "metrics", index), mapping_of(each))
         for index, each in enumerate(_list(spec.get("metrics")) if is_read else ())
     )
     return _scaler(
@@ -49,16 +50,16 @@ def keda_scaler(
     hpa_name: str = "",
 ) -> Scaler:
     """The settings of a ScaledObject, or of a spec elsewhere that becomes one."""
-    spec = _mapping(_at(source.fields, spec_path))
-    advanced = _mapping(spec.get("advanced"))
-    given = _mapping(advanced.get("horizontalPodAutoscalerConfig")).get("name")
+    spec = mapping_of(_at(source.fields, spec_path))
+    advanced = mapping_of(spec.get("advanced"))
+    given = mapping_of(advanced.get("horizontalPodAutoscalerConfig")).get("name")
     triggers = _list(spec.get("triggers"))
-    modifiers = _mapping(advanced.get("scalingModifiers"))
+    modifiers = mapping_of(advanced.get("scalingModifiers"))
     return _scaler(
         source,
         hpa_name=hpa_name or (given if isinstance(given, str) else f"keda-hpa-{source.name}"),
         metrics=tuple(
-            _trigger(source, (*spec_path, "triggers", index), _mapping(each)) for index, each in enumerate(triggers)
+            _trigger(source, (*spec_path, "triggers", index), mapping_of(each)) for index, each in enumerate(triggers)
         ),
         bounds=(least, most),
         behavior_path=behavior_path,
@@ -68,9 +69,9 @@ def keda_scaler(
 
 def kserve_scaler(source: KubernetesObject, hpa_name: str, path: FieldPath, least: int, most: int | None) -> Scaler:
     """The settings in `autoScaling` at `path` of an InferenceService, of which KServe makes an autoscaler."""
-    spec = _mapping(_at(source.fields, path))
+    spec = mapping_of(_at(source.fields, path))
     metrics = tuple(
-        _kserve_metric(source, (*path, "metrics", index), _mapping(each))
+        _kserve_metric(source, (*path, "metrics", index), mapping_of(each))
         for index, each in enumerate(_list(spec.get("metrics")))
     )
     return _scaler(
@@ -125,19 +126,19 @@ def _hpa_metric(source: KubernetesObject, path: FieldPath, entry: Mapping[str, o
     kind = str(entry.get("type"))
     key = _METRIC_KEYS.get(kind)
     if key is None:
-        name = _mapping(entry.get("resource") or entry.get("containerResource")).get("name")
+        name = mapping_of(entry.get("resource") or entry.get("containerResource")).get("name")
         is_resource = kind in _RESOURCES
         return ScalerMetric(
             source=MetricSource.RESOURCE if is_resource else MetricSource.OTHER,
             name=name if isinstance(name, str) else kind,
         )
-    body = _mapping(entry.get(key))
-    metric, described = _mapping(body.get("metric")), _mapping(body.get("describedObject"))
-    selector = _mapping(_mapping(metric.get("selector")).get("matchLabels"))
+    body = mapping_of(entry.get(key))
+    metric, described = mapping_of(body.get("metric")), mapping_of(body.get("describedObject"))
+    selector = mapping_of(mapping_of(metric.get("selector")).get("matchLabels"))
     return _with_target(
         source,
         (*path, key, "target"),
-        _mapping(body.get("target")),
+        mapping_of(body.get("target")),
         ScalerMetric(
             source=MetricSource(kind),
             name=_text(metric.get("name")),
@@ -169,7 +170,7 @@ def _written(source: KubernetesObject, path: FieldPath, value: object, metric: S
 
 
 def _trigger(source: KubernetesObject, path: FieldPath, entry: Mapping[str, object]) -> ScalerMetric:
-    kind, metadata = str(entry.get("type")), _mapping(entry.get("metadata"))
+    kind, metadata = str(entry.get("type")), mapping_of(entry.get("metadata"))
     if kind in _RESOURCES:
         return ScalerMetric(source=MetricSource.RESOURCE, name=kind)
     query = _text(metadata.get("query"))
@@ -190,9 +191,9 @@ def _kserve_metric(source: KubernetesObject, path: FieldPath, entry: Mapping[str
     if kind not in keys:
         return ScalerMetric(source=MetricSource.RESOURCE if kind == "Resource" else MetricSource.OTHER, name=kind)
     key, read = keys[kind]
-    body = _mapping(entry.get(key))
+    body = mapping_of(entry.get(key))
     return _with_target(
-        source, (*path, key, "target"), _mapping(body.get("target")), read(_mapping(body.get("metric")))
+        source, (*path, key, "target"), mapping_of(body.get("target")), read(mapping_of(body.get("metric")))
     )
 
 
@@ -217,10 +218,6 @@ def _at(fields: object, path: FieldPath) -> object:
     for part in path:
         fields = fields.get(part) if isinstance(fields, Mapping) else None
     return fields
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _list(value: object) -> Sequence[object]:
