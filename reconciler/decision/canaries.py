@@ -191,13 +191,21 @@ def _start(canary: Variant, original: Variant, trial: Trial, currency: str) -> C
 def _ends(snapshot: Snapshot, sized: Sequence[SizedTrial]) -> Iterator[tuple[ResourceKey, CanaryOrder]]:
     """The canaries that are taken back: each has one replica, as it was merged."""
     found = {(each.asked.model, each.prior.accelerator): each for each in sized}
+    ending = {
+        change.resource
+        for each in snapshot.proposals
+        if each.state is ProposalState.OPEN
+        for change in each.changes
+        if not change.replicas_after
+    }
     for canary in snapshot.variants:
         if not is_canary(canary) or canary.current.replicas != 1 or canary.holds:
             continue
         measured = snapshot.tried.get(canary.key)
         trial = found.get((canary.model.whole, canary.current.accelerator))
-        harm = _harm(snapshot, canary, measured)
-        reason = harm or _why_ended(snapshot, canary, measured, trial)
+        is_open = str(canary.key) in ending
+        harm = _harm(snapshot, canary, measured, 1.0 if is_open else BEYOND_TARGET)
+        reason = harm or _why_ended(snapshot, canary, measured, trial, is_open=is_open)
         if reason:
             told = tuple(told_measures(measured))
             yield (
@@ -249,8 +257,8 @@ def told_measures(measured: Measured | None) -> Iterator[str]:
     )
 
 
-def _harm(snapshot: Snapshot, canary: Variant, measured: Measured | None) -> str:
-    """A target that it misses while the others of its model keep it; empty without one."""
+def _harm(snapshot: Snapshot, canary: Variant, measured: Measured | None, beyond: float) -> str:
+    """A target that it misses by so many times while the others of its model keep it; empty without one."""
     others = [each for each in snapshot.variants if each.model == canary.model.whole]
     classes = [each.service_class.value for each in others if each.service_class is not None]
     mine = snapshot.observed.observations.get(canary.key)
@@ -262,7 +270,7 @@ def _harm(snapshot: Snapshot, canary: Variant, measured: Measured | None) -> str
     for name, target in (("ttft", classes[0].ttft), ("wait", classes[0].wait), ("itl", classes[0].itl)):
         if target is None:
             continue
-        limit_s, measured_s = target.limit_s * BEYOND_TARGET, mine.performance.mean_s(name)
+        limit_s, measured_s = target.limit_s * beyond, mine.performance.mean_s(name)
         seen = (snapshot.observed.observations.get(each.key) for each in others)
         beside = [each.performance.mean_s(name) for each in seen if each is not None and each.absence is None]
         is_lasting = name != "itl" or (measured is not None and (measured.last_hour_itl_s or 0.0) > target.limit_s)
@@ -270,15 +278,20 @@ def _harm(snapshot: Snapshot, canary: Variant, measured: Measured | None) -> str
             measured_s is not None
             and measured_s > limit_s
             and is_lasting
-            and all(each is not None and each <= limit_s for each in beside)
+            and all(each is not None and each <= target.limit_s * BEYOND_TARGET for each in beside)
         ):
             value, allowed = (f"{ms_from_seconds(each):.4g} ms" for each in (measured_s, target.limit_s))
             return f"it has a mean {name.upper()} of {value}, the target is {allowed}, and the others keep it"
     return ""
 
 
-def _why_ended(snapshot: Snapshot, canary: Variant, measured: Measured | None, trial: SizedTrial | None) -> str:
-    """Why it has nothing more to find out; empty while it may, and while it is not known what it does."""
+def _why_ended(
+    snapshot: Snapshot, canary: Variant, measured: Measured | None, trial: SizedTrial | None, *, is_open: bool
+) -> str:
+    """Why it has nothing more to find out; empty while it may, and while it is not known what it does.
+
+    It is too dear at the fast edge; once that is proposed (`is_open`), until it would save at the median.
+    """
     load = next(
         (snapshot.observed.loads.get(each.model) for each in snapshot.variants if each.model == canary.model.whole),
         None,
@@ -292,10 +305,12 @@ def _why_ended(snapshot: Snapshot, canary: Variant, measured: Measured | None, t
     if unplaced and is_silent and age_s is not None and age_s >= UNPLACED_S:
         return f"it has found no node for {age_s / HOUR_S:.0f} hours: {canary.current.accelerator} is not to be had"
     saves = None if trial is None else trial.shares_saved_per_hour
-    if saves is not None and saves[2] <= 0:
-        if math.isinf(saves[2]):
-            return "it would not keep the targets even at the fast edge of what is believed now"
-        return f"even at the fast edge of what is believed now it would cost {-saves[2]:.2f} an hour more than the plan"
+    edge = 1 if is_open and saves is not None and saves[2] > 0 else 2
+    if saves is not None and saves[edge] <= 0:
+        told = "by the middle" if edge == 1 else "even at the fast edge"
+        if math.isinf(saves[edge]):
+            return f"it would not keep the targets {told} of what is believed now"
+        return f"{told} of what is believed now it would cost {-saves[edge]:.2f} an hour more than the plan"
     if age_s is not None and age_s >= LATEST_S:
         hours = 0 if measured is None else measured.hours
         days = age_s / 86_400

@@ -47,7 +47,8 @@ def canary_queries(cluster: ClusterSettings, variants: Iterable[Variant], now_s:
     mine = [each for each in variants if each.key.cluster == cluster.name]
     tried = {each.key.namespace for each in mine if is_canary(each) and each.current.replicas}
     counts = {name: sum(each.current.replicas for each in mine if each.key.namespace == name) for name in tried}
-    asked = history_queries(cluster, counts, now_s - SPAN_S, now_s, STEP_S, QUANTITIES)
+    end_s = now_s - now_s % STEP_S  # so that a later run measures the same windows
+    asked = history_queries(cluster, counts, end_s - SPAN_S, end_s, STEP_S, QUANTITIES)
     return tuple(replace(each, quantity=f"{TRIED}{each.quantity}") for each in asked)
 
 

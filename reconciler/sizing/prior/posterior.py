@@ -74,34 +74,39 @@ def expected_gap_s(profile: PerformanceProfile, batches: Floats, inputs: Floats,
 
 
 def _hours(prior: Prior, traces: Sequence[Trace], now_s: float) -> tuple[Floats, Floats, Floats, Floats, float | None]:
-    """The shift of each hour with load; batches and lengths of all windows; the gap in the last hour."""
+    """The shift of each hour with load; batches and lengths of all windows; the gap in the last hour.
+
+    Hours are those of the clock, whatever replicas ran in them: a later run counts the same ones and more.
+    """
+    columns = np.concatenate([np.empty((5, 0)), *map(_windows, traces)], axis=1)
     shifts: list[float] = []
-    kept: list[Floats] = []
+    kept: list[Floats] = [np.empty((5, 0))]
     last_s = None
-    for trace in traces:
-        samples = samples_of([trace])
-        times_s = trace.start_s + trace.step_s * np.arange(samples.itl_s.size)
-        told = (samples.itl_s > 0) & (samples.num_running >= LEAST_RUNNING)
-        told &= (samples.input_tokens >= 1) & (samples.output_tokens >= 1)
-        lengths = samples.input_tokens, samples.output_tokens
-        columns = np.stack([samples.num_running, *lengths, samples.itl_s, times_s])[:, told]
-        # A batch of less than one is a lone request for a part of the time.
-        columns[0] = np.maximum(columns[0], 1.0)
-        hours = np.floor((now_s - columns[4]) / HOUR_S)
-        for hour in np.unique(hours):
-            mine = columns[:, hours == hour]
-            if mine.shape[1] < FEWEST_IN_HOUR:
-                continue
-            expected_s = expected_gap_s(prior.profile, mine[0], mine[1], mine[2])
-            shifts.append(float(np.median(np.log(mine[3] / expected_s))))
-            kept.append(mine)
-            if hour == 0:
-                last_s = max(last_s or 0.0, float(np.median(mine[3])))
-    if not kept:
-        nothing = np.empty(0)
-        return nothing, nothing, nothing, nothing, None
+    hours = np.floor(columns[4] / HOUR_S)
+    for hour in np.unique(hours):
+        mine = columns[:, hours == hour]
+        if mine.shape[1] < FEWEST_IN_HOUR:
+            continue
+        expected_s = expected_gap_s(prior.profile, mine[0], mine[1], mine[2])
+        shifts.append(float(np.median(np.log(mine[3] / expected_s))))
+        kept.append(mine)
+        if hour >= math.floor(now_s / HOUR_S) - 1:
+            last_s = float(np.median(mine[3]))
     whole = np.concatenate(kept, axis=1)
     return np.array(shifts), whole[0], whole[1], whole[2], last_s
+
+
+def _windows(trace: Trace) -> Floats:
+    """Of each window with load: requests at once, tokens of a prompt and of an answer, the gap, and when it was."""
+    samples = samples_of([trace])
+    times_s = trace.start_s + trace.step_s * np.arange(samples.itl_s.size)
+    told = (samples.itl_s > 0) & (samples.num_running >= LEAST_RUNNING)
+    told &= (samples.input_tokens >= 1) & (samples.output_tokens >= 1)
+    lengths = samples.input_tokens, samples.output_tokens
+    columns: Floats = np.stack([samples.num_running, *lengths, samples.itl_s, times_s])[:, told]
+    # A batch of less than one is a lone request for a part of the time.
+    columns[0] = np.maximum(columns[0], 1.0)
+    return columns
 
 
 def _learning(

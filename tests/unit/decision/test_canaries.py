@@ -1,12 +1,16 @@
 """Which canaries a plan starts: alone, within rules and pools, and never where somebody has said no."""
 
+import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from reconciler.decision.decide import decide, ordered
-from reconciler.domain.canaries import CanaryStep, CopyPlace
+from reconciler.decision.engines.trials import size_trials
+from reconciler.domain.canaries import CanaryStep, CopyPlace, Measured
 from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
+from reconciler.domain.priors import Prior
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Part, ProposalState, ProposedChange
 from reconciler.domain.records import replace
@@ -181,3 +185,57 @@ def test_one_that_has_become_too_dear_ends_and_a_quiet_hour_ends_none(
     busy.offer(load, model_id=LLAMA, input_tokens=1000.0, output_tokens=200.0)
     (canary,) = (each for each in planned(busy).decisions if each.variant.name == CANARY)
     assert canary.desired.replicas == replicas
+
+
+def measured(prior: Prior, shift: float, hours: int) -> Measured:
+    """What is believed after hours that were all so many times as slow as the prior says."""
+    deviation = math.sqrt(1.0 / (1.0 / prior.deviation**2 + hours / 3.0 / 0.03**2) + 0.03**2)
+    posterior = replace(prior, profile=prior.slower(shift), deviation=deviation)
+    return Measured(prior=prior, posterior=posterior, hours=hours, batch=(1.0, 40.0), shift=shift)
+
+
+def prior_of_h100(fleet: Any) -> Prior:
+    snapshot = fleet.snapshot()
+    return size_trials(snapshot, decide(snapshot).decisions)[0].prior
+
+
+def ordered_end(fleet: Any, found: Measured) -> bool:
+    """Whether a plan takes the canary back that measured this."""
+    snapshot = replace(fleet.snapshot(), tried={key(CANARY, "Deployment"): found})
+    orders = ordered(snapshot, decide(snapshot)).canaries
+    return any(each.step is CanaryStep.END for each in orders.values())
+
+
+def break_even(fleet: Any, prior: Prior) -> float:
+    """How many times as slow as the prior a replica is of which all that is believed is just too dear."""
+    low, high = 0.2, 5.0
+    for _ in range(30):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if ordered_end(fleet, measured(prior, middle, 12)) else (middle, high)
+    return high
+
+
+@pytest.mark.parametrize("size", [0.003, 0.01, 0.03])
+def test_near_break_even_it_is_taken_back_once(busy: Any, size: float) -> None:
+    """Thirty runs whose belief goes up and down around the point where it becomes too dear."""
+    prior = prior_of_h100(busy)
+    add_canary(busy, replicas=1)
+    edge = break_even(busy, prior)
+    told: list[bool] = []
+    for run in range(30):
+        noise = size * math.sin(2.4 * run)  # above the edge, below it, and so on
+        told.append(ordered_end(busy, measured(prior, edge * math.exp(noise), 12)))
+        busy.proposals.clear()
+        if told[-1]:
+            resource = f"{CLUSTER}/llm/Deployment/{CANARY}"
+            change = ProposedChange(
+                resource=resource,
+                replicas_before=1,
+                replicas_after=0,
+                accelerator_before="H100",
+                accelerator_after="H100",
+            )
+            busy.propose(change, part=Part.CANARY, state=ProposalState.OPEN)
+    assert any(told)
+    assert sum(one != other for one, other in pairwise(told)) <= 1
+    assert not ordered_end(busy, measured(prior, edge * 0.7, 12))

@@ -2,9 +2,12 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from reconciler.domain.canaries import ENOUGH_HOURS, Measured
 from reconciler.domain.identity import ResourceKey
@@ -86,3 +89,30 @@ def test_an_hour_that_hardly_served_says_nothing(prior: Prior) -> None:
     idle = replace(reported(prior, 30, 5.0), series={**reported(prior, 30, 5.0).series, "running": np.full(180, 0.01)})
     unknown = reported(prior, 30, 5.0, input_tokens=math.nan)
     assert update(prior, [idle, unknown], NOW_S).hours == 0
+
+
+@given(loaded=st.lists(st.booleans(), min_size=40, max_size=200), seed=st.integers(0, 3))
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_later_run_counts_no_hour_less(prior: Prior, loaded: list[bool], seed: int) -> None:
+    """So what was decided after 24 hours is not undone by the next run, whenever load comes and however many serve."""
+    pods = [[on or not (index + pod + seed) % 5 for index, on in enumerate(loaded)] for pod in range(2)]
+    counts = []
+    for end in range(1, len(loaded) + 1, 3):
+        traces = [
+            Trace(
+                pod=str(pod),
+                variant=CANARY,
+                start_s=NOW_S + seed * STEP_S,
+                step_s=STEP_S,
+                series={
+                    "running": np.array([BATCH if on else 0.0 for on in windows[:end]]),
+                    "input_tokens": np.full(end, INPUT),
+                    "output_tokens": np.full(end, OUTPUT),
+                    "itl": np.full(end, 0.02),
+                },
+            )
+            for pod, windows in enumerate(pods)
+        ]
+        counts.append(update(prior, traces, NOW_S + (seed + end) * STEP_S).hours)
+    assert all(later >= sooner for sooner, later in pairwise(counts))
+    assert counts[-1] <= math.ceil(len(loaded) / 6) + 1  # replicas side by side have one hour together
