@@ -212,6 +212,16 @@ CANARY = SettingDefinition(
     is_explained=False,
     is_of_workloads=True,
 )
+MEASURED = SettingDefinition(
+    name="measured",
+    kind=ValueKind.TEXT,
+    default="",
+    words="what the accelerator that it tried does, which reconciler wrote when it moved replicas (= measured anew)",
+    annotation="measured",
+    default_words="measured anew in each run",
+    is_explained=False,
+    is_of_workloads=True,
+)
 HELM_REPLICAS = SettingDefinition(
     name="helmValues.replicas",
     kind=ValueKind.PATH,
@@ -253,6 +263,7 @@ SETTING_DEFINITIONS: tuple[SettingDefinition[Any], ...] = (
     MODEL,
     MANAGED,
     CANARY,
+    MEASURED,
     WHEN_AUTOSCALED,
     HELM_REPLICAS,
     HELM_MIN_REPLICAS,

@@ -15,12 +15,22 @@ from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.proposals import ChangeSet, MovedFile
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Snapshot, StatusShape, Variant
-from reconciler.domain.variant_settings import CANARY
+from reconciler.domain.variant_settings import CANARY, MEASURED
 from reconciler.domain.workloads import DeliveryPlace, DocumentRef
 from reconciler.errors import InputError
 from reconciler.manifests.documents import OpenFile
 from reconciler.manifests.edits import AppendDocument
-from reconciler.pipeline.edits import Editor, FileEdit, OpenSheet, Sheet, is_untouched, sheet_of, stamp, write_edits
+from reconciler.pipeline.edits import (
+    Editor,
+    FileEdit,
+    OpenSheet,
+    Sheet,
+    is_untouched,
+    quote_scalar,
+    sheet_of,
+    stamp,
+    write_edits,
+)
 from reconciler.rendering.renderer import Renderer
 from reconciler.report.status import (
     DeliveredStatus,
@@ -34,6 +44,8 @@ from reconciler.report.status import (
     status_view,
     unix_s,
 )
+from reconciler.resources.annotations import PREFIX
+from reconciler.snapshot.canaries import write_measured
 
 Omit = Callable[[Variant, str], object]
 """Called with the reason why the status of a variant is not delivered."""
@@ -218,7 +230,20 @@ class Desk:
             return VariantEdits(needed=())
         if moved:
             self.moved_in[variant.key] = tuple(self._files_of(moved, variant))
-        return VariantEdits(needed=(*counted, *moved, *tuned), status=self.status_of(decision))
+        return VariantEdits(needed=(*counted, *moved, *tuned), status=self.riding_with(decision))
+
+    def riding_with(self, decision: Decision) -> tuple[FileEdit, ...]:
+        """What a pull request of its group writes of a variant besides its change: its status, what it measured."""
+        return (*self._measured(decision.variant), *self.status_of(decision))
+
+    def _measured(self, key: ResourceKey) -> Iterator[FileEdit]:
+        """What a canary measured, once its model's replicas are moved by it: Prometheus forgets, Git does not."""
+        measured, variant = self.snapshot.tried.get(key), self.variants.get(key)
+        if measured is None or variant is None or not measured.is_enough or variant.settings[MEASURED].value:
+            return
+        sheet, annotations = self._sheet(variant.document), ("metadata", "annotations")
+        if isinstance(sheet.find(*annotations), Mapping):
+            yield sheet.insert(quote_scalar(write_measured(measured)), *annotations, PREFIX + MEASURED.annotation)
 
     def _copied(self, variant: Variant, copied: Copy, replicas: int) -> VariantEdits:
         """The edits that write an object which is not in Git yet; a refusal where its file is there already."""

@@ -19,8 +19,9 @@ from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import AS_IS, DELIVER_CONDITIONS
 from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.variant_settings import MEASURED
 from reconciler.forge.marker import Marker, write_marker
-from reconciler.manifests.documents import parse_readable
+from reconciler.manifests.documents import mapping_of, parse_readable
 from reconciler.pipeline.desk import Desk, VariantEdits, is_left_alone, refusal_of
 from reconciler.pipeline.edits import Editor, is_untouched
 from reconciler.rendering.renderer import Renderer
@@ -39,6 +40,7 @@ from reconciler.report.pull_request import (
 )
 from reconciler.report.status import CARRIER, StatusOmission, flips, status_view, without_measured
 from reconciler.report.summary import LABELS_OF_KINDS, labels_for, shaped
+from reconciler.resources.annotations import PREFIX
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.canaries import find_difference
 from reconciler.snapshot.declarations import read_declaration
@@ -59,11 +61,18 @@ def says_the_same(path: str, one: bytes, other: bytes) -> bool:
 
 
 def _kept(value: object) -> object:
-    """A document without its status; of the carrier of statuses without what it carries, of its Job without a name."""
+    """A document without its status and what a canary measured; of the carrier of statuses without what it carries.
+
+    Of its Job it is without a name.
+    """
     if not isinstance(value, Mapping):
         return value
     kept = {key: each for key, each in value.items() if key != "status"}
     metadata, kind = kept.get("metadata"), kept.get("kind")
+    annotations = mapping_of(mapping_of(metadata).get("annotations"))
+    if PREFIX + MEASURED.annotation in annotations:
+        own = {key: each for key, each in annotations.items() if key != PREFIX + MEASURED.annotation}
+        kept["metadata"] = metadata = {**mapping_of(metadata), "annotations": own}
     if not isinstance(metadata, Mapping) or not str(metadata.get("name", "")).startswith(CARRIER):
         return kept
     if kind == "ConfigMap":
@@ -356,7 +365,7 @@ def _refuse_copies(change_sets: Iterable[ChangeSet], desk: Desk, checker: Checke
 
 def _change_set(group: GroupPlan, members: Mapping[str, Sequence[Decision]], desk: Desk) -> ChangeSet:
     edits = {decision.variant: desk.edits_of(decision) for decision in group.changes}
-    riding = ((each.variant, desk.status_of(each)) for each in group.decisions if each.outcome is not Outcome.CHANGE)
+    riding = ((each.variant, desk.riding_with(each)) for each in group.decisions if each.outcome is not Outcome.CHANGE)
     edits |= {variant: VariantEdits(needed=(), status=status) for variant, status in riding if status}
     changed = [each.variant for each in group.changes]
     groups = {

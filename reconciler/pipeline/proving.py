@@ -6,6 +6,7 @@ from pathlib import Path
 
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.records import dataclass
+from reconciler.domain.variant_settings import MEASURED
 from reconciler.errors import InputError
 from reconciler.git.repository import EntryKind, Repository
 from reconciler.manifests.documents import Value, parse_documents
@@ -15,6 +16,7 @@ from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import DEPLOYING_KINDS
 from reconciler.rendering.kustomize import Kustomize, find_kustomize
 from reconciler.report.status import CARRIER
+from reconciler.resources.annotations import PREFIX
 from reconciler.resources.registry import AUTOSCALERS, KINDS
 from reconciler.snapshot.declarations import read_recorded
 
@@ -115,6 +117,9 @@ def _name_of(fields: dict[str, Value]) -> tuple[str, str, str]:
     return str(fields.get("kind", "")), str(names.get("namespace") or ""), str(names.get("name", ""))
 
 
+_MEASURED = ("metadata", "annotations", PREFIX + MEASURED.annotation)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WantedChanges:
     """What the plan means to change, by kind and name of scale targets, and by name of their resources.
@@ -153,7 +158,7 @@ class _WantedChanges:
             return True
         if target is not None and target.is_accelerator_change and not _PLACING.isdisjoint(path):
             return True
-        if name in self.told and path[:1] == ("status",):
+        if name in self.told and (path[:1] == ("status",) or path == _MEASURED):
             return True
         if name[1].startswith(CARRIER):
             return True

@@ -410,15 +410,16 @@ def _decimal(value: float | None) -> str:
 
 
 _MEASURED = re.compile(
-    rb"\b(?:last(?:Run|Transition|Attempt|Success)Time|(?:itl|wait|ttft)Average|arrivalRate|avg[A-Z][A-Za-z]+|message)"
+    rb"\b(?:last(?:Run|Transition|Attempt|Success)Time|(?:itl|wait|ttft)Average|arrivalRate|avg[A-Z][A-Za-z]+|message"
+    rb"|reconciler\.io/measured)"
     rb'(?:\\")?: \\?"[^"\\\n]*'
 )
 _APPLYING_JOB = re.compile(rb"(reconciler-status-[0-9a-f]{8})-[0-9a-f]{8}\b")
 
 
 def without_measured(content: bytes) -> bytes:
-    """A manifest with 0 for each number in its statuses that another run measures anew."""
-    zeroed = _MEASURED.sub(lambda found: re.sub(rb"\d+", b"0", found[0]), content)
+    """A manifest with 0 for each number in it that another run measures anew: of its statuses, and of a canary."""
+    zeroed = _MEASURED.sub(lambda found: re.sub(rb"\d+(?:\.\d+)?", b"0", found[0]), content)
     return _APPLYING_JOB.sub(rb"\1", zeroed)
 
 

@@ -61,8 +61,9 @@ def read_snapshot(
     tried = {} if base is None else dict(base.tried)
     if base is None and any(map(is_canary, variants)):
         tried = read_tried(variants, recording.answers, settings, catalogs, recording.now_s)
-    if any(each.is_enough for each in tried.values()):
-        settings = promote(settings, variants, tried)
+    promoted = promote(settings, variants, tried)
+    if promoted is not settings:
+        settings = promoted
         variants = join_variants(settings, declaration, catalogs, recording.proposals)
         variants = variants if base is None else tuple(_as_running(variants, base))
     models = sorted({variant.model for variant in variants})

@@ -1,5 +1,6 @@
 """Canaries in a snapshot: which variants are any, what they measured, and the variant that a new one would be."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -11,10 +12,11 @@ from reconciler.domain.identity import Place, ResourceKey, Source, Sourced, Sour
 from reconciler.domain.inventory import PRODUCT_KEYS, Accelerator, Allocation, Catalog
 from reconciler.domain.observed import Trace
 from reconciler.domain.priors import Lengths, Prior
+from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.records import replace
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Settings
 from reconciler.domain.snapshot import Form, StatusShape, Variant
-from reconciler.domain.variant_settings import CANARY, GROUP, SERVICE_CLASS, VariantSettings
+from reconciler.domain.variant_settings import CANARY, GROUP, MEASURED, SERVICE_CLASS, VariantSettings
 from reconciler.domain.workloads import DocumentRef, Workload
 from reconciler.metrics.history import read_histories, trace
 from reconciler.metrics.quantities import OWNERSHIP, Name
@@ -42,14 +44,85 @@ def is_canary(variant: Variant) -> bool:
     return bool(variant.settings[CANARY].value) and bool(variant.model.role)
 
 
+_NUMBER, _MOST_S = r"[0-9.e+-]+", 3600.0
+_MEASURED = re.compile(
+    rf"(?P<on>\d{{4}}-\d\d-\d\d), (?P<hours>\d+) hours, (?P<samples>\d+) samples: alpha (?P<alpha>{_NUMBER}) ms, "
+    rf"beta (?P<beta>{_NUMBER}) ms, batches (?P<batch>{_NUMBER} to {_NUMBER}) of (?P<most>\d{{1,6}}), "
+    rf"sure to (?P<reach>\d{{1,6}}), tokens (?P<input>{_NUMBER} to {_NUMBER}) in "
+    rf"(?P<output>{_NUMBER} to {_NUMBER}) out, error (?P<error>{_NUMBER}) %"
+)
+"""How an annotation says what a canary measured."""
+
+
+def write_measured(measured: Measured) -> str:
+    """The text of a canary's annotation: the profile that its replicas are sized by, and what it is from."""
+    profile, learning = measured.profile, measured.profile.learning
+    if learning is None:
+        return ""
+    batch, inputs, outputs = (
+        f"{least:.4g} to {most:.4g}" for least, most in (learning.batch, learning.input_tokens, learning.output_tokens)
+    )
+    return (
+        f"{learning.on}, {measured.hours} hours, {learning.samples} samples: alpha {profile.alpha_s * 1e3:.5g} ms, "
+        f"beta {profile.beta_s * 1e3:.5g} ms, batches {batch} of {profile.max_batch_size}, sure to {learning.reach}, "
+        f"tokens {inputs} in {outputs} out, error {learning.error * 100:.3g} %"
+    )
+
+
+def parse_measured(text: str, accelerator: str, place: Place | None = None) -> PerformanceProfile:
+    """The profile in such a text; ValueError where it is none."""
+    found = _MEASURED.fullmatch(text)
+    if found is None:
+        raise ValueError("expected what reconciler wrote: remove it to have its accelerator measured anew")
+
+    def span(name: str) -> tuple[float, float]:
+        least, _, most = found[name].partition(" to ")
+        return float(least), float(most)
+
+    profile = PerformanceProfile(
+        accelerator=accelerator,
+        alpha_s=float(found["alpha"]) / 1e3,
+        beta_s=float(found["beta"]) / 1e3,
+        max_batch_size=int(found["most"]),
+        accelerators_per_replica=1,
+        place=place,
+        learning=Learning(
+            on=found["on"],
+            samples=int(found["samples"]),
+            error=float(found["error"]) / 100,
+            batch=span("batch"),
+            input_tokens=span("input"),
+            output_tokens=span("output"),
+            reach=int(found["reach"]),
+        ),
+    )
+    times = profile.alpha_s, profile.beta_s
+    if not (0 < sum(times) < _MOST_S and min(times) >= 0 and profile.max_batch_size):
+        raise ValueError("expected times above 0, and a batch")
+    return profile
+
+
+def why_unreadable(settings: VariantSettings) -> str:
+    """What is wrong with what an annotation says that a canary measured; empty where nothing is."""
+    try:
+        parse_measured(settings[MEASURED].value, "") if settings[MEASURED].value else None
+    except ValueError as error:
+        return f"annotation reconciler.io/{MEASURED.annotation}: {error}"
+    return ""
+
+
 def canary_queries(cluster: ClusterSettings, variants: Iterable[Variant], now_s: float) -> tuple[Query, ...]:
     """What is asked of a cluster with canaries; nothing of one without."""
     mine = [each for each in variants if each.key.cluster == cluster.name]
-    tried = {each.key.namespace for each in mine if is_canary(each) and each.current.replicas}
+    tried = {each.key.namespace for each in mine if _is_measuring(each) and each.current.replicas}
     counts = {name: sum(each.current.replicas for each in mine if each.key.namespace == name) for name in tried}
     end_s = now_s - now_s % STEP_S  # so that a later run measures the same windows
     asked = history_queries(cluster, counts, end_s - SPAN_S, end_s, STEP_S, QUANTITIES)
     return tuple(replace(each, quantity=f"{TRIED}{each.quantity}") for each in asked)
+
+
+def _is_measuring(variant: Variant) -> bool:
+    return is_canary(variant) and not variant.settings[MEASURED].value
 
 
 def read_tried(
@@ -62,10 +135,10 @@ def read_tried(
     """What is believed of each canary's accelerator, where there is a prior at all."""
     found: dict[ResourceKey, Measured] = {}
     stated = {each.model_id: each for each in settings.models}
-    for cluster in sorted({each.key.cluster for each in variants if is_canary(each)}):
+    for cluster in sorted({each.key.cluster for each in variants if _is_measuring(each)}):
         mine = [each for each in variants if each.key.cluster == cluster]
         traces = _traces(mine, [each for each in answers if each.query.cluster == cluster], settings, cluster)
-        for canary in filter(is_canary, mine):
+        for canary in filter(_is_measuring, mine):
             seen = traces.get(canary.key, ())
             of_model = [each for each in mine if each.model.whole == canary.model.whole]
             model = stated.get(canary.model.model_id, ModelSettings(model_id=canary.model.model_id))
@@ -123,12 +196,17 @@ def prior_of(
 def promote(settings: Settings, variants: Iterable[Variant], tried: Mapping[ResourceKey, Measured]) -> Settings:
     """The settings with a profile of each accelerator that was measured for long enough, at the slow edge.
 
-    What is tried is compared with all else as soon as it has a profile, as one that somebody gave.
+    What is tried is compared with all else as soon as it has a profile, as one that somebody gave. What Git says that a
+    canary measured stays, whatever Prometheus still knows.
     """
     for variant in variants:
-        measured = tried.get(variant.key)
-        if measured is not None and measured.is_enough:
+        measured, written = tried.get(variant.key), variant.settings[MEASURED]
+        profile = None
+        if written.value and not why_unreadable(variant.settings):
+            profile = parse_measured(written.value, variant.current.accelerator, written.source.place)
+        elif measured is not None and measured.is_enough:
             profile = replace(measured.profile, place=variant.place)
+        if profile is not None:
             settings = with_profile(settings, variant.model.model_id, profile)
     return settings
 

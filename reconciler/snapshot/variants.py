@@ -19,6 +19,7 @@ from reconciler.domain.variant_settings import (
     CANARY,
     IGNORE,
     MAX_REPLICAS,
+    MEASURED,
     MIN_REPLICAS,
     TUNE,
     WHEN_AUTOSCALED,
@@ -38,7 +39,7 @@ from reconciler.snapshot.accelerators import (
     recognise,
 )
 from reconciler.snapshot.adoption import adopted_variants
-from reconciler.snapshot.canaries import place_in_flavors
+from reconciler.snapshot.canaries import place_in_flavors, why_unreadable
 from reconciler.snapshot.effective_settings import ClassLookup, Layers, ListedClasses, find_class, resolve_settings
 from reconciler.snapshot.tuned import tuned_scaler
 
@@ -251,6 +252,9 @@ def _holds(
     if most.value is not None and least.value > most.value:
         words = f"minReplicas {least.value} ({least.source}) is above maxReplicas {most.value} ({most.source})"
         yield Hold(kind=HoldKind.SETTINGS_CONFLICT, words=words, place=least.source.place)
+    unreadable = why_unreadable(settings)
+    if unreadable:
+        yield Hold(kind=HoldKind.SETTINGS_CONFLICT, words=unreadable, place=settings[MEASURED].source.place)
     yield from filter(None, (resource.unsupported, lookup.missing))
 
 

@@ -2,21 +2,35 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.loading import load_settings
-from reconciler.domain.canaries import CopyPlace
+from reconciler.domain.canaries import CopyPlace, Measured
+from reconciler.domain.identity import ResourceKey
+from reconciler.domain.observed import Trace
+from reconciler.domain.priors import Lengths, Prior
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.workloads import DocumentRef
 from reconciler.manifests.documents import parse_readable
-from reconciler.pipeline.draft import Checker
+from reconciler.pipeline.draft import Checker, says_the_same
 from reconciler.pipeline.edits import Editor, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
+from reconciler.sizing.prior.datasheets import DATASHEETS
+from reconciler.sizing.prior.estimate import Hardware, estimate
+from reconciler.sizing.prior.posterior import update
+from reconciler.sizing.prior.shapes import SHAPES
 from reconciler.snapshot.build import read_snapshot
-from reconciler.snapshot.canaries import UNKNOWN_SCHEDULER, find_difference, new_canary
+from reconciler.snapshot.canaries import (
+    UNKNOWN_SCHEDULER,
+    find_difference,
+    new_canary,
+    parse_measured,
+    write_measured,
+)
 from reconciler.snapshot.declarations import read_declaration
 from reconciler.snapshot.priors import shape_of
 from reconciler.snapshot.variants import build_catalogs, declared_variants
@@ -227,3 +241,65 @@ def test_the_id_on_its_hub_says_the_shape_of_a_model(model_id: str, *, is_known:
     models = {each.model_id: each for each in read_snapshot(recording, declaration, "").settings.models}
     shape = shape_of(models["llama"]) if "llama" in models else None
     assert (shape is not None) is is_known
+
+
+NOW_S = 1_800_000_000.0
+
+
+def a_measurement() -> Measured:
+    """What a day on an H100 says of the model."""
+    lengths = Lengths(input_tokens=1000.0, output_tokens=200.0)
+    prior = estimate("llama", SHAPES["llama-3.1-8b"], Hardware(name="H100", datasheet=DATASHEETS["H100"]), lengths)
+    assert isinstance(prior, Prior)
+    count = 6 * 30
+    series = {"running": 20.0, "input_tokens": 1000.0, "output_tokens": 200.0, "itl": 0.0123}
+    trace = Trace(
+        pod="a",
+        variant=ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="chat"),
+        start_s=NOW_S - 600.0 * count,
+        step_s=600.0,
+        series={name: np.full(count, value) for name, value in series.items()},
+    )
+    return update(prior, [trace], NOW_S)
+
+
+def test_what_was_measured_is_read_back_from_its_text() -> None:
+    measured = a_measurement()
+    profile, text = measured.profile, write_measured(measured)
+    found = parse_measured(text, profile.accelerator)
+    assert text.startswith("2027-01-15, 30 hours, 180 samples: alpha ")
+    assert (found.learning, found.max_batch_size) == (profile.learning, profile.max_batch_size)
+    assert (found.alpha_s, found.beta_s) == pytest.approx((profile.alpha_s, profile.beta_s), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("alpha ", "alpha -"),
+        ("alpha ", "alpha 9e999"),
+        ("alpha ", "alpha e"),
+        (" of ", " of 99999999"),
+        ("hours", "days"),
+    ],
+)
+def test_a_text_that_somebody_changed_holds_its_variant(old: str, new: str) -> None:
+    text = write_measured(a_measurement())
+    lines = (
+        "metadata: {name: chat, namespace: llm, annotations: {reconciler.io/managed: 'true', reconciler.io/model: a, "
+        f"reconciler.io/canary: H100, reconciler.io/measured: '{text.replace(old, new, 1)}'}}}}"
+    )
+    files = {"chat.yaml": DEPLOYMENT.replace("metadata: {name: chat, namespace: llm}", lines, 1)}
+    recording = recorded(files, SETTINGS)
+    declaration = read_declaration(recording.manifests, (), recording.settings, files)
+    (variant,) = read_snapshot(recording, declaration, "").variants
+    assert variant.hold is not None
+    assert "annotation reconciler.io/measured: " in variant.hold.words
+    assert variant.options == ()
+
+
+def test_another_measurement_is_no_reason_to_write_again() -> None:
+    """An open pull request is not pushed anew each run for numbers that moved a little."""
+    body = f'metadata:\n  name: a\n  annotations:\n    reconciler.io/measured: "{write_measured(a_measurement())}"\n'
+    other = body.replace("30 hours", "31 hours").replace("alpha ", "alpha 1")
+    assert says_the_same("a.yaml", body.encode(), other.encode())
+    assert not says_the_same("a.yaml", body.encode(), other.replace("name: a", "name: b").encode())
