@@ -189,6 +189,7 @@ class Guard:
                 live=live if isinstance(live := snapshot.observed.live.get(state.variant.key), LiveReplicas) else None,
                 pools=pools,
                 devices=devices.taken(state.variant),
+                is_harmful=any(each.is_repair for each in filter(None, [snapshot.canaries.get(state.variant.key)])),
             )
             for state in states
         }

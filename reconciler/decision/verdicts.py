@@ -307,6 +307,7 @@ def _changes(situation: Situation, staged: StagedPlan) -> Iterator[Change]:
             group_cost_added=added[group],
             learned_on="" if learning is None else learning.on,
             is_repair=(is_short(situation.formulated, key) and desired != situation.current[key])
+            or guard.subjects[key].is_harmful
             or key in staged.reverts,
             shares=shares.get(key, {}),
             load_per_s=load.arrival_rate_per_s if isinstance(load, Load) else None,

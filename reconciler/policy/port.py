@@ -138,6 +138,8 @@ class Subject:
     """What the other variants of its model have now, and all other variants."""
     is_short: bool = False
     """Whether its model's load exceeds what runs now, so that what it gets more is a repair."""
+    is_harmful: bool = False
+    """Whether it is a canary that misses a target which the others keep, so that its end is a repair."""
 
     @property
     def current(self) -> Allocation:

@@ -217,19 +217,21 @@ class FreezeSection(WindowSection):
     """When nothing changes."""
 
     repairs: Literal["ask", "allow", "hold"] = "ask"
-    """replicas that are added because the load exceeds what runs now: ask, allow or hold (= ask)"""
+    """replicas added as the load exceeds what runs, and the end of a harmful canary: ask, allow or hold (= ask)"""
 
     def asks(self) -> FreezeRule:
         return FreezeRule(window=self.window(), repairs=Repairs(self.repairs))
 
 
 def _limit_freeze(asks: FreezeRule, subject: Subject) -> Range | None:
-    """Nothing changes; where repairs may, what the load exceeds gets more of what it has."""
+    """Nothing changes; where repairs may, what the load exceeds gets more of what it has, and what does harm goes."""
     until = told_until(asks.window, subject.now_s)
     if until is None:
         return None
     found = as_now(subject, f"frozen {until}")
-    return replace(found, most=None) if subject.is_short and asks.repairs is not Repairs.HOLD else found
+    if asks.repairs is Repairs.HOLD:
+        return found
+    return replace(found, most=None if subject.is_short else found.most, least=0 if subject.is_harmful else found.least)
 
 
 def _judge_freeze(asks: FreezeRule, rule: Rule, change: Change) -> Spoken | None:

@@ -208,9 +208,9 @@ def begin(prometheus: str, tmp_path: Path) -> Iterator[Begin]:
         yield opened
 
 
-def start(begin: Begin, tale: Tale, settings: Replacements = ()) -> Team:
+def start(begin: Begin, tale: Tale, *rules: str, settings: Replacements = ()) -> Team:
     """A team that merged the canary."""
-    team = begin(tale, settings=settings)
+    team = begin(tale, *rules, settings=settings)
     assert team.run().code == 0
     (opened,) = team.pull_requests()
     assert opened.title.startswith("Try H100 with chat-canary-h100")
@@ -294,6 +294,16 @@ def test_one_that_misses_a_target_is_taken_back_at_once(begin: Begin) -> None:
     ((branch, words),) = look(team, 3).items()
     assert (canary_of(team, HARMFUL, branch), "-urgent-" in branch) == (0, True)
     assert "and the others keep it" in words
+
+
+@pytest.mark.parametrize("repairs", ["ask", "hold"])
+def test_a_freeze_lets_a_person_end_one_that_does_harm(begin: Begin, repairs: str) -> None:
+    files = ("policies: [default]", "policies: [default, .reconciler/policies/]")
+    freeze = f'{{name: afternoon, freeze: {{cron: "0 12 * * *", for: 4h, repairs: {repairs}}}}}'
+    team = start(begin, HARMFUL, freeze, settings=(files,))
+    found = look(team, 3)
+    assert [canary_of(team, HARMFUL, branch) for branch in found] == ([0] if repairs == "ask" else [])
+    assert all("a person decides about repairs" in words for words in found.values())
 
 
 def test_without_metrics_nothing_is_known_and_nothing_is_done(begin: Begin) -> None:
