@@ -1,7 +1,7 @@
 """Draft: the plan becomes proven edits and texts; a change that cannot be written goes back to decide."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import takewhile
 from typing import NamedTuple
@@ -98,9 +98,9 @@ class Checker:
         known = {_complaint(error) for error in self._errors({})} if errors else set()
         return tuple(error for error in errors if _complaint(error) not in known)
 
-    def declared(self, files: Mapping[str, bytes]) -> dict[ResourceKey, Variant]:
-        """The variants that are declared once these files are written, by key."""
-        variants = declared_variants(self.recording.settings, self._declaration(files))
+    def declared(self, files: Mapping[str, bytes], keys: Container[ResourceKey]) -> dict[ResourceKey, Variant]:
+        """Those of the variants that are declared once these files are written, by key."""
+        variants = declared_variants(self.recording.settings, self._declaration(files), keys)
         return {each.key: each for each in variants}
 
     def _errors(self, files: Mapping[str, bytes]) -> list[Finding]:
@@ -355,7 +355,7 @@ def _refuse_copies(change_sets: Iterable[ChangeSet], desk: Desk, checker: Checke
             batch[0].update(each.files)
             batch[1].extend(copies)
     for files, copies in batches:
-        declared = checker.declared(files)
+        declared = checker.declared(files, copies)
         for key in copies:
             difference = find_difference(desk.variants[key], declared.get(key))
             if difference:

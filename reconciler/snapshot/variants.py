@@ -1,7 +1,7 @@
 """Joins each resource with its scale target, settings, service class and options into a variant."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -58,9 +58,11 @@ def build_catalogs(settings: Settings, declaration: Declaration) -> dict[str, Ca
     }
 
 
-def declared_variants(settings: Settings, declaration: Declaration) -> tuple[Variant, ...]:
-    """Every variant from settings and manifests alone."""
-    return join_variants(settings, declaration, build_catalogs(settings, declaration))
+def declared_variants(
+    settings: Settings, declaration: Declaration, only: Container[ResourceKey] | None = None
+) -> tuple[Variant, ...]:
+    """Every variant from settings and manifests alone, or those that are asked for."""
+    return join_variants(settings, declaration, build_catalogs(settings, declaration), only=only)
 
 
 def join_variants(
@@ -68,10 +70,12 @@ def join_variants(
     declaration: Declaration,
     catalogs: Mapping[str, Catalog],
     proposals: Iterable[Proposal] = (),
+    only: Container[ResourceKey] | None = None,
 ) -> tuple[Variant, ...]:
     """Every declared variant, sorted by key; `proposals` show which numbers in Git are our own."""
     index = _Index.of(settings, declaration, proposals)
-    ordered = sorted(index.resources, key=lambda resource: resource.key)
+    chosen = (each for each in index.resources if only is None or each.key in only)
+    ordered = sorted(chosen, key=lambda resource: resource.key)
     return tuple(_join(resource, index, catalogs[resource.key.cluster]) for resource in ordered)
 
 

@@ -173,7 +173,7 @@ def test_the_cluster_gets_what_was_planned(files: Mapping[str, str], annotations
     assert canary.copied is not None
     assert (canary.copied.annotations, canary.copied.place.caution) == (annotations, "")
     text = written(recording, canary)
-    found = Checker(recording=recording).declared(text)[canary.key]
+    found = Checker(recording=recording).declared(text, [canary.key])[canary.key]
     assert find_difference(canary, found) == ""
     assert (found.current.accelerator, found.form, found.current.replicas) == ("H100", canary.form, 1)
     assert (b"elasticConfig" in text[canary.document.path], b"max-replicas" in text[canary.document.path]) == (0, 0)
@@ -191,7 +191,7 @@ def test_a_class_that_a_deployment_cannot_name_is_in_its_way() -> None:
     profiled = PROFILED.replace("{name: fast, key: fast}", "{name: slos, key: slow}")
     recording, canary = planned({"chat.yaml": f"{profiled}---\n{DEPLOYMENT}{listed}"})
     assert isinstance(canary, Variant)
-    found = Checker(recording=recording).declared(written(recording, canary))[canary.key]
+    found = Checker(recording=recording).declared(written(recording, canary), [canary.key])[canary.key]
     assert 'service class "slow"' in find_difference(canary, found)
 
 
