@@ -1,7 +1,8 @@
 """Data sheets of accelerators, entered by hand in 2026-11: dense rates, bytes in powers of ten.
 
-Those in `_COMPARED` were compared with what NVIDIA's own planner states of them: bandwidth and rates are the same to
-four digits (it rounds 1979 to 1978), and so is its memory, in powers of two.
+Those in `_COMPARED` were compared with a second source: what that states is the same to the digits that it has. Of
+NVIDIA's own planner it is the same to four digits (it rounds 1979 to 1978), and so is its memory, in powers of two. T4
+was corrected by it from 320 to 300 GB/s. Of A40 and L40 no second source was found.
 """
 
 from collections.abc import Mapping
@@ -37,14 +38,24 @@ def _sheet(
     )
 
 
-_COMPARED = ("A30", "A100", "L4", "L40S", "H100", "H200", "B200", "B300", "GB200", "GB300")
-_COMPARED_WITH = "compared 2026-11 with systems/*.yaml in ai-dynamo/aiconfigurator at 095f58a"
+_COMPARED: Mapping[str, tuple[str, ...]] = {
+    "systems/*.yaml in ai-dynamo/aiconfigurator at 095f58a": (
+        *("A30", "A100", "L4", "L40S", "H100", "H200", "B200", "B300", "GB200", "GB300"),
+    ),
+    "specs.md in winston-zhang-orz/gpu-specs at 097f0fb": ("V100", "T4", "A10", "A100-40GB"),
+    "gpu_configs in cli99/llm-analysis at 54b51aa": ("A10G", "MI250X"),
+    "config.py in jychen21/Habana-LLM-Viewer at 13b3a05": ("G2", "G3"),
+    "compute/accelerator/README.md (memory and bandwidth) in stas00/ml-engineering at 0074473": ("GH200", "MI300X"),
+}
+_COMPARED_WITH = {device: source for source, devices in _COMPARED.items() for device in devices}
 DATASHEETS: Mapping[str, Datasheet] = {
-    sheet.device: replace(sheet, source=f"{sheet.source}; {_COMPARED_WITH}") if sheet.device in _COMPARED else sheet
+    sheet.device: replace(sheet, source=f"{sheet.source}; compared 2026-11 with {_COMPARED_WITH[sheet.device]}")
+    if sheet.device in _COMPARED_WITH
+    else sheet
     for sheet in (
         # device, generation, GB, GB/s, teraflops of bf16, fp8 and fp4, GB/s of links in one direction
         _sheet("V100", "volta", 32, 900, (125, None, None), 150, "NVIDIA V100 data sheet, 2020-01"),
-        _sheet("T4", "turing", 16, 320, (65, None, None), 16, "NVIDIA T4 data sheet, 2019-03"),
+        _sheet("T4", "turing", 16, 300, (65, None, None), 16, "NVIDIA T4 data sheet, 2019-03"),
         _sheet("A10", "ampere-gddr", 24, 600, (125, None, None), 32, "NVIDIA A10 data sheet, 2021-04"),
         _sheet("A10G", "ampere-gddr", 24, 600, (70, None, None), 32, "AWS and NVIDIA A10G data sheet, 2021-11"),
         _sheet("A30", "ampere", 24, 933, (165, None, None), 100, "NVIDIA A30 data sheet, 2022-03"),

@@ -7,13 +7,21 @@ from reconciler.domain.priors import ModelShape, Weights
 from reconciler.domain.records import replace
 
 _SOURCE = "its config.json, entered by hand 2026-11"
-_COMPARED_SOURCE = "its config.json, compared 2026-11 with the copy in ai-dynamo/aiconfigurator at 095f58a"
-_COMPARED = (
-    *("llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "qwen3-8b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b"),
-    *("mixtral-8x7b", "mixtral-8x22b", "minimax-m2.5", "gpt-oss-20b", "gpt-oss-120b", "deepseek-v3", "deepseek-r1"),
-    "kimi-k2.5",
-)
-"""Of `SHAPES`: every size that a roofline takes, and the format of the weights."""
+_COMPARED: Mapping[str, tuple[str, ...]] = {
+    "the copy in ai-dynamo/aiconfigurator at 095f58a": (
+        *("llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "qwen3-8b", "qwen3-32b", "qwen3-30b-a3b"),
+        *("qwen3-235b-a22b", "mixtral-8x7b", "mixtral-8x22b", "minimax-m2.5", "gpt-oss-20b", "gpt-oss-120b"),
+        *("deepseek-v3", "deepseek-r1", "kimi-k2.5"),
+    ),
+    "the copy in citsjtu2020/LLM-Prof at 8434c8d": (
+        *("llama-3.2-3b", "qwen2.5-7b", "qwen2.5-14b", "qwen2.5-32b", "qwen3-14b"),
+    ),
+    "models.py (all but the vocabulary) in jychen21/Habana-LLM-Viewer at 26f1707": (
+        *("llama-2-7b", "llama-2-13b", "llama-2-70b"),
+    ),
+}
+"""Of `SHAPES`: every size that a roofline takes, and the format of the weights, is the same in a second source."""
+_COMPARED_WITH = {name: source for source, names in _COMPARED.items() for name in names}
 
 
 def _dense(layers: int, hidden: int, heads: int, kv_heads: int, inner: int, words: int, head: int = 128) -> ModelShape:
@@ -95,7 +103,10 @@ _ENTERED: Mapping[str, ModelShape] = {
     "kimi-k2.5": replace(_latent(61, 7168, 64, (384, 18432), 1, 163840), weights=Weights.INT4),
 }
 SHAPES: Mapping[str, ModelShape] = {
-    name: replace(each, source=_COMPARED_SOURCE) if name in _COMPARED else each for name, each in _ENTERED.items()
+    name: replace(each, source=f"its config.json, compared 2026-11 with {_COMPARED_WITH[name]}")
+    if name in _COMPARED_WITH
+    else each
+    for name, each in _ENTERED.items()
 }
 """By the family's name as model ids spell it, in lower case."""
 
