@@ -176,7 +176,7 @@ def _start(canary: Variant, original: Variant, trial: Trial, currency: str) -> C
         f"An experiment: one replica on {trial.accelerator} beside the {beside}. Nothing of it is proven.",
         f"It costs {price:.2f} {currency}/h, at most {most_spent:.0f} {currency} until it ends.",
         f"It would save {least:.2f} to {most:.2f} of {whole:.2f} {currency}/h (90 %), {edge}.",
-        f"This rests on a prior: {trial.evidence}.",
+        f"This is estimated, not measured (a prior): {trial.evidence}.",
         DECIDES,
         ENDS,
         MEANWHILE,

@@ -472,6 +472,7 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str, pages: Pages)
         for change in changes
     )
     lost = losers(plan, decisions)
+    is_experiment = any(change.canary is not None for change in changes)  # of which nothing is proven
     return PullRequestView(
         title=heading,
         counts=counts(changes, len(held)),
@@ -480,7 +481,7 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str, pages: Pages)
         consequence=consequence(changes, decisions),
         losers=lost,
         shortcoming="" if lost else shortcoming(changes, decisions),
-        proof=" ".join(filter(None, (proof(plan), prices(plan)))),
+        proof=" ".join(filter(None, ("" if is_experiment else proof(plan), prices(plan)))),
         rows=rows,
         cost_unit=cost_unit(plan, changes),
         shows_cost=any(row.change.cost != UNKNOWN for row in rows),

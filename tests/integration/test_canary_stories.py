@@ -214,6 +214,7 @@ def start(begin: Begin, tale: Tale, *rules: str, settings: Replacements = ()) ->
     assert team.run().code == 0
     (opened,) = team.pull_requests()
     assert opened.title.startswith("Try H100 with chat-canary-h100")
+    assert ("Nothing of it is proven" in opened.body, "Proven to be" in opened.body) == (True, False)
     assert (opened.labels, tale.path in team.changed_lines(opened.head)) == (("reconciler", "canary"), True)
     assert team.replicas_of("chat", opened.head) == REPLICAS
     team.merge_all()
