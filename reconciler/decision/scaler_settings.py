@@ -47,7 +47,14 @@ def declared_setting(scaler: Scaler, metric: ResolvedMetric) -> AutoscalerSettin
     rules = scaler.behavior or {}
     return AutoscalerSetting(
         controller=Controller.SCALED_OBJECT if is_keda else Controller.HPA,
-        metrics=(MetricSetting(kind=_KINDS[written.source], signal=metric.signal, target=written.target),),
+        metrics=(
+            MetricSetting(
+                kind=_KINDS[written.source],
+                signal=metric.signal,
+                target=written.target,
+                is_whole=written.is_whole,
+            ),
+        ),
         least=float(scaler.least),
         most=float("inf") if scaler.most is None else float(scaler.most),
         behavior=behavior,
@@ -74,7 +81,15 @@ def written_setting(scaler: Scaler, chosen: AutoscalerSetting) -> ScalerSetting:
         for key, old, new in (("scaleUp", was.up, chosen.behavior.up), ("scaleDown", was.down, chosen.behavior.down)):
             if old != new:
                 behavior[key] = {**mapping_of(behavior.get(key)), **_changed(old, new)}
+    for key, wanted in (("scaleUp", chosen.tolerance_up), ("scaleDown", chosen.tolerance_down)):
+        if wanted != _tolerance(behavior.get(key)):
+            behavior[key] = {**mapping_of(behavior.get(key)), "tolerance": f"{float(wanted):g}"}
     return ScalerSetting(target=text, behavior=behavior or None)
+
+
+def has_tolerance(scaler: Scaler) -> bool:
+    """Whether its cluster knows tolerances: where none is written, an API server may drop the field without a word."""
+    return any("tolerance" in mapping_of(each) for each in (scaler.behavior or {}).values())
 
 
 def is_sound(setting: ScalerSetting | None) -> bool:

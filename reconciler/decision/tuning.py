@@ -8,7 +8,7 @@ import numpy as np
 
 from reconciler.aftermerge import Merge, compared, load_of
 from reconciler.decision.actuation import ActuationDelays
-from reconciler.decision.scaler_settings import declared_setting, is_sound, with_setting, written_setting
+from reconciler.decision.scaler_settings import declared_setting, has_tolerance, is_sound, with_setting, written_setting
 from reconciler.decision.staged_plan import Situation, StagedPlan
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.history import DemandHistory, Floats
@@ -59,6 +59,7 @@ class _Target:
     capacity_per_s: float
     price_per_hour: float
     start: Spread
+    has_tolerance: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +212,7 @@ def _target(situation: Situation, variant: Variant, tuned: TunedScaler) -> _Targ
         capacity_per_s=significant(carried),
         price_per_hour=math.nan if price is None else price,
         start=Spread(low_s=start.low_s, median_s=start.median_s, high_s=start.high_s),
+        has_tolerance=has_tolerance(tuned.scaler),
     )
 
 
@@ -237,12 +239,16 @@ def _chosen(targets: tuple[_Target, ...]) -> tuple[_Found, ...]:
             found[each.key] = _Found(hold=hold, is_nearly_reproduced=replay.share >= ALMOST)
     known = [each for each in targets if each.key in reproduced]
     goals = {each.key: each.attainment for each in known}
+    tolerant = {each.key for each in known if each.has_tolerance}
     priced = {each.key: each.price_per_hour for each in known}
     groups = list(alike([reproduced[each.key] for each in known], [each.service_class for each in known]))
     keys_of = [[each.key for each in known if any(each.key == target.name for target in group.targets)]
                for group in groups]  # fmt: skip
     answers = choose(
-        [(group, Goal(attainment=max(goals[key] for key in keys))) for group, keys in zip(groups, keys_of, strict=True)]
+        [
+            (group, Goal(attainment=max(goals[key] for key in keys), has_tolerance=tolerant.issuperset(keys)))
+            for group, keys in zip(groups, keys_of, strict=True)
+        ]
     )
     for keys, answer in zip(keys_of, answers, strict=True):
         signals = {key: reproduced[key].setting.metrics[0].signal for key in keys}

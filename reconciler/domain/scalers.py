@@ -5,7 +5,7 @@ A `Value` is one number, or an array where a simulation tries many settings at o
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
@@ -56,7 +56,8 @@ class ScalerMetric:
     """One metric of an autoscaler; `target` is what a replica gets of it where `is_per_replica`, else of all together.
 
     `selector` has the labels that its series are chosen by; `object_kind` and `object_name` are those of the object
-    that it describes. `text` is the target as it is written at `written`, None where it cannot be edited there.
+    that it describes. `text` is the target as it is written at `written`, None where it cannot be edited there;
+    `is_whole`: what is not a whole number is rounded up.
     """
 
     source: MetricSource
@@ -69,6 +70,7 @@ class ScalerMetric:
     is_per_replica: bool = True
     text: str = ""
     written: WrittenField | None = None
+    is_whole: bool = False
 
     @property
     def label(self) -> str:
@@ -80,7 +82,8 @@ class ScalerMetric:
 class Scaler:
     """An autoscaler: `key` is the object that declares it, `hpa_name` the HorizontalPodAutoscaler that acts for it.
 
-    `behavior` is the mapping at `behavior_path` of its manifest, None where nothing is written. `bounds_only` says why
+    `behavior` is the mapping at `behavior_path` of its manifest, None where nothing is written; with `annotations` it
+    is what these say. `bounds_only` says why
     nothing but its bounds is ever proposed, `unwritable` why its settings cannot be written.
     """
 
@@ -93,6 +96,7 @@ class Scaler:
     most: int | None
     behavior: Mapping[str, object] | None = None
     behavior_path: FieldPath = ("spec", "behavior")
+    annotations: "BehaviorAnnotations | None" = None
     bounds_only: str = ""
     unwritable: Hold | None = None
 
@@ -100,6 +104,33 @@ class Scaler:
     def setting(self) -> "ScalerSetting":
         """What is written of it."""
         return ScalerSetting(target=self.metrics[0].text if self.metrics else "", behavior=self.behavior)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BehaviorAnnotations:
+    """The annotations by which a controller writes the way down of its HPA: a window, and a factor a minute.
+
+    At a factor of 2 replicas halve; of what it makes in percent the controller keeps the whole number.
+    """
+
+    window: str
+    factor: str
+
+    def texts(self, changes: Iterable["SettingChange"], behavior: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+        """The annotations that changes of a behavior need, with their new texts; ValueError where they have no word."""
+        down = behavior.get("scaleDown")
+        for change in changes:
+            rules = down if isinstance(down, Mapping) else {}
+            if change.field == "behavior.scaleDown.stabilizationWindowSeconds":
+                yield self.window, f"{change.after}s"
+            elif change.field == "behavior.scaleDown.policies":
+                (policy,) = rules["policies"]
+                yield self.factor, f"{1 / (1 - (policy['value'] + HALF_PERCENT) / 100):.3f}"
+            elif change.field != "target":
+                raise ValueError(f"{change.field} has no annotation")
+
+
+HALF_PERCENT = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,13 +250,14 @@ class MetricKind(StrEnum):
 class MetricSetting:
     """One metric: `target` is in its own unit, of one replica unless the kind is a value of all.
 
-    `activation` is KEDA's threshold for leaving zero, in the same unit.
+    `activation` is KEDA's threshold for leaving zero, in the same unit. `is_whole`: the target is a whole number.
     """
 
     kind: MetricKind
     signal: Signal
     target: Value
     activation: Value = 0.0
+    is_whole: bool = False
 
 
 class Select(StrEnum):

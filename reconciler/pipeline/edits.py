@@ -516,9 +516,14 @@ class Editor:
         metric = scaler.metrics[0]
         if wanted.target != metric.text and metric.written is not None:
             yield set_field(metric.written, _as_written(wanted.target), open_sheet)
-        if wanted.behavior is not None and wanted.behavior != scaler.behavior:
-            sheet = open_sheet(scaler.document)
+        if wanted.behavior is None or wanted.behavior == scaler.behavior:
+            return
+        sheet = open_sheet(scaler.document)
+        if scaler.annotations is None:
             yield from self._bring(sheet, scaler.behavior_path, cast(Value, wanted.behavior))
+        else:
+            texts = dict(scaler.annotations.texts(scaler.setting.changes(wanted), wanted.behavior))
+            yield from self._bring(sheet, scaler.behavior_path[:-1], cast(Value, texts))
 
     def _bring(self, sheet: Sheet, path: FieldPath, wanted: Value) -> Iterator[FileEdit]:
         """A value at a path of a manifest: where nothing is, it is inserted below the last mapping that is there."""
@@ -537,7 +542,7 @@ class Editor:
                 yield sheet.replace(self._block(wanted), *path)
 
     def _block(self, value: Value) -> str:
-        if not isinstance(value, dict | list):
+        if isinstance(value, int):
             return str(value)
         return self.renderer.render("manifests/fields.yaml.j2", FieldsView(lines=lines_of(value)))
 

@@ -4,7 +4,8 @@ Seen in vllm-project/aibrix at e3e10f9e. A StormService makes `spec.replicas` Ro
 pods of all its roles. Its revision is the whole template (`stormservice/revision.go`, getPatch): a change of a role's
 `replicas` rolls every RoleSet, while one of `spec.replicas` only adds or removes some, and only that is written.
 A PodAutoscaler sets the target's `spec.replicas`, or those of the role that `subTargetSelector` names; `schedules`
-replace its bounds by time. Pods are named NAME-roleset-SUFFIX-ROLE-SUFFIX (`roleset/utils.go`).
+replace its bounds by time. Of strategy HPA an HPA is made (`hpa_resources.go`), its behavior by annotations.
+Pods are named NAME-roleset-SUFFIX-ROLE-SUFFIX (`roleset/utils.go`).
 """
 
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from reconciler.domain.records import replace
 from reconciler.domain.workloads import FieldPath, ReplicaOwner, Workload
 from reconciler.resources.kinds import GENERATED, Family, Kind, ServingKind
 from reconciler.resources.kubernetes.pods import PodTemplate, TemplateFields
+from reconciler.resources.kubernetes.scaler_settings import aibrix_scaler
 from reconciler.resources.kubernetes.served_parts import Count, ServedPart, command_line, read_parts, severity_of
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
 from reconciler.resources.validation import LooseShape, is_templated, validate
@@ -110,6 +112,7 @@ def read_pod_autoscaler(source: KubernetesObject) -> Iterator[Piece]:
     role = spec.sub_target_selector.role_name if spec.sub_target_selector is not None else ""
     # the bounds of a role move its own number, which rolls every RoleSet
     is_known = not (spec.schedules or role) and all(each.written is None or each.number is not None for each in counts)
+    least, most = counts
     yield ReplicaOwner(
         cluster=source.cluster,
         namespace="" if is_templated(source.namespace) else source.namespace,
@@ -118,8 +121,9 @@ def read_pod_autoscaler(source: KubernetesObject) -> Iterator[Piece]:
         target_name=spec.target.name,
         target_part=role,
         place=source.locate(("spec", "scaleTargetRef")),
-        least=counts[0].value,
+        least=least.value,
         fields=tuple(each.as_field(source) for each in counts) if is_known else (),
+        scaler=aibrix_scaler(source, least.value or 1, most.value) if is_known else None,
     )
 
 

@@ -480,10 +480,12 @@ class _Search:
     def _rounded(self, target: TunedTarget, chosen: _Variant, row: int, *, rounds_down: bool) -> list[float]:
         """The shares of a target whose own numbers have two significant digits."""
         wholes = [target.capacity_per_s] if chosen.is_linear else target.at_capacity
+        metrics = [ARRIVALS] if chosen.is_linear else target.setting.metrics
         found = []
-        for share, whole in zip(chosen.shares[:, row], wholes, strict=True):
+        for metric, share, whole in zip(metrics, chosen.shares[:, row], wholes, strict=True):
             unit = whole if whole > 0 else 1.0
-            found.append(two_digits(float(share) * unit, rounds_down=rounds_down) / unit)
+            amount = two_digits(float(share) * unit, rounds_down=rounds_down, is_whole=metric.is_whole)
+            found.append(amount / unit)
         return found
 
     def _setting(self, target: TunedTarget, variant: _Variant, row: int) -> AutoscalerSetting:
@@ -494,7 +496,7 @@ class _Search:
         return replace(
             setting,
             metrics=tuple(
-                replace(each, target=two_digits(float(share) * (whole if whole > 0 else 1.0)))
+                replace(each, target=two_digits(float(share) * (whole if whole > 0 else 1.0), is_whole=each.is_whole))
                 for each, share, whole in zip(metrics, variant.shares[:, row], wholes, strict=True)
             ),
             behavior=_behavior(setting.behavior, variant),

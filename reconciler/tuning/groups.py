@@ -69,13 +69,15 @@ class TunedTarget:
         )
 
 
-def two_digits(number: float, *, rounds_down: bool = False) -> float:
-    """The nearest number of two significant digits, or the next one below."""
+def two_digits(number: float, *, rounds_down: bool = False, is_whole: bool = False) -> float:
+    """The nearest number of two significant digits, or the next one below; a whole one of at least 1."""
     if number <= 0 or not math.isfinite(number):
         return number
     digits = 1 - math.floor(math.log10(number))
+    digits = min(digits, 0) if is_whole else digits
     rounded = round(number, digits)
-    return round(rounded - 10.0**-digits, digits) if rounds_down and rounded > number else rounded
+    rounded = round(rounded - 10.0**-digits, digits) if rounds_down and rounded > number else rounded
+    return max(rounded, 1.0) if is_whole else rounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -30,6 +30,7 @@ from reconciler.domain.proposals import ProposalState
 from reconciler.domain.settings import PullRequestSettings, Worth
 from reconciler.forecast.series import Rates, Window, largest_within
 from reconciler.simulation import rehearsal
+from reconciler.simulation.autoscalers.port import Autoscaler, Seen
 from reconciler.simulation.draws import TENTH, Spread
 from reconciler.simulation.fleet import Fleet as SimulatedFleet
 from reconciler.simulation.fleet import simulate
@@ -73,6 +74,24 @@ class Outcomes:
     forecast_share: float
     coverage: float
     seconds: float
+
+
+class Remembered:
+    """A rule with what it decided, step by step: it is served as ours is, by the same law."""
+
+    def __init__(self, rule: Autoscaler) -> None:
+        self._rule = rule
+        self.decided: list[Any] = []
+
+    @property
+    def reproduces(self) -> str:
+        """As the rule says."""
+        return self._rule.reproduces
+
+    def decide(self, seen: Seen) -> Any:
+        """As the port says."""
+        self.decided.append(np.broadcast_to(self._rule.decide(seen), seen.replicas.shape))
+        return self.decided[-1]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -285,11 +304,12 @@ class Loop:
             seed=self.seed,
             worth=worth,
         )
-        scaler = SWEPT.build(fleet, offered, way)
+        scaler = Remembered(SWEPT.build(fleet, offered, way))
         first = np.tile(self.cluster[:, 0].astype(float), (len(SWEPT.settings), 1))
-        ledger = simulate(fleet, scaler, first, np.zeros(offered.shape[1], dtype=np.int64))
-        hours = offered.shape[1] * MINUTE_S / 3600.0
-        found = cost_at(ledger.cost.sum(axis=(1, 2)) / hours, ledger.attainment()[:, 0], aimed)
+        simulate(fleet, scaler, first, np.zeros(offered.shape[1], dtype=np.int64))
+        replicas = np.stack(scaler.decided, axis=2)
+        served = serve(offered, replicas, fleet.capacity_per_s, Delay(sync=0, start=START_MIN), MINUTE_S)
+        found = cost_at(served.cost, served.attainment, aimed)
         return math.nan if found is None else found
 
     def _clairvoyant(self, rates: Any, capacity: Any) -> float:

@@ -131,7 +131,7 @@ def expand(word: str, variables: Mapping[str, str]) -> str:
 
 def find_spread(words: Sequence[str], variables: Mapping[str, str]) -> str:
     """Over how many devices an engine of any kind is to spread its tensors, as written; else empty."""
-    flag = _first(_flags_once(split_command(words)), _SPREADS)
+    flag = _first(flags_of(words), _SPREADS)
     if flag is not None:
         return flag
     return next((value for name, value in sorted(variables.items()) if _SPREAD_NAMES.fullmatch(name)), "")
@@ -287,13 +287,21 @@ def _split_once(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(split_scripts(words, lambda word: " " in word and "--" in word))
 
 
+_VLLM_DEFAULT = LaunchSettings(engine=_VLLM)
+
+
+def flags_of(words: Sequence[str]) -> Mapping[str, str]:
+    """The flags of a command line, as `read_flags` tells them, with those of a script in it."""
+    return _flags_once(split_command(words))
+
+
 @lru_cache(maxsize=4)
 def _flags_once(words: tuple[str, ...]) -> Mapping[str, str]:
     return read_flags(words)
 
 
 def _read_vllm(flags: Mapping[str, str], *, is_first: bool) -> LaunchSettings:
-    default = LaunchSettings(engine=_VLLM)
+    default = _VLLM_DEFAULT
     tensor_parallel = _count(_first(flags, _VLLM_SPREADS[0]))
     return LaunchSettings(
         engine=_VLLM,

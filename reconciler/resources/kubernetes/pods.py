@@ -15,11 +15,10 @@ from reconciler.resources.kubernetes.engines import (
     find_engine,
     find_served_names,
     find_spread,
-    read_flags,
+    flags_of,
     read_launch,
     read_model,
     read_names,
-    split_command,
     why_unsized,
 )
 from reconciler.resources.objects import KubernetesObject, Piece, break_on, find_templated, read_texts
@@ -259,7 +258,7 @@ def _port_of(container: Container, words: Sequence[str]) -> str:
     """The declared port with the engine's metrics: by its name, by the flag, else the only one."""
     declared = [each for each in container.ports if isinstance(each, dict)] if isinstance(container.ports, list) else []
     named = {str(each.get("name") or ""): each for each in declared}
-    wanted = read_flags(split_command(words)).get("port", "")
+    wanted = flags_of(words).get("port", "")
     chosen = (
         next((named[name] for name in _METRIC_PORTS if name in named), None)
         or next((each for each in declared if wanted and str(each.get("containerPort")) == wanted), None)

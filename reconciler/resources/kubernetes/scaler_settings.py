@@ -4,11 +4,13 @@ Fields that are missing, of another type or filled in later are not read: such a
 its autoscaler is proposed.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ceil
 
 from reconciler.domain.identity import Place
 from reconciler.domain.records import replace
-from reconciler.domain.scalers import MetricSource, Scaler, ScalerMetric
+from reconciler.domain.scalers import BehaviorAnnotations, MetricSource, Scaler, ScalerMetric
 from reconciler.domain.workloads import FieldPath, WrittenField
 from reconciler.manifests.documents import mapping_of
 from reconciler.resources.kubernetes.fields import read_quantity
@@ -19,6 +21,8 @@ _KEDA_BEHAVIOR: FieldPath = ("spec", "advanced", "horizontalPodAutoscalerConfig"
 _V2 = ("autoscaling/v2", "autoscaling/v2beta2")
 _SHOWN_BY_UPSTREAM = "wva_desired_replicas"
 _METRIC_KEYS = {"Pods": "pods", "Object": "object", "External": "external"}
+_AIBRIX = "autoscaling.aibrix.ai/"
+_DURATION = re.compile("(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,6})s)?")
 _RESOURCES = ("Resource", "ContainerResource", "cpu", "memory")
 
 
@@ -82,6 +86,72 @@ def kserve_scaler(source: KubernetesObject, hpa_name: str, path: FieldPath, leas
         behavior_path=(*path, "behavior"),
         bounds_only="" if metrics else "it scales by CPU, KServe's default",
     )
+
+
+def aibrix_scaler(source: KubernetesObject, least: int, most: int | None) -> Scaler:
+    """The settings of a PodAutoscaler, of which AIBrix makes an HPA where its strategy is that."""
+    names = BehaviorAnnotations(window=f"{_AIBRIX}scale-down-cooldown-window", factor=f"{_AIBRIX}max-scale-down-rate")
+    spec = mapping_of(source.fields.get("spec"))
+    strategy = spec.get("scalingStrategy")
+    metrics = tuple(
+        _aibrix_metric(source, ("spec", "metricsSources", index), mapping_of(each))
+        for index, each in enumerate(_list(spec.get("metricsSources")))
+    )
+    behavior = _aibrix_behavior(source.annotations)
+    reason = (
+        "" if strategy == "HPA" else f"AIBrix's own strategy {_text(strategy) or 'is not written and'} is not simulated"
+    )
+    reason = reason or ("" if behavior else "an annotation of its way to scale cannot be read")
+    found = _scaler(
+        source,
+        hpa_name=f"{source.name}-hpa",
+        metrics=metrics,
+        bounds=(least, most),
+        behavior_path=("metadata", "annotations", names.window),
+        bounds_only=reason,
+    )
+    return replace(found, behavior=behavior, annotations=names)
+
+
+def _aibrix_metric(source: KubernetesObject, path: FieldPath, entry: Mapping[str, object]) -> ScalerMetric:
+    """A metric of pods of the custom metrics API; AIBrix rounds its target up."""
+    name = _text(entry.get("targetMetric"))
+    if name.lower() in _RESOURCES:
+        return ScalerMetric(source=MetricSource.RESOURCE, name=name)
+    metric = ScalerMetric(source=MetricSource.PODS, name=name, is_whole=True)
+    read = _written(source, (*path, "targetValue"), entry.get("targetValue"), metric)
+    return replace(read, target=None if read.target is None else float(ceil(read.target)))
+
+
+def _aibrix_behavior(annotations: Mapping[str, str]) -> dict[str, object] | None:
+    """The behavior that AIBrix writes into its HPA; None where it would refuse an annotation."""
+    try:
+        up, down = (float(annotations.get(f"{_AIBRIX}max-scale-{way}-rate", "2")) for way in ("up", "down"))
+        windows_s = [
+            _seconds(annotations.get(f"{_AIBRIX}scale-{way}-cooldown-window", default))
+            for way, default in (("up", "0s"), ("down", "300s"))
+        ]
+        percent = int((up - 1.0) * 100), int((1.0 - 1.0 / down) * 100)
+    except (ValueError, ArithmeticError):
+        return None
+    return {
+        key: {
+            "stabilizationWindowSeconds": window_s,
+            "selectPolicy": select,
+            "policies": [{"type": "Percent", "value": value if value >= 0 else 100, "periodSeconds": 60}],
+        }
+        for key, window_s, select, value in zip(
+            ("scaleUp", "scaleDown"), windows_s, ("Max", "Min"), percent, strict=True
+        )
+    }
+
+
+def _seconds(text: str) -> int:
+    """Whole seconds of a duration as Go writes it, such as 300s or 1h30m; ValueError for another."""
+    found = _DURATION.fullmatch(text)
+    if not text or found is None:
+        raise ValueError(text)
+    return sum(int(each or 0) * unit_s for each, unit_s in zip(found.groups(), (3600, 60, 1), strict=True))
 
 
 def _scaler(

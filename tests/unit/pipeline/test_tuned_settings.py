@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from reconciler.decision.scaler_settings import declared_setting, has_tolerance, is_sound, written_setting
 from reconciler.domain.inventory import Allocation
-from reconciler.domain.scalers import ScalerSetting, TunedScaler
+from reconciler.domain.records import replace
+from reconciler.domain.scalers import ResolvedMetric, ScalerSetting, Signal, TunedScaler
 from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.manifests.edits import EditRefused
 from reconciler.pipeline.edits import Editor, sheet_of, write_edits
@@ -106,3 +108,66 @@ def test_a_manifest_on_one_line_gets_no_block() -> None:
     flow = HPA.replace("  maxReplicas: 9\n", "  maxReplicas: 9\n  behavior: {scaleUp: {selectPolicy: Min}}\n")
     with pytest.raises(EditRefused):
         tuned(flow, "40", {"scaleUp": {"selectPolicy": "Min"}, "scaleDown": DOWN})
+
+
+@pytest.mark.parametrize(
+    ("behavior", "is_known"),
+    [("", False), ("  behavior: {scaleDown: {selectPolicy: Max}}\n", False),
+     ("  behavior:\n    scaleDown:\n      tolerance: 100m\n", True)],
+)  # fmt: skip
+def test_a_tolerance_is_changed_where_git_has_one(behavior: str, is_known: bool) -> None:
+    (owner,) = merge([read_file("prod", "a.yaml", parse_documents("a.yaml", (HPA + behavior).encode()))]).owners
+    assert owner.scaler is not None
+    assert has_tolerance(owner.scaler) is is_known
+
+
+def test_a_tolerance_is_written_into_both_directions() -> None:
+    own = HPA + "  behavior:\n    scaleDown:\n      tolerance: 100m\n"
+    (owner,) = merge([read_file("prod", "a.yaml", parse_documents("a.yaml", own.encode()))]).owners
+    assert owner.scaler is not None
+    metric = ResolvedMetric(promql="", signal=Signal.RUNNING, source="")
+    setting = declared_setting(owner.scaler, metric)
+    assert setting is not None
+    assert written_setting(owner.scaler, setting) == owner.scaler.setting, "what stays is not touched"
+    chosen = written_setting(owner.scaler, replace(setting, tolerance_up=0.05, tolerance_down=0.05))
+    assert is_sound(chosen)
+    assert chosen.changes(owner.scaler.setting) != ()
+    written = tuned(own, "40", chosen.behavior)
+    assert "      tolerance: 0.05\n" in written.replace('"', "")
+    assert "    scaleUp:\n      tolerance: " in written
+
+
+POD_AUTOSCALER = """\
+apiVersion: autoscaling.aibrix.ai/v1alpha1
+kind: PodAutoscaler
+metadata:
+  name: phi
+  namespace: llm
+spec:
+  scalingStrategy: HPA
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: phi}
+  maxReplicas: 9
+  metricsSources:
+  - {metricSourceType: pod, targetMetric: running, targetValue: '30'}
+"""
+
+
+def aibrix_behavior(window_s: int, percent: int) -> dict[str, Any]:
+    policies = {"policies": [{"type": "Percent", "value": percent, "periodSeconds": 60}]}
+    up = {"stabilizationWindowSeconds": 0, "selectPolicy": "Max"}
+    up["policies"] = [{"type": "Percent", "value": 100, "periodSeconds": 60}]
+    return {"scaleUp": up, "scaleDown": {"stabilizationWindowSeconds": window_s, "selectPolicy": "Min", **policies}}
+
+
+def test_aibrix_is_told_by_annotations() -> None:
+    written = tuned(POD_AUTOSCALER, "52", aibrix_behavior(900, 10))
+    assert written == POD_AUTOSCALER.replace("'30'", "'52'").replace(
+        "  namespace: llm\n",
+        "  namespace: llm\n"
+        "  annotations:\n"
+        '    autoscaling.aibrix.ai/max-scale-down-rate: "1.117"\n'
+        '    autoscaling.aibrix.ai/scale-down-cooldown-window: "900s"\n',
+    )
+    assert tuned(written, "52", aibrix_behavior(900, 10)) == written, "it is read as it is written"
+    assert tuned(written, "52", aibrix_behavior(1800, 10)) == written.replace("900s", "1800s")
+    assert tuned(written, "52", aibrix_behavior(300, 50)) == written.replace("900s", "300s").replace("1.117", "2.020")

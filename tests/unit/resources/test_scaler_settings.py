@@ -182,3 +182,58 @@ data:
 def test_other_config_maps_have_no_rules(declare: Declare) -> None:
     text = 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\ndata: {config.yaml: "seriesQuery: ["}\n'
     assert declare(text).adapter_rules == ()
+
+
+POD_AUTOSCALER = """\
+apiVersion: autoscaling.aibrix.ai/v1alpha1
+kind: PodAutoscaler
+metadata:
+  name: phi
+  namespace: llm
+  annotations: {autoscaling.aibrix.ai/scale-down-cooldown-window: 10m, autoscaling.aibrix.ai/max-scale-up-rate: "3"}
+spec:
+  scalingStrategy: HPA
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: phi}
+  minReplicas: 2
+  maxReplicas: 9
+  metricsSources:
+  - {metricSourceType: pod, protocolType: http, port: "8000", path: metrics, targetMetric: running, targetValue: "29.5"}
+"""
+
+
+def test_aibrix_makes_an_hpa_of_its_strategy(declare: Declare) -> None:
+    (owner,) = declare(POD_AUTOSCALER).owners
+    scaler = owner.scaler
+    assert scaler is not None
+    (metric,) = scaler.metrics
+    assert (metric.source, metric.name, metric.text) == (MetricSource.PODS, "running", "29.5")
+    assert (metric.target, metric.is_whole) == (30.0, True), "its operator rounds up"
+    assert (scaler.hpa_name, scaler.least, scaler.most, scaler.bounds_only) == ("phi-hpa", 2, 9, "")
+    assert scaler.behavior == {
+        "scaleUp": {
+            "stabilizationWindowSeconds": 0,
+            "selectPolicy": "Max",
+            "policies": [{"type": "Percent", "value": 200, "periodSeconds": 60}],
+        },
+        "scaleDown": {
+            "stabilizationWindowSeconds": 600,
+            "selectPolicy": "Min",
+            "policies": [{"type": "Percent", "value": 50, "periodSeconds": 60}],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("Strategy: HPA", "Strategy: KPA", "AIBrix's own strategy KPA is not simulated"),
+        ("  scalingStrategy: HPA\n", "", "AIBrix's own strategy is not written and is not simulated"),
+        ("window: 10m", "window: soon", "an annotation of its way to scale cannot be read"),
+        ('rate: "3"', 'rate: "many"', "an annotation of its way to scale cannot be read"),
+        ("targetMetric: running", "targetMetric: cpu", "it scales by cpu, which says little of requests"),
+    ],
+)
+def test_of_other_pod_autoscalers_only_bounds_move(declare: Declare, before: str, after: str, words: str) -> None:
+    (owner,) = declare(POD_AUTOSCALER.replace(before, after)).owners
+    assert owner.scaler is not None
+    assert owner.scaler.bounds_only == words

@@ -36,6 +36,11 @@ def test_the_same_history_gives_the_same_choice(group: Build) -> None:
     assert choose([(group(), GOAL)]) == choose([(group(), GOAL)])
 
 
+def test_a_target_that_is_rounded_up_is_chosen_whole() -> None:
+    assert [two_digits(each, is_whole=True) for each in (0.4, 5.6, 17.4, 123.0)] == [1.0, 6.0, 17.0, 120.0]
+    assert two_digits(5.6, is_whole=True, rounds_down=True) == 5.0
+
+
 def test_groups_chosen_for_together_are_as_each_alone(group: Callable[..., Group]) -> None:
     cases = [
         (group(), GOAL),
