@@ -618,7 +618,7 @@ def _judged_now(
 def _targets(variant: Variant) -> Iterator[SloProjection]:
     if variant.service_class is None:
         return
-    option = next((each for each in variant.options if each.accelerator == variant.current.accelerator), None)
+    option = variant.current_option
     law = "" if option is None else option.profile.law
     yield from slo_projections(targets_under(law, variant.service_class.value), None, None)
 

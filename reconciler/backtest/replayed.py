@@ -22,7 +22,7 @@ from reconciler.domain.variant_settings import GROUP
 from reconciler.forecast.series import DAY_S, Floats, Integers
 from reconciler.simulation.draws import OfficeHours, Spread, random_generator
 from reconciler.simulation.faults import LATE_S, LATE_SHARE, Faults, draw_faults
-from reconciler.simulation.fleet import Fleet
+from reconciler.simulation.fleet import Fleet, batch_of
 from reconciler.simulation.policies import Way
 
 STEP_S = 60.0
@@ -30,8 +30,6 @@ WARM_UP_S = 3 * 3600.0
 """Before each day: what it begins with is forgotten by then, so days are replayed apart and in any order."""
 LEAD_S = 3900.0
 """Before that, which the first decisions look back at."""
-LEAST_LEFT = 0.02
-"""Of a replica's time: a law that leaves less of it has no batch of its own, and the largest one counts."""
 FEWEST_KNOWN = 0.5
 """Of a day's moments: a day with fewer is not replayed."""
 
@@ -206,27 +204,12 @@ def _carried(members: Sequence[Variant], per_replica: Mapping[CandidateKey, floa
 
 
 def _batches(snapshot: Snapshot, variants: Sequence[Variant], capacity_per_s: Floats) -> Floats:
-    """`Replayed.batches` by Little's law of each profile: at a rate r, n = r (alone + each n) run."""
-    found = np.tile(np.array([[math.inf], [math.nan], [math.nan], [1.0]]), len(variants))
-    for column, variant in enumerate(variants):
-        on = variant.current.accelerator
-        profile = next((each.profile for each in variant.options if each.accelerator == on), None)
-        load = snapshot.observed.loads.get(variant.model)
-        if profile is None or not isinstance(load, Load) or not load.has_lengths:
-            continue
-        rate, prompt = float(capacity_per_s[column]), load.input_tokens or 0.0
-        steps = load.output_tokens / profile.tokens_per_step
-        alone_s = (profile.gamma_s or 0.0) + steps * profile.alpha_s
-        each_s = ((profile.delta_s or 0.0) + (profile.prompt_s or 0.0)) * prompt + steps * profile.beta_s
-        most = float(profile.max_batch_size)
-        batch = min(rate * alone_s / max(1.0 - rate * each_s, LEAST_LEFT), most)
-        found[:, column] = (
-            batch,
-            each_s * batch / (alone_s + each_s * batch),
-            most / batch,
-            prompt / (prompt + load.output_tokens),
-        )
-    return found
+    loads = (snapshot.observed.loads.get(variant.model) for variant in variants)
+    batches = [
+        batch_of(variant.current_option, load if isinstance(load, Load) else None, float(capacity))
+        for variant, load, capacity in zip(variants, loads, capacity_per_s, strict=True)
+    ]
+    return np.reshape(np.array(batches, dtype=np.float64), (-1, 4)).T
 
 
 def _why_not(members: Sequence[Variant], is_other: bool, carried: Sequence[float], known: float | None) -> str:

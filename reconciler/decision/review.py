@@ -97,7 +97,7 @@ def _remark(variant: Variant, words: str, objection: Objection, place: Place) ->
 
 def judge_newcomer(variant: Variant, known: Sequence[Variant]) -> AllocationRemark:
     """What is known of a new variant: its price, whose load it shares, and what its profile can keep."""
-    profile = next((each.profile for each in variant.options if each.accelerator == variant.current.accelerator), None)
+    profile = None if variant.current_option is None else variant.current_option.profile
     target = variant.service_class.value.itl if variant.service_class is not None else None
     is_missed = profile is not None and target is not None and itl_s(profile, 1) > target.limit_s
     objection = Objection.SLO if is_missed else Objection.NONE

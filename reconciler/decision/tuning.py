@@ -14,6 +14,7 @@ from reconciler.domain.answers import NoAnswer
 from reconciler.domain.history import DemandHistory, Floats
 from reconciler.domain.holds import Hold, HoldKind, hold_of
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.observed import Load
 from reconciler.domain.plan import RATE
 from reconciler.domain.proposals import Promise
 from reconciler.domain.records import dataclass, replace
@@ -30,6 +31,7 @@ from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import DAY_S, significant
 from reconciler.metrics.queries import duration
 from reconciler.simulation.draws import Spread
+from reconciler.simulation.fleet import batch_of
 from reconciler.tuning.choice import Choice, Goal, Outcome, Score, Unchanged, choose, score
 from reconciler.tuning.groups import Group, TargetHistory, TunedTarget, alike
 from reconciler.tuning.reproduction import Reproduction, reproduce
@@ -57,6 +59,7 @@ class _Target:
     demand: DemandHistory
     row: int
     capacity_per_s: float
+    batch: tuple[float, float]
     price_per_hour: float
     start: Spread
     has_tolerance: bool = False
@@ -201,6 +204,9 @@ def _target(situation: Situation, variant: Variant, tuned: TunedScaler) -> _Targ
         words = "what arrived in the last two weeks is not known minute by minute"
         return Hold(kind=HoldKind.HISTORY_MISSING, words=words, is_daily=True)
     start, price = ActuationDelays(snapshot).of(variant).start, variant.current_cost_per_hour
+    load = snapshot.observed.loads.get(variant.model)
+    capacity = significant(carried)
+    in_batches, batch_share, *_ = batch_of(variant.current_option, load if isinstance(load, Load) else None, capacity)
     return _Target(
         key=key,
         service_class=variant.service_class.value.name,
@@ -209,7 +215,8 @@ def _target(situation: Situation, variant: Variant, tuned: TunedScaler) -> _Targ
         history=history,
         demand=found[0],
         row=found[1],
-        capacity_per_s=significant(carried),
+        capacity_per_s=capacity,
+        batch=(in_batches, batch_share),
         price_per_hour=math.nan if price is None else price,
         start=Spread(low_s=start.low_s, median_s=start.median_s, high_s=start.high_s),
         has_tolerance=has_tolerance(tuned.scaler),
@@ -314,6 +321,7 @@ def _from(history: TargetHistory, first: int) -> TargetHistory:
 
 def _tuned_target(target: _Target, history: TargetHistory) -> TunedTarget:
     signal, capacity = target.setting.metrics[0].signal, target.capacity_per_s
+    in_batches, batch_share = target.batch
     each = capacity if signal is Signal.ARRIVALS else capacity * _per_request(history)
     return TunedTarget(
         name=target.key,
@@ -321,7 +329,8 @@ def _tuned_target(target: _Target, history: TargetHistory) -> TunedTarget:
         history=history,
         capacity_per_s=capacity,
         at_capacity=(math.nan if signal is Signal.WAITING else each,),
-        in_batches=each if signal in (Signal.RUNNING, Signal.IN_FLIGHT) and math.isfinite(each) else math.inf,
+        in_batches=each if signal in (Signal.RUNNING, Signal.IN_FLIGHT) and math.isfinite(each) else in_batches,
+        batch_share=batch_share,
         price_per_hour=target.price_per_hour if math.isfinite(target.price_per_hour) else 1.0,
         start=target.start,
     )

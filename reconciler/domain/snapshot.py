@@ -138,6 +138,11 @@ class Variant:
         return self.holds[0] if self.holds else None
 
     @property
+    def current_option(self) -> Option | None:
+        """What is known of the accelerator that it is on; None without a profile for that."""
+        return next((each for each in self.options if each.accelerator == self.current.accelerator), None)
+
+    @property
     def is_counted(self) -> bool:
         """Whether Git says how many replicas run; zero and unknown are different."""
         return self.workload is not None and self.workload.replicas is not None

@@ -332,7 +332,7 @@ def _kept_from_zero(variant: Variant, examined: ExaminedPlan) -> Iterator[Check]
 
 
 def _profile(variant: Variant, examined: ExaminedPlan) -> Iterator[Check]:
-    option = next((each for each in variant.options if each.accelerator == variant.current.accelerator), None)
+    option = variant.current_option
     cluster = variant.key.cluster
     if option is None:
         words = f"no profile was given or learned for {variant.model.model_id} on {variant.current.accelerator}"

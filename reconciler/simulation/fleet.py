@@ -9,10 +9,33 @@ from collections.abc import Callable
 
 import numpy as np
 
+from reconciler.domain.observed import Load
 from reconciler.domain.records import dataclass
+from reconciler.domain.snapshot import Option
 from reconciler.forecast.series import Bools, Floats, Integers
 from reconciler.simulation.autoscalers.port import Autoscaler, Seen
 from reconciler.simulation.fluid import Batching
+
+LEAST_LEFT = 0.02
+"""Of a replica's time: a law that leaves less of it has no batch of its own, and the largest one counts."""
+
+
+def batch_of(option: Option | None, load: Load | None, capacity_per_s: float) -> tuple[float, ...]:
+    """`in_batches`, `batch_share`, `full` and `prompt_share` (see `Fleet`) of a replica that carries its capacity.
+
+    By Little's law of its profile, at a rate r, n = r (alone + each n) requests run. What is not known is as `Fleet`
+    has it.
+    """
+    if option is None or load is None or not load.has_lengths:
+        return math.inf, math.nan, math.nan, 1.0
+    profile, prompt = option.profile, load.input_tokens or 0.0
+    steps = load.output_tokens / profile.tokens_per_step
+    alone_s = (profile.gamma_s or 0.0) + steps * profile.alpha_s
+    each_s = ((profile.delta_s or 0.0) + (profile.prompt_s or 0.0)) * prompt + steps * profile.beta_s
+    most = float(profile.max_batch_size)
+    batch = min(capacity_per_s * alone_s / max(1.0 - capacity_per_s * each_s, LEAST_LEFT), most)
+    share = each_s * batch / (alone_s + each_s * batch)
+    return batch, share, most / batch, prompt / (prompt + load.output_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

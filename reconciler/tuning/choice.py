@@ -22,6 +22,7 @@ from reconciler.domain.scalers import (
 )
 from reconciler.forecast.series import Floats
 from reconciler.simulation.draws import random_generator
+from reconciler.simulation.fluid import USUAL_SHARE
 from reconciler.tuning.groups import Group, TunedTarget, two_digits
 from reconciler.tuning.trial import CHANNEL, WARM_UP, Days, Request, Trial, recorded_days, run
 
@@ -471,7 +472,8 @@ class _Search:
         for row, target in enumerate(self._group.targets):
             share = min(float(variant.shares[0, row]), 1.0)
             if not variant.is_linear and target.setting.metrics[0].signal is not Signal.ARRIVALS:
-                share = share / (1 - target.batch_share + share * target.batch_share)
+                grows = USUAL_SHARE if math.isnan(target.batch_share) else target.batch_share
+                share = share / (1 - grows + share * grows)
             peak = float(self._days.offered_per_s[row].max())
             needed = math.ceil(ROOM * peak / (target.capacity_per_s * max(share, FINE)))
             found.append(max(float(target.setting.most), min(target.most_allowed, needed)))

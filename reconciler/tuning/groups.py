@@ -43,9 +43,10 @@ class TunedTarget:
 
     A replica carries `capacity_per_s` requests inside the targets of its service class, shows then `at_capacity` of
     each metric of the setting, in the metric's own unit (NaN not known), and has `in_batches` requests running, whose
-    tokens then take `batch_share` of their time by the size of the batch: beta n / (alpha + beta n) of its profile. It
-    costs `price_per_hour` (any unit, the same in all) and serves `start` after it was asked for. Its least replicas may
-    be lowered to `least_allowed` if that is less, its most be raised to `most_allowed` if that is more.
+    tokens then take `batch_share` of their time by the size of the batch: beta n / (alpha + beta n) of its profile
+    (infinite and NaN are not known). It costs `price_per_hour` (any unit, the same in all) and serves `start` after it
+    was asked for. Its least replicas may be lowered to `least_allowed` if that is less, its most be raised to
+    `most_allowed` if that is more.
     """
 
     name: Hashable
@@ -54,7 +55,7 @@ class TunedTarget:
     capacity_per_s: float
     at_capacity: tuple[float, ...]
     in_batches: float = math.inf
-    batch_share: float = 0.0
+    batch_share: float = math.nan
     price_per_hour: float = 1.0
     start: Spread
     least_allowed: float = math.inf

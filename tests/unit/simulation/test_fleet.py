@@ -5,11 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reconciler.domain.observed import ArrivalSource, Load
+from reconciler.domain.profiles import PerformanceProfile
+from reconciler.domain.records import replace
 from reconciler.domain.scalers import MetricKind
 from reconciler.domain.settings import Worth
+from reconciler.domain.snapshot import Option
 from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric
 from reconciler.simulation.draws import OfficeHours, Spread, random_generator
-from reconciler.simulation.fleet import Fleet, Ledger, Planned, simulate
+from reconciler.simulation.fleet import Fleet, Ledger, Planned, batch_of, simulate
 from reconciler.simulation.policies import POLICIES, Way, clairvoyant
 from reconciler.simulation.through_git import ThroughGit
 
@@ -272,3 +276,31 @@ def test_no_policy_is_cheaper_than_one_who_knows_what_comes() -> None:
         found = simulate(subject, scaler, np.full((count, 1), 8.0), blocks)
         good = found.attainment()[:, 0] >= 0.9999
         assert (found.cost.sum(axis=(1, 2))[good] > at_once.cost.sum()).all(), policy.name
+
+
+def test_a_batch_follows_from_the_profile_by_littles_law() -> None:
+    profile = PerformanceProfile(
+        accelerator="A100", alpha_s=0.01, beta_s=0.0005, gamma_s=0.1, delta_s=0.00001, max_batch_size=60
+    )
+    option = Option(
+        profile=profile,
+        accelerator="A100",
+        accelerators_per_replica=1,
+        devices_per_replica=1,
+        resource="nvidia.com/gpu",
+        cost_per_hour=None,
+        cost_place=None,
+    )
+    load = Load(
+        arrival_rate_per_s=1.0,
+        output_tokens=200.0,
+        input_tokens=1000.0,
+        window_s=60.0,
+        arrivals_from=ArrivalSource.REPLICAS,
+    )
+    # a request alone takes 0.1 + 200 * 0.01 = 2.1 s, and each other one adds 0.01 + 200 * 0.0005 = 0.11 s
+    assert batch_of(option, load, 4.0) == pytest.approx((15.0, 0.44, 4.0, 1000 / 1200))
+    assert batch_of(option, load, 9.0)[0] == 60.0, "the largest batch"
+    assert batch_of(option, replace(load, output_tokens=0.0), 4.0) == pytest.approx(
+        (np.inf, np.nan, np.nan, 1.0), nan_ok=True
+    )
