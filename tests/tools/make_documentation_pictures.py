@@ -23,7 +23,7 @@ from rich.text import Text
 
 from reconciler.cli.main import invoke
 from reconciler.cli.sample import Demo, run_demo
-from reconciler.pipeline.dashboard import keep_dashboard
+from reconciler.pipeline.run import keep_dashboard
 from reconciler.rendering.renderer import Renderer
 from tests.tools.make_pictures import CHROMIUM, GITHUB, MERMAID, bodies, in_terminal, pull_request_page, shoot
 
