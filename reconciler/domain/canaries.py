@@ -8,7 +8,7 @@ from reconciler.domain.identity import ResourceKey
 from reconciler.domain.priors import Prior
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.workloads import DocumentRef
+from reconciler.domain.written import DocumentRef
 
 CANARY_LABEL = "reconciler.io/canary"
 """Of a canary's pods and selector, with its name; as an annotation of the canary, with its accelerator."""

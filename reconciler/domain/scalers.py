@@ -14,7 +14,7 @@ from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.metric_targets import Behavior as PolicyBehavior
 from reconciler.domain.records import dataclass
-from reconciler.domain.workloads import DocumentRef, FieldPath, WrittenField
+from reconciler.domain.written import DocumentRef, FieldPath, WrittenField
 
 if TYPE_CHECKING:
     from reconciler.domain.history import Floats

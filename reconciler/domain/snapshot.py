@@ -18,7 +18,8 @@ from reconciler.domain.records import dataclass
 from reconciler.domain.scalers import ScalerHistory, TunedScaler
 from reconciler.domain.settings import SaturationRules, Settings, ZeroRules
 from reconciler.domain.variant_settings import VariantSettings
-from reconciler.domain.workloads import DeliveryPlace, DocumentRef, EntryPlace, ReplicaOwner, Workload
+from reconciler.domain.workloads import ReplicaOwner, Workload
+from reconciler.domain.written import DeliveryPlace, DocumentRef, EntryPlace
 
 
 class Form(StrEnum):

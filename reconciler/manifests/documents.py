@@ -24,7 +24,7 @@ from yaml.events import (
 )
 
 from reconciler.domain.records import dataclass
-from reconciler.domain.workloads import FieldPath, WrittenField
+from reconciler.domain.written import FieldPath, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.shapes import Shapes
 from reconciler.manifests.wording import format_field

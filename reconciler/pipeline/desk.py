@@ -16,7 +16,7 @@ from reconciler.domain.proposals import ChangeSet, MovedFile
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Snapshot, StatusShape, Variant
 from reconciler.domain.variant_settings import CANARY, MEASURED
-from reconciler.domain.workloads import DeliveryPlace, DocumentRef
+from reconciler.domain.written import DeliveryPlace, DocumentRef
 from reconciler.errors import InputError
 from reconciler.manifests.documents import OpenFile
 from reconciler.manifests.edits import AppendDocument

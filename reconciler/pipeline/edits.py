@@ -15,16 +15,8 @@ from reconciler.domain.records import dataclass, replace
 from reconciler.domain.scalers import ScalerSetting
 from reconciler.domain.snapshot import Option, Variant
 from reconciler.domain.variant_settings import MANAGED, MIN_REPLICAS, MODEL
-from reconciler.domain.workloads import (
-    DocumentRef,
-    EntryPlace,
-    FieldPath,
-    OverlayPatch,
-    PatchPath,
-    PodPlace,
-    Workload,
-    WrittenField,
-)
+from reconciler.domain.workloads import PodPlace, Workload
+from reconciler.domain.written import DocumentRef, EntryPlace, FieldPath, OverlayPatch, PatchPath, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, OpenFile, Value, mapping_of
 from reconciler.manifests.editing import append_documents, edit_file

@@ -20,7 +20,7 @@ from reconciler.domain.recording import PaidPrices, Recording, WrittenCounts
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
 from reconciler.domain.snapshot import Variant
-from reconciler.domain.workloads import WrittenField
+from reconciler.domain.written import WrittenField
 from reconciler.errors import ConfigurationError, ReconcilerError
 from reconciler.forge.marker import decision_of_commit, proposal_of, stranger_of
 from reconciler.forge.pull_requests import Forge, PullRequest, PullRequestState

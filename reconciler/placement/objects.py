@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.workloads import DocumentRef, WrittenField
+from reconciler.domain.written import DocumentRef, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value, text_at, value_at
 from reconciler.manifests.wording import Field, describe, name_field

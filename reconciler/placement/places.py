@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.workloads import DocumentRef, EntryPlace, OverlayPatch, PatchPath, WrittenField
+from reconciler.domain.written import DocumentRef, EntryPlace, OverlayPatch, PatchPath, WrittenField
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, Value, text_at, value_at
 from reconciler.manifests.wording import Field, describe, join_words, name_field

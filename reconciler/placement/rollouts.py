@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.domain.workloads import DeliveryPlace, DisruptionBudget, DocumentRef
+from reconciler.domain.workloads import DisruptionBudget
+from reconciler.domain.written import DeliveryPlace, DocumentRef
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Value, value_at
 from reconciler.manifests.wording import quote

@@ -22,7 +22,7 @@ from reconciler.domain.profiles import ServiceClass
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Form, StatusShape, Variant
 from reconciler.domain.variant_settings import VariantSettings
-from reconciler.domain.workloads import DocumentRef
+from reconciler.domain.written import DocumentRef
 from reconciler.manifests.documents import Document, parse_readable
 from reconciler.manifests.wording import name_field
 from reconciler.policy.judging import RuleBook, strictest

@@ -15,7 +15,8 @@ from pydantic import Field
 
 from reconciler.domain.holds import BrokenResource
 from reconciler.domain.records import replace
-from reconciler.domain.workloads import FieldPath, ReplicaOwner, Workload
+from reconciler.domain.workloads import ReplicaOwner, Workload
+from reconciler.domain.written import FieldPath
 from reconciler.resources.kinds import GENERATED, Family, Kind, ServingKind
 from reconciler.resources.kubernetes.pods import PodTemplate, TemplateFields
 from reconciler.resources.kubernetes.scaler_settings import aibrix_scaler

@@ -15,7 +15,8 @@ from typing import Annotated
 from pydantic import Field
 
 from reconciler.domain.records import replace
-from reconciler.domain.workloads import FieldPath, Workload
+from reconciler.domain.workloads import Workload
+from reconciler.domain.written import FieldPath
 from reconciler.manifests.wording import describe
 from reconciler.resources.kinds import Family, Kind, ServingKind
 from reconciler.resources.kubernetes.engines import find_engine, read_flags, read_model, split_command

@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import TypeAlias
 
 from reconciler.domain.records import dataclass
-from reconciler.domain.workloads import FieldPath
+from reconciler.domain.written import FieldPath
 from reconciler.resources.objects import KubernetesObject, Piece
 
 Reader: TypeAlias = Callable[[KubernetesObject], Iterator[Piece]]

@@ -17,7 +17,7 @@ from pydantic import ConfigDict
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place
-from reconciler.domain.workloads import FieldPath
+from reconciler.domain.written import FieldPath
 from reconciler.errors import InputError
 from reconciler.manifests.documents import parse_documents
 from reconciler.resources.kinds import Family, Kind, ServingKind

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from reconciler.domain.holds import BrokenResource
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.workloads import DocumentRef, FieldPath
+from reconciler.domain.written import DocumentRef, FieldPath
 from reconciler.manifests.documents import Document
 from reconciler.manifests.wording import MOST_NAMED, describe, name_field, name_first
 from reconciler.resources.validation import (

@@ -8,7 +8,8 @@ from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass
 from reconciler.domain.records import dataclass
 from reconciler.domain.snapshot import Condition, Form, StatusShape
-from reconciler.domain.workloads import Annotation, DeliveryPlace, DocumentRef, EntryPlace
+from reconciler.domain.workloads import Annotation
+from reconciler.domain.written import DeliveryPlace, DocumentRef, EntryPlace
 from reconciler.resources.validation import NonEmpty, Shape
 
 

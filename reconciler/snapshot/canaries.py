@@ -17,7 +17,8 @@ from reconciler.domain.records import replace
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Settings
 from reconciler.domain.snapshot import Form, StatusShape, Variant
 from reconciler.domain.variant_settings import CANARY, GROUP, MEASURED, SERVICE_CLASS, VariantSettings
-from reconciler.domain.workloads import DocumentRef, Workload
+from reconciler.domain.workloads import Workload
+from reconciler.domain.written import DocumentRef
 from reconciler.metrics.history import read_histories, trace
 from reconciler.metrics.quantities import OWNERSHIP, Name
 from reconciler.metrics.queries import history_queries, names_in

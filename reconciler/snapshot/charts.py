@@ -9,7 +9,8 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.scalers import AdapterRule
-from reconciler.domain.workloads import DocumentRef, FieldPath, ReplicaOwner, Workload, WrittenField
+from reconciler.domain.workloads import ReplicaOwner, Workload
+from reconciler.domain.written import DocumentRef, FieldPath, WrittenField
 from reconciler.manifests.documents import Value
 from reconciler.manifests.wording import name_field
 from reconciler.placement.fleet import ELSEWHERE, Fleet

@@ -11,7 +11,8 @@ from reconciler.domain.scalers import Scaler
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import StatusShape
 from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS
-from reconciler.domain.workloads import DocumentRef, FieldPath, ReplicaOwner, Workload, WrittenField
+from reconciler.domain.workloads import ReplicaOwner, Workload
+from reconciler.domain.written import DocumentRef, FieldPath, WrittenField
 from reconciler.placement.copies import find_copy_place
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import helm_place, is_switched_off

@@ -18,7 +18,7 @@ from reconciler.domain.recording import Recording
 from reconciler.domain.rules import Rule
 from reconciler.domain.snapshot import Form, StatusShape, Variant
 from reconciler.domain.variant_settings import VariantSettings
-from reconciler.domain.workloads import DocumentRef
+from reconciler.domain.written import DocumentRef
 from reconciler.pipeline.prepare import prepare
 from reconciler.pipeline.recording import read_recording, write_recording
 from reconciler.policy.files import read_policy

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.workloads import FieldPath
+from reconciler.domain.written import FieldPath
 from reconciler.manifests.documents import Value, parse_documents, parse_readable
 from reconciler.placement.kustomize_build import find_used
 from reconciler.placement.repository import ManifestRepository

@@ -6,7 +6,8 @@ from reconciler.domain.identity import ModelKey, Place, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.snapshot import Form, StatusShape, Variant
 from reconciler.domain.variant_settings import VariantSettings
-from reconciler.domain.workloads import DocumentRef, Workload
+from reconciler.domain.workloads import Workload
+from reconciler.domain.written import DocumentRef
 
 
 def make_variant(

@@ -14,7 +14,7 @@ from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Form, StatusShape, Variant
-from reconciler.domain.workloads import DocumentRef
+from reconciler.domain.written import DocumentRef
 from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer

@@ -13,7 +13,8 @@ from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarg
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, ModelSettings, PrometheusSettings, Setting, Settings
 from reconciler.domain.snapshot import Option, Variant
-from reconciler.domain.workloads import DocumentRef, FieldPath, Workload
+from reconciler.domain.workloads import Workload
+from reconciler.domain.written import DocumentRef, FieldPath
 from reconciler.errors import InputError
 from reconciler.manifests.documents import OpenFile, Value, parse_documents
 from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of, write_edits

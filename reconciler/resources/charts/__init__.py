@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 from pydantic import Field
 
 from reconciler.domain.identity import Place
-from reconciler.domain.workloads import FieldPath
+from reconciler.domain.written import FieldPath
 from reconciler.manifests.documents import Value, parse_documents
 from reconciler.resources.validation import NonEmpty, Shape, validate
 

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.workloads import FieldPath
+from reconciler.domain.written import FieldPath
 from reconciler.manifests.wording import join_words, quote
 from reconciler.resources.kserve.names import STOP, child_name
 from reconciler.resources.kubernetes.engines import find_engine

@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.metric_targets import Generation
 from reconciler.domain.records import dataclass
-from reconciler.domain.workloads import Annotation, FieldPath, WrittenField
+from reconciler.domain.workloads import Annotation
+from reconciler.domain.written import FieldPath, WrittenField
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kthena.policy_specs import AnyTargetFields, Count, TargetFieldsBeforeG3

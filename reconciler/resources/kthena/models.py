@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 from reconciler.domain.identity import Finding, Place
 from reconciler.domain.metric_targets import Generation
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.workloads import Annotation, FieldPath, LaunchSettings, PodPlace, Workload
+from reconciler.domain.workloads import Annotation, LaunchSettings, PodPlace, Workload
+from reconciler.domain.written import FieldPath
 from reconciler.manifests.wording import describe, join_words, quote
 from reconciler.resources.kthena.generations import (
     SERVED_BY,

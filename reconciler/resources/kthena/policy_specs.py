@@ -17,7 +17,7 @@ from reconciler.domain.metric_targets import (
     Select,
 )
 from reconciler.domain.records import dataclass
-from reconciler.domain.workloads import FieldPath
+from reconciler.domain.written import FieldPath
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.kubernetes.fields import (
     LocalReferenceFields,

@@ -7,7 +7,8 @@ from pydantic import Field
 
 from reconciler.domain.identity import Finding, Place, ResourceKey, Severity
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.workloads import Annotation, FieldPath, Workload
+from reconciler.domain.workloads import Annotation, Workload
+from reconciler.domain.written import FieldPath
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kthena.generations import field_of, find_era

@@ -12,7 +12,7 @@ from reconciler.domain.metric_targets import (
     PrometheusMetric,
 )
 from reconciler.domain.records import dataclass
-from reconciler.domain.workloads import FieldPath
+from reconciler.domain.written import FieldPath
 from reconciler.manifests.wording import describe, quote
 from reconciler.resources.kthena.generations import Era, TargetReference, check_reference, check_target, read_reference
 from reconciler.resources.kthena.policy_specs import (

@@ -12,7 +12,8 @@ from pydantic import Field
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import Scaler
 from reconciler.domain.snapshot import Form, StatusShape
-from reconciler.domain.workloads import ReplicaOwner, WrittenField
+from reconciler.domain.workloads import ReplicaOwner
+from reconciler.domain.written import WrittenField
 from reconciler.manifests.wording import quote
 from reconciler.resources.annotations import check_annotations
 from reconciler.resources.kubernetes.scaler_settings import hpa_scaler, keda_scaler

@@ -11,7 +11,7 @@ from math import ceil
 from reconciler.domain.identity import Place
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import BehaviorAnnotations, MetricSource, Scaler, ScalerMetric
-from reconciler.domain.workloads import FieldPath, WrittenField
+from reconciler.domain.written import FieldPath, WrittenField
 from reconciler.manifests.documents import mapping_of
 from reconciler.resources.kubernetes.fields import read_quantity
 from reconciler.resources.objects import KubernetesObject

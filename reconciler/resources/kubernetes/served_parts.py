@@ -6,7 +6,8 @@ from dataclasses import field
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, Severity
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.workloads import FieldPath, ReplicaOwner, Workload, WrittenField
+from reconciler.domain.workloads import ReplicaOwner, Workload
+from reconciler.domain.written import FieldPath, WrittenField
 from reconciler.manifests.wording import describe, name_field
 from reconciler.resources.annotations import PREFIX, WORKLOAD_NAMES, check_annotations
 from reconciler.resources.kubernetes.engines import find_served_names, read_launch, why_unsized

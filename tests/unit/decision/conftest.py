@@ -33,7 +33,8 @@ from reconciler.domain.proposals import Part, Proposal, ProposalState, ProposedC
 from reconciler.domain.recording import PaidPrices, WrittenCounts
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, SaturationRules, Setting, Settings
 from reconciler.domain.snapshot import Form, Snapshot, StatusShape, Variant
-from reconciler.domain.workloads import Annotation, DocumentRef, PodPlace, ReplicaOwner, Workload
+from reconciler.domain.workloads import Annotation, PodPlace, ReplicaOwner, Workload
+from reconciler.domain.written import DocumentRef
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedCost, VariantResource
 from reconciler.snapshot.variants import build_catalogs, declared_variants

@@ -9,7 +9,8 @@ from reconciler.domain.observed import ArrivalSource, Load, Observation, Observe
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass, SloTarget
 from reconciler.domain.settings import ClusterSettings, Setting, Settings
 from reconciler.domain.snapshot import Form, Snapshot, StatusShape
-from reconciler.domain.workloads import DocumentRef, Workload
+from reconciler.domain.workloads import Workload
+from reconciler.domain.written import DocumentRef
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.variants import build_catalogs, join_variants

@@ -7,7 +7,8 @@ import pytest
 
 from reconciler.domain.plan import Outcome
 from reconciler.domain.snapshot import Form
-from reconciler.domain.workloads import EntryPlace, PodPlace
+from reconciler.domain.workloads import PodPlace
+from reconciler.domain.written import EntryPlace
 from reconciler.resources.variants import ListedCost
 
 PRODUCT = "nvidia.com/gpu.product"

@@ -7,7 +7,8 @@ import pytest
 from reconciler.domain.plan import Outcome
 from reconciler.domain.snapshot import Form
 from reconciler.domain.variant_settings import WHEN_AUTOSCALED
-from reconciler.domain.workloads import DocumentRef, ReplicaOwner, WrittenField
+from reconciler.domain.workloads import ReplicaOwner
+from reconciler.domain.written import DocumentRef, WrittenField
 
 
 def own(fleet: Any, make: Any, least: int, most: int | None, owner: str = "HorizontalPodAutoscaler phi") -> None:

@@ -7,7 +7,8 @@ import pytest
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.settings import ClusterSettings, Settings
-from reconciler.domain.workloads import DocumentRef, Workload
+from reconciler.domain.workloads import Workload
+from reconciler.domain.written import DocumentRef
 from reconciler.manifests.documents import parse_documents
 from reconciler.pipeline.edits import Sheet, set_field, sheet_of, write_edits
 from reconciler.resources.charts import FILES, charts, find_chart

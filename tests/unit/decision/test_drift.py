@@ -13,7 +13,8 @@ from reconciler.domain.answers import Absence
 from reconciler.domain.observed import Observed
 from reconciler.domain.plan import Outcome
 from reconciler.domain.snapshot import Form
-from reconciler.domain.workloads import DocumentRef, ReplicaOwner, WrittenField
+from reconciler.domain.workloads import ReplicaOwner
+from reconciler.domain.written import DocumentRef, WrittenField
 from reconciler.snapshot.variants import declared_variants
 
 NAN = math.nan

@@ -13,7 +13,8 @@ from reconciler.domain.profiles import FittedModel, Learning, PerformanceProfile
 from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Form, Option, StatusShape, Variant
 from reconciler.domain.variant_settings import VariantSettings
-from reconciler.domain.workloads import DocumentRef, LaunchSettings, Workload
+from reconciler.domain.workloads import LaunchSettings, Workload
+from reconciler.domain.written import DocumentRef
 from reconciler.errors import ConfigurationError
 from reconciler.snapshot.fitting import NOT_SEEN, UNKNOWN_ACCELERATOR, FitHistory, choose_variants, learn_profiles
 from tests.histories import arrays

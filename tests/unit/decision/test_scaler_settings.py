@@ -18,7 +18,7 @@ from reconciler.domain.scalers import (
     ScalerSetting,
     Signal,
 )
-from reconciler.domain.workloads import DocumentRef, WrittenField
+from reconciler.domain.written import DocumentRef, WrittenField
 
 PLACE = Place(path="hpa.yaml", line=3)
 DOCUMENT = DocumentRef(path="hpa.yaml", document=0)

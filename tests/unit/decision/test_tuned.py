@@ -28,7 +28,8 @@ from reconciler.domain.scalers import (
     TuningEvidence,
     TuningScore,
 )
-from reconciler.domain.workloads import DocumentRef, ReplicaOwner, WrittenField
+from reconciler.domain.workloads import ReplicaOwner
+from reconciler.domain.written import DocumentRef, WrittenField
 
 DAY_S = 86_400.0
 BEFORE, AFTER = ScalerSetting(target="40"), ScalerSetting(target="52")

@@ -21,7 +21,7 @@ from reconciler.domain.scalers import (
     TunedScaler,
 )
 from reconciler.domain.settings import ClusterSettings, PrometheusSettings
-from reconciler.domain.workloads import DocumentRef
+from reconciler.domain.written import DocumentRef
 from reconciler.metrics.queries import LabelNames
 from reconciler.metrics.scaler_metrics import one_by_one, pods_named, read_scalers, resolve, scaler_queries, signal_of
 from reconciler.snapshot.tuned import of_this_query

@@ -14,7 +14,7 @@ from reconciler.domain.priors import Lengths, Prior
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Variant
-from reconciler.domain.workloads import DocumentRef
+from reconciler.domain.written import DocumentRef
 from reconciler.manifests.documents import parse_readable
 from reconciler.pipeline.draft import Checker, says_the_same
 from reconciler.pipeline.edits import Editor, Sheet, sheet_of, write_edits

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.domain.identity import Place, ResourceKey, Sourced, SourceKind
-from reconciler.domain.workloads import DocumentRef, Workload
+from reconciler.domain.workloads import Workload
+from reconciler.domain.written import DocumentRef
 from reconciler.manifests.documents import Document
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.inference.gateway import (
