@@ -141,9 +141,10 @@ else:
     def _fill(record, fields, values, given):
         """Whether a record could be filled; what was `given` wrong is told by its compiled constructor."""
         for name, put, each in fields:
-            if each.init and name in values:
-                put(record, values[name])
-                given -= 1
+            given -= each.init and name in values
+            value = values.get(name, MISSING) if each.init else MISSING
+            if value is not MISSING:  # by which a signature says that a field has a factory
+                put(record, value)
             elif each.default is not MISSING:
                 put(record, each.default)
             elif each.default_factory is not MISSING:

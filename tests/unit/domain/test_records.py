@@ -58,6 +58,7 @@ def outcome(act: Callable[[], object]) -> object:
         lambda point: point(x=1, derived="e"),
         lambda point: point(x=1).tags is point(x=1).tags,
         lambda point: point(x=1).derived,
+        lambda point: point(x=1, tags=inspect.signature(point).parameters["tags"].default).tags,
         lambda point: point(x=1) == point(x=1),
         lambda point: point(x=1, tags=["a"]) == point(x=1),
         lambda point: point(x=1, hidden=1) == point(x=1),
