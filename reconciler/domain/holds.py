@@ -169,7 +169,7 @@ CURES: Mapping[HoldKind, Cure] = {
         words="find out what writes them (kubectl get deployment -o yaml --show-managed-fields), stop it, and write "
         "the live count into Git here"
     ),
-    HoldKind.SETTINGS_CONFLICT: Cure(words="change one of the two", is_failure=True),
+    HoldKind.SETTINGS_CONFLICT: Cure(words="change one of the two, or remove the annotation", is_failure=True),
     HoldKind.RULES_CONFLICT: Cure(words="relax one of the rules it names", is_failure=True),
     HoldKind.RULE: Cure(words="wait, or change the rule that it names", is_needed=False),
     HoldKind.RULE_UNREADABLE: Cure(
