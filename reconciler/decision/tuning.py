@@ -32,6 +32,7 @@ from reconciler.domain.units import DAY_S, significant
 from reconciler.metrics.queries import duration
 from reconciler.simulation.draws import Spread
 from reconciler.simulation.fleet import batch_of
+from reconciler.simulation.fluid import LARGEST_SHARE, USUAL_SHARE
 from reconciler.tuning.choice import Choice, Goal, Outcome, Score, Unchanged, choose, score
 from reconciler.tuning.groups import Group, TargetHistory, TunedTarget, alike
 from reconciler.tuning.reproduction import Reproduction, reproduce
@@ -43,6 +44,7 @@ ALMOST = 0.8
 """Of the time that is compared: an open pull request stays so far, that it is not closed and opened from run to run."""
 BUSY = 0.75
 """Of the load that a replica ever had: from there on its metric shows what it is when it carries its capacity."""
+BATCHED = (Signal.RUNNING, Signal.IN_FLIGHT)
 HOURS, SHOWN = 24, 3
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -321,26 +323,31 @@ def _from(history: TargetHistory, first: int) -> TargetHistory:
 
 def _tuned_target(target: _Target, history: TargetHistory) -> TunedTarget:
     signal, capacity = target.setting.metrics[0].signal, target.capacity_per_s
-    in_batches, batch_share = target.batch
-    each = capacity if signal is Signal.ARRIVALS else capacity * _per_request(history)
+    in_batches, share = target.batch
+    grows = min(share if math.isfinite(share) else USUAL_SHARE, LARGEST_SHARE) if signal in BATCHED else 0.0
+    each = capacity if signal is Signal.ARRIVALS else capacity * _per_request(history, capacity, grows)
     return TunedTarget(
         name=target.key,
         setting=target.setting,
         history=history,
         capacity_per_s=capacity,
         at_capacity=(math.nan if signal is Signal.WAITING else each,),
-        in_batches=each if signal in (Signal.RUNNING, Signal.IN_FLIGHT) and math.isfinite(each) else in_batches,
-        batch_share=batch_share,
+        in_batches=each if signal in BATCHED and math.isfinite(each) else in_batches,
+        batch_share=share,
         price_per_hour=target.price_per_hour if math.isfinite(target.price_per_hour) else 1.0,
         start=target.start,
     )
 
 
-def _per_request(history: TargetHistory) -> float:
-    """What the metric shows for each request a second, when replicas are busy; NaN where that was never seen."""
+def _per_request(history: TargetHistory, capacity_per_s: float, grows: float) -> float:
+    """What the metric shows for each request a second when a replica carries its capacity; NaN if it was never busy.
+
+    Seen is what it shows at less: at a load of r capacities r (1 - grows) / (1 - grows r) of what it shows at capacity.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         load: Floats = history.offered_per_s / history.ready
         ratio: Floats = history.totals[0] / history.offered_per_s
+    ratio = ratio * (1 - grows * np.minimum(load / capacity_per_s, 1.0)) / (1 - grows)
     known = np.isfinite(load) & np.isfinite(ratio) & (load > 0)
     if not known.any():
         return math.nan
