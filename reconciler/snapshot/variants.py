@@ -39,7 +39,6 @@ from reconciler.snapshot.accelerators import (
     recognise,
 )
 from reconciler.snapshot.adoption import adopted_variants
-from reconciler.snapshot.canaries import place_in_flavors, why_unreadable
 from reconciler.snapshot.effective_settings import ClassLookup, Layers, ListedClasses, find_class, resolve_settings
 from reconciler.snapshot.tuned import tuned_scaler
 
@@ -146,6 +145,8 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         )
         owner = None
     if workload is not None and resource.flavors is not None and workload.copies_at is not None:
+        from reconciler.snapshot.canaries import place_in_flavors
+
         # the group of pods that llmaz makes of a copy has another name
         pools = index.priorities.pools_of(replace(workload, key=replace(workload.key, name="")))
         copies_at = place_in_flavors(workload.copies_at, resource.flavors, catalog, is_pooled=bool(pools))
@@ -256,9 +257,12 @@ def _holds(
     if most.value is not None and least.value > most.value:
         words = f"minReplicas {least.value} ({least.source}) is above maxReplicas {most.value} ({most.source})"
         yield Hold(kind=HoldKind.SETTINGS_CONFLICT, words=words, place=least.source.place)
-    unreadable = why_unreadable(settings)
-    if unreadable:
-        yield Hold(kind=HoldKind.SETTINGS_CONFLICT, words=unreadable, place=settings[MEASURED].source.place)
+    if settings[MEASURED].value:
+        from reconciler.snapshot.canaries import why_unreadable
+
+        unreadable = why_unreadable(settings)
+        if unreadable:
+            yield Hold(kind=HoldKind.SETTINGS_CONFLICT, words=unreadable, place=settings[MEASURED].source.place)
     yield from filter(None, (resource.unsupported, lookup.missing))
 
 
