@@ -41,12 +41,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def _quiet_loggers() -> Iterator[None]:
-    """A command sets up logging for its process: the next test starts without it."""
+    """A command sets up logging for its process: each test starts without, also where a fixture of a module ran one."""
     logger = logging.getLogger("reconciler")
-    handlers, level = list(logger.handlers), logger.level
+    logger.handlers = []
+    logger.setLevel(logging.NOTSET)
     yield
-    logger.handlers = handlers
-    logger.setLevel(level)
+    logger.handlers = []
+    logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture
