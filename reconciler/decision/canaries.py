@@ -278,6 +278,7 @@ def _harm(snapshot: Snapshot, canary: Variant, measured: Measured | None, beyond
             measured_s is not None
             and measured_s > limit_s
             and is_lasting
+            and beside
             and all(each is not None and each <= target.limit_s * BEYOND_TARGET for each in beside)
         ):
             value, allowed = (f"{ms_from_seconds(each):.4g} ms" for each in (measured_s, target.limit_s))
