@@ -19,8 +19,8 @@ from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.pipeline.edits import Editor, FileEdit, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration, merge
-from reconciler.resources.kthena.tracked_targets import KthenaResources
-from reconciler.resources.llmaz.servings import Llmaz
+from reconciler.resources.kthena import KthenaResources
+from reconciler.resources.llmaz import Llmaz
 from reconciler.resources.variants import VariantResource
 from reconciler.snapshot.declarations import clusters_of, read_commit
 from reconciler.snapshot.places import place_numbers

@@ -23,7 +23,7 @@ from reconciler.domain.records import dataclass, replace
 from reconciler.domain.variant_settings import MIN_REPLICAS
 from reconciler.domain.workloads import Workload
 from reconciler.manifests.wording import join_words, suggest
-from reconciler.resources.kthena import KthenaResources as KthenaResources  # noqa: PLC0414 - exported as before
+from reconciler.resources.kthena import KthenaResources
 from reconciler.resources.kthena.generations import SERVED_BY, TargetReference, find_era, read_reference
 from reconciler.resources.kthena.models import ModelBackend, ModelResource
 from reconciler.resources.kthena.policies import BindingResource, PolicyResource

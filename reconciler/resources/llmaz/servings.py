@@ -16,8 +16,7 @@ from reconciler.resources.kubernetes.engines import find_engine, read_flags, rea
 from reconciler.resources.kubernetes.fields import IntOrString, parse_embedded
 from reconciler.resources.kubernetes.pods import TemplateFields, find_unknown, mapping_at, read_scale_target
 from reconciler.resources.kubernetes.scale_targets import split_group
-from reconciler.resources.llmaz import CLAIM, CLAIMS
-from reconciler.resources.llmaz import Llmaz as Llmaz  # noqa: PLC0414 - exported as before
+from reconciler.resources.llmaz import CLAIM, CLAIMS, Llmaz
 from reconciler.resources.llmaz.backends import (
     BackendConfig,
     BackendRuntime,
