@@ -70,6 +70,7 @@ def _starts(
     busy = {_whole(each) for each in snapshot.variants if is_canary(each) and each.current.replicas}
     groups = {each.settings[GROUP].value for each in snapshot.variants if _whole(each) in busy and is_canary(each)}
     room, known = _Room(snapshot, decisions), {each.key for each in snapshot.variants}
+    written: set[str] = set()
     found: list[tuple[Variant, Variant, Trial]] = []
     for trial in trials:
         if trial.model.whole in busy:
@@ -78,12 +79,17 @@ def _starts(
         if original is None or not isinstance(canary, Variant):
             continue
         # What a person removed after its merge is not asked for again while the forge shows that.
-        if canary.key not in known and str(canary.key) not in merged and room.takes(canary):
+        if str(canary.key) not in merged:
             found.append((canary, original, trial))
     for canary, original, trial in sorted(found, key=lambda each: str(each[0].key) not in proposed):
-        group = canary.settings[GROUP].value
-        if group not in groups:
+        group, path, model = canary.settings[GROUP].value, canary.document.path, trial.model.whole
+        # Two originals can lead to one name, or to one file in namespaces that share a directory.
+        is_another = canary.key not in known and path not in written
+        if is_another and group not in groups and model not in busy and room.take(canary):
             groups.add(group)
+            busy.add(model)
+            known.add(canary.key)
+            written.add(path)
             yield canary, _start(canary, original, trial, settings.currency)
 
 
@@ -154,10 +160,13 @@ class _Room:
                 taken = self._devices.taken(replace(variant, current=allocation))
                 self._take({name: each * allocation.replicas for name, each in taken.items()})
 
-    def takes(self, canary: Variant) -> bool:
-        """Whether one replica of it fits."""
+    def take(self, canary: Variant) -> bool:
+        """Whether one replica of it fits, which then has its devices."""
         needed = self._devices.taken(canary)
-        return all(count <= self._left.get(name, 0) for name, count in needed.items())
+        fits = all(count <= self._left.get(name, 0) for name, count in needed.items())
+        if fits:
+            self._take(needed)
+        return fits
 
     def _take(self, taken: Mapping[str, int]) -> None:
         left = Counter(self._left)

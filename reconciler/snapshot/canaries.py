@@ -1,5 +1,6 @@
 """Canaries in a snapshot: which variants are any, what they measured, and the variant that a new one would be."""
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -349,11 +350,24 @@ def _class_of(variant: Variant) -> str:
     return "" if variant.service_class is None else variant.service_class.value.name
 
 
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
+_OTHERS = re.compile(r"[^a-z0-9]+")
+_LONGEST_TRIED = 22
+
+
 def canary_name(name: str, accelerator: str) -> str:
-    """`llama-canary-h200`."""
-    safe = "".join(each if each.isascii() and each.isalnum() else "-" for each in accelerator.lower()).strip("-")
-    ending = f"-canary-{safe}"[:LONGEST_NAME]
-    return name[: LONGEST_NAME - len(ending)].rstrip("-.") + ending
+    """`llama-canary-h200`: a DNS label, whatever the two names are.
+
+    Where letters are replaced or cut off, a digest of both names tells it from others that are left with the same.
+    """
+    whole = f"{name}-canary-{accelerator.lower()}"
+    if len(whole) <= LONGEST_NAME and _LABEL.fullmatch(whole):
+        return whole
+    digest = hashlib.sha256(f"{name}\n{accelerator}".encode()).hexdigest()[:8]
+    first, tried = (_OTHERS.sub("-", each.lower()).strip("-") for each in (name, accelerator))
+    ending = "-".join(filter(None, ("canary", tried[:_LONGEST_TRIED].rstrip("-"), digest)))
+    kept = first[: LONGEST_NAME - len(ending) - 1].rstrip("-")
+    return f"{kept}-{ending}" if kept else ending
 
 
 def _settings(settings: VariantSettings, accelerator: str, place: Place) -> VariantSettings:

@@ -1,6 +1,7 @@
 """Which canaries a plan starts: alone, within rules and pools, and never where somebody has said no."""
 
 import math
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,7 @@ from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Form
 from reconciler.policy.files import read_policy
 from reconciler.report.text import plan_text
+from reconciler.snapshot.canaries import canary_name
 from tests.unit.decision.conftest import CLUSTER, GPU, key
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -107,6 +109,49 @@ def test_a_group_tries_one_at_a_time(busy: Any) -> None:
     plan = planned(busy)
     assert sum(each.canary is not None for each in plan.decisions) == 1
     assert len(plan.trials) == 1
+
+
+def add_other(fleet: Any, directory: str) -> None:
+    """Another model under the same name in another namespace, where groups are namespaces."""
+    other = "Qwen/Qwen2.5-7B-Instruct"
+    fleet.set(pull_requests=replace(fleet.settings.pull_requests, group_by=("namespace",)))
+    workload = {**BESIDE, "copies_at": CopyPlace(directory=directory)}
+    fleet.add(
+        replicas=6,
+        runs_on="A100",
+        namespace="two",
+        model_id=other,
+        profiles=(A100,),
+        workload=workload,
+        form=Form.TARGET,
+    )
+    fleet.offer(125.0, namespace="two", model_id=other, input_tokens=1000.0, output_tokens=200.0)
+
+
+@pytest.mark.parametrize(("directory", "count"), [("apps/two", 2), ("apps/llm", 1)])
+def test_no_two_are_written_to_one_file(busy: Any, directory: str, count: int) -> None:
+    add_other(busy, directory)
+    assert sum(each.canary is not None for each in planned(busy).decisions) == count
+
+
+@pytest.mark.parametrize("left", [1, 2])
+def test_two_groups_do_not_take_the_same_device(busy: Any, left: int) -> None:
+    add_other(busy, "apps/two")
+    busy.stock(A100=12, H100=left)
+    assert sum(each.canary is not None for each in planned(busy).decisions) == left
+
+
+ODD = ("llama", "Llama", "llama.v1", "llama-v1", "x" * 41, "x" * 42, "x" * 63, f"{'x' * 30}----------y", "0", "-", "大")
+
+
+def test_each_pair_of_names_leads_to_a_label_of_its_own() -> None:
+    accelerators = ("H100", "A100 80GB", "A100-80GB", "大", "小", "NVIDIA-H100-80GB-HBM3", "y" * 70, "y" * 71, "-", ".")
+    names = [canary_name(name, accelerator) for name in ODD for accelerator in accelerators]
+    assert len(set(names)) == len(names)
+    assert all(len(each) <= 52 and re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", each) for each in names)
+    assert canary_name("llama", "H100") == CANARY
+    assert canary_name("x" * 60, "H100").startswith("x" * 31 + "-canary-h100-")
+    assert canary_name("大", "大") == "canary-ee8a1875"
 
 
 @pytest.mark.parametrize("state", [ProposalState.MERGED])
