@@ -85,8 +85,9 @@ class Recording:
     """The input of a decision. `now_s` is Unix seconds; `repository` never holds credentials.
 
     `unread` says of files that were not read at all (links, giants) that they were not. `paths` are all YAML files of
-    the commit: what a kustomization names may be there without deciding anything. `committed_s` is when the commit was
-    made, None in recordings that do not say.
+    the commit: what a kustomization names may be there without deciding anything. `obstructed` are paths with such a
+    name at which there is something else: a link, a submodule, a directory, a file that is left out. `committed_s` is
+    when the commit was made, None in recordings that do not say.
     """
 
     now_s: float
@@ -100,6 +101,7 @@ class Recording:
     answers: tuple[Answer, ...]
     proposals: tuple[Proposal, ...]
     paths: tuple[str, ...] = ()
+    obstructed: tuple[str, ...] = ()
     committed_s: float | None = None
     written: tuple[WrittenCounts, ...] = ()
     """What Git said of variants before, where a rule asks for it and it is known."""

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
+from itertools import accumulate
 from pathlib import Path
 from typing import NewType
 
@@ -384,7 +385,7 @@ def write_import(
         b"" if parent is None else f"from {check_object_id(parent)}\n".encode(),
         f"merge {check_object_id(merged)}\n".encode() if merged else b"",
         *(
-            f"M {_mode_for(path, entries.get(path))} inline {_quote(path)}\n".encode() + _block(content)
+            f"M {_mode_for(path, entries)} inline {_quote(path)}\n".encode() + _block(content)
             for path, content in sorted(files.items())
         ),
         b"\nget-mark :1\ndone\n",
@@ -392,15 +393,27 @@ def write_import(
     return b"".join(pieces)
 
 
-def _mode_for(path: str, entry: TreeEntry | None) -> str:
+def _mode_for(path: str, entries: Mapping[str, TreeEntry]) -> str:
+    entry = entries.get(path)
     parts = path.split("/")
     if any(part in {"", ".", ".."} or part.lower() == ".git" for part in parts) or "\0" in path:
         raise InputError(path, 0, "", "cannot be written: the path leaves the repository or is git's own")
     if entry is None:
+        _refuse_replacing(path, entries)
         return NEW_FILE_MODE
     if entry.kind is not EntryKind.FILE:
         raise InputError(path, 0, "", f"cannot be written: it is a {entry.kind}; edit the file that it stands for")
     return entry.mode
+
+
+def _refuse_replacing(path: str, entries: Mapping[str, TreeEntry]) -> None:
+    """`fast-import` would put a new file in place of a directory, and a directory in place of a file."""
+    parents = accumulate(path.split("/")[:-1], lambda parent, part: f"{parent}/{part}")
+    for each in parents:
+        if each in entries:
+            raise InputError(path, 0, "", f"cannot be written: {each} is a {entries[each].kind}")
+    if any(each.startswith(f"{path}/") for each in entries):
+        raise InputError(path, 0, "", "cannot be written: it is a directory")
 
 
 def _quote(path: str) -> str:

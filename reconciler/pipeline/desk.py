@@ -19,7 +19,7 @@ from reconciler.domain.variant_settings import CANARY, MEASURED
 from reconciler.domain.written import DeliveryPlace, DocumentRef
 from reconciler.errors import InputError
 from reconciler.manifests.documents import OpenFile
-from reconciler.manifests.edits import AppendDocument
+from reconciler.manifests.edits import AppendDocument, EditRefused
 from reconciler.pipeline.edits import (
     Editor,
     FileEdit,
@@ -62,10 +62,11 @@ class Delivery:
 
 @dataclass(slots=True, kw_only=True)
 class Deliverer:
-    """Drafts the carriers of a plan's groups; `files` are those of the base commit that were read."""
+    """Drafts the carriers of a plan's groups; `files` are those of the base commit that were read, of all `taken`."""
 
     renderer: Renderer
     files: Mapping[str, bytes]
+    taken: Container[str]
     variants: Mapping[ResourceKey, Variant]
     open_sheet: OpenSheet
     now_s: float
@@ -138,7 +139,7 @@ class Deliverer:
         body = self.renderer.render("delivery/status.yaml.j2", view).encode()
         path = _path(view.name, place)
         present = self.files.get(path)
-        if present is not None and not is_untouched(present):
+        if path in self.taken and (present is None or not is_untouched(present)):
             return Delivery(place=place)  # somebody's own now
         edits = self._flux(view, place) if place.is_flux else self._listing(view, place)
         return Delivery(place=place, edits=tuple(edits), files={path: stamp(body) + body})
@@ -197,10 +198,14 @@ class VariantEdits:
 
 @dataclass(slots=True, kw_only=True)
 class Desk:
-    """Where the edits of one plan are made: parses each touched file once, collects what was refused."""
+    """Where the edits of one plan are made: parses each touched file once, collects what was refused.
+
+    `files` are those of the base commit that were read; at no path that is `taken` there can be a new one.
+    """
 
     snapshot: Snapshot
     files: Mapping[str, bytes]
+    taken: Container[str]
     editor: Editor
     refused: dict[ResourceKey, Hold] = field(default_factory=dict)
     omissions: dict[ResourceKey, str] = field(default_factory=dict)
@@ -248,7 +253,7 @@ class Desk:
     def _copied(self, variant: Variant, copied: Copy, replicas: int) -> VariantEdits:
         """The edits that write an object which is not in Git yet; a refusal where its file is there already."""
         path, key, place = variant.document.path, variant.key, copied.place
-        if path in self.files:
+        if path in self.taken:
             words = f"cannot be written: {path} is there already"
             self.refused[key] = Hold(kind=HoldKind.NOT_WRITABLE, words=words, place=Place(path=path))
             return VariantEdits(needed=())
@@ -309,6 +314,8 @@ class Desk:
 
     def _write_file(self, path: str, edits: Iterable[FileEdit]) -> bytes:
         if path not in self.files:
+            if path in self.taken:
+                raise EditRefused(path, 0, "", "expected no such file yet: it is there already, and is left as it is")
             return write_edits(path, b"", edits)
         return write_edits(path, self.files[path], edits, self._open(path))
 
@@ -337,6 +344,7 @@ class Desk:
         return Deliverer(
             renderer=self.editor.renderer,
             files=self.files,
+            taken=self.taken,
             variants=self.variants,
             open_sheet=self._sheet,
             now_s=self.snapshot.now_s,

@@ -258,6 +258,7 @@ def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> 
     Each round pins or binds at least one more variant, so it ends; nearly always the first round is the last.
     """
     files = {manifest.path: manifest.body for manifest in recording.manifests}
+    taken = frozenset((*files, *recording.paths, *recording.obstructed))
     checker = Checker(recording=recording)
     refused: dict[ResourceKey, Hold] = {}
     bonds: set[frozenset[ResourceKey]] = set()
@@ -271,7 +272,7 @@ def draft_plan(snapshot: Snapshot, recording: Recording, renderer: Renderer) -> 
                 solved = solve(snapshot, refused)
                 plan = solved.plan_of(solved.staged, bonds)
         plan = collected(solved.situation, solved.staged, plan)
-        edited = _edit(plan, snapshot, files, renderer, checker)
+        edited = _edit(plan, snapshot, files, taken, renderer, checker)
         if not edited.refused and edited.bonds <= bonds:
             groups = within_limits(solved.situation, worth_opening(solved.situation, _groups_as_edited(plan, edited)))
             return snapshot, replace(plan, groups=groups), edited
@@ -310,8 +311,15 @@ def _groups_as_edited(plan: Plan, edited: Edited) -> tuple[GroupPlan, ...]:
     return tuple(sorted((*groups, *flipped), key=lambda group: group.name))
 
 
-def _edit(plan: Plan, snapshot: Snapshot, files: Mapping[str, bytes], renderer: Renderer, checker: Checker) -> Edited:
-    desk = Desk(snapshot=snapshot, files=files, editor=Editor(renderer=renderer))
+def _edit(
+    plan: Plan,
+    snapshot: Snapshot,
+    files: Mapping[str, bytes],
+    taken: Container[str],
+    renderer: Renderer,
+    checker: Checker,
+) -> Edited:
+    desk = Desk(snapshot=snapshot, files=files, taken=taken, editor=Editor(renderer=renderer))
     members = _members(plan)
     group_of = {str(each.variant): name for name, decisions in members.items() for each in decisions}
     change_sets = tuple(_change_set(group, members, desk) for group in plan.groups if group.changes)

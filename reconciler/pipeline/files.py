@@ -1,5 +1,6 @@
 """The manifests of a commit: which of its files are read, and what is said of those that are not."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -31,12 +32,16 @@ WORKFLOWS: Final = ".github/workflows/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """The manifests of a commit, and what of it was not read at all; `starting` are files that may start us."""
+    """The manifests of a commit, and what of it was not read at all; `starting` are files that may start us.
+
+    `obstructed` are paths with a manifest's name at which there is something that is not among `paths`.
+    """
 
     commit: Commit
     paths: tuple[str, ...]
     unread: tuple[Finding, ...]
     starting: tuple[ManifestFile, ...] = ()
+    obstructed: tuple[str, ...] = ()
 
 
 def read_files(
@@ -95,6 +100,7 @@ def read_files(
         paths=tuple(sorted(commit.paths)),
         unread=(*odd, *told, *commit.unreadable),
         starting=tuple(file for _, file in sorted(starting.items())),
+        obstructed=tuple(sorted({*_obstructed(each.path for each in listed)} - commit.paths)),
     )
 
 
@@ -143,6 +149,18 @@ def is_manifest(path: str) -> bool:
     """Whether a file of this name is read."""
     name = path.rpartition("/")[2]
     return name.endswith(MANIFEST_NAMES) or name == "Kustomization"
+
+
+_FOLDER = re.compile(r"(?:\.ya?ml|\.json|(?:^|/)Kustomization)(?=/)")
+"""The end of a directory that has a manifest's name."""
+
+
+def _obstructed(paths: Iterable[str]) -> Iterator[str]:
+    """All files and directories with a manifest's name."""
+    for path in paths:
+        if is_manifest(path):
+            yield path
+        yield from (path[: found.end()] for found in _FOLDER.finditer(path))
 
 
 def _is_readable(entry: TreeEntry) -> bool:

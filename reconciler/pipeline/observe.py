@@ -443,6 +443,7 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         answers=answers,
         proposals=forge_view.proposals,
         paths=files.paths,
+        obstructed=files.obstructed,
         committed_s=doors.repository.committed_s(),
         written=written,
         paid=paid,

@@ -32,6 +32,7 @@ from reconciler.errors import ConfigurationError
 
 HEADER, PROPOSALS, MANIFESTS, ANSWERS = "recording.json", "proposals.json", "manifests/", "answers/"
 COMMITTED, WRITTEN, PAID, MOVED = "committed_s", "written", "paid", "moved"
+OBSTRUCTED = "obstructed"
 LATER = ("promises", "opened_at_s", "pushes_s", "reverted_at_s", "merges")
 """What older recordings do not say of a pull request."""
 MAX_ENTRY_BYTES = 256 * 1024 * 1024
@@ -142,6 +143,7 @@ def parse_recording(content: bytes) -> Recording:
         answers=tuple(_read_answer(entry, archive) for entry in header["answers"]),
         proposals=tuple(codec.load(Proposal, proposal) for proposal in proposals),
         paths=tuple(map(str, header["paths"])),
+        obstructed=tuple(map(str, header.get(OBSTRUCTED, ()))),
         committed_s=float(header[COMMITTED]) if COMMITTED in header else None,
         written=tuple(codec.load(WrittenCounts, each) for each in header.get(WRITTEN, ())),
         paid=tuple(codec.load(PaidPrices, each) for each in header.get(PAID, ())),
@@ -155,8 +157,10 @@ def _header(recording: Recording) -> dict[str, object]:
     written = {WRITTEN: [codec.dump(WrittenCounts, each) for each in recording.written]} if recording.written else {}
     paid = {PAID: [codec.dump(PaidPrices, each) for each in recording.paid]} if recording.paid else {}
     moved = {} if recording.moved is None else {MOVED: [codec.dump(ResourceKey, each) for each in recording.moved]}
+    obstructed = {OBSTRUCTED: list(recording.obstructed)} if recording.obstructed else {}
     return {
         **committed,
+        **obstructed,
         **written,
         **paid,
         **moved,

@@ -349,6 +349,33 @@ def test_one_that_a_person_declines_is_not_asked_for_again(begin: Begin) -> None
     assert team.proposed() == {}
 
 
+OBSTACLES: dict[str, Callable[[Team], object]] = {
+    "a file of another kind": lambda team: team.write(DECLINED.path, "values: {replicas: 3}\n"),
+    "a directory": lambda team: team.write(f"{DECLINED.path}/README", "Notes\n"),
+    "a link": lambda team: link(team, DECLINED.path),
+    "a file that is too large": lambda team: team.write(DECLINED.path, "#" * (1024 * 1024 + 1)),
+    "a file that is left out": lambda team: team.rearrange(
+        {DECLINED.path: "values: {replicas: 3}\n", ".gitattributes": f"{DECLINED.path} linguist-vendored\n"}
+    ),
+}
+
+
+def link(team: Team, path: str) -> None:
+    """Commit a symbolic link."""
+    team.write("prod/shared.yaml", "values: {}\n")
+    (team.workshop.clone / path).symlink_to("../shared.yaml")
+    team.workshop.commit()
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES.values(), ids=OBSTACLES)
+def test_nothing_that_is_there_is_written_over(begin: Begin, obstacle: Callable[[Team], object]) -> None:
+    team = begin(DECLINED)
+    obstacle(team)
+    assert team.run().code == 0
+    assert team.proposed() == {}
+    assert f"cannot be written: {DECLINED.path} is there already" in " ".join(team.plan().out.split())
+
+
 DEARER_H100 = ("costPerHour: 3.00", "costPerHour: 4.00")
 CLASSES = ("serviceClasses:\n", "serviceClasses:\n  - {name: interactive, ttft: 2s, itl: 60ms}\n")
 

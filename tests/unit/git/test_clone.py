@@ -148,6 +148,12 @@ def test_a_path_that_leaves_the_tree_is_not_written(clone: Clone, author: Identi
         commit_on(clone, author, {path: b"x"})
 
 
+@pytest.mark.parametrize("path", ["apps", "apps/llama.yaml/new.yaml"])
+def test_a_new_file_takes_the_place_of_nothing(clone: Clone, author: Identity, path: str) -> None:
+    with pytest.raises(InputError, match=r"cannot be written: (apps/llama\.yaml is a file|it is a directory)"):
+        commit_on(clone, author, {path: b"x"})
+
+
 def test_a_link_is_not_written_through(workshop: Workshop, author: Identity, tmp_path: Path) -> None:
     (workshop.clone / "link.yaml").symlink_to("apps/llama.yaml")
     workshop.commit()

@@ -24,6 +24,7 @@ def recorded(desk: Desk) -> tuple[Prepared, Path]:
     desk.run(BUSY)
     desk.write("clusters/prod/broken.yaml", "kind: Deployment\nspec: [\n")
     desk.write("clusters/prod/secret.yaml", CHAT_VARIANT.replace("name: llama", "name: x") + SECRET)
+    desk.write("clusters/prod/notes.yaml/README", "Where a new file cannot go\n")
     path = desk.folder / "recording.zip"
     return desk.plan(PEAK, record=path), path
 
@@ -35,6 +36,7 @@ def test_a_replay_is_the_same_plan_with_the_same_edits(recorded: tuple[Prepared,
     assert plan_json(again.plan) == plan_json(prepared.plan)
     assert again.edited == prepared.edited
     assert fingerprint(recording) == prepared.plan.recording
+    assert recording.obstructed == ("clusters/prod/notes.yaml",)
 
 
 def test_answers_that_were_read_are_not_decompressed_again_for_the_fingerprint(
