@@ -239,8 +239,8 @@ ENDS = (
 )
 MEANWHILE = "Meanwhile nothing is scaled down for it: what it serves counts for nobody."
 LABELS = (
-    "Its pods have all labels of the others and one more: what selects those selects it, Services and pools as well as "
-    "network policies."
+    "Its pods have the labels of the others, but those that name a variant or an accelerator, and one more: what "
+    "selects those selects it, Services and pools as well as network policies."
 )
 OF_THE_MODEL = (
     "Its pods have the labels that llmaz gives all pods of the model: InferencePools that select by those send it "

@@ -26,12 +26,11 @@ from reconciler.pipeline.edits import (
     OpenSheet,
     Sheet,
     is_untouched,
-    quote_scalar,
     sheet_of,
     stamp,
     write_edits,
 )
-from reconciler.rendering.renderer import Renderer
+from reconciler.rendering.renderer import Renderer, double_quoted
 from reconciler.report.status import (
     DeliveredStatus,
     FluxDeliveryView,
@@ -248,7 +247,7 @@ class Desk:
             return
         sheet, annotations = self._sheet(variant.document), ("metadata", "annotations")
         if isinstance(sheet.find(*annotations), Mapping):
-            yield sheet.insert(quote_scalar(write_measured(measured)), *annotations, PREFIX + MEASURED.annotation)
+            yield sheet.insert(double_quoted(write_measured(measured)), *annotations, PREFIX + MEASURED.annotation)
 
     def _copied(self, variant: Variant, copied: Copy, replicas: int) -> VariantEdits:
         """The edits that write an object which is not in Git yet; a refusal where its file is there already."""

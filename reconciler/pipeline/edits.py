@@ -6,19 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
-import yaml
-
-from reconciler.domain.canaries import CANARY_LABEL, Copy
+from reconciler.domain.canaries import Copy
 from reconciler.domain.inventory import ACCELERATOR_LABEL, PRODUCT_KEYS, Accelerator
 from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.scalers import ScalerSetting
 from reconciler.domain.snapshot import Option, Variant
-from reconciler.domain.variant_settings import MANAGED, MIN_REPLICAS, MODEL
 from reconciler.domain.workloads import PodPlace, Workload
 from reconciler.domain.written import DocumentRef, EntryPlace, FieldPath, OverlayPatch, PatchPath, WrittenField
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Document, OpenFile, Value, mapping_of
+from reconciler.manifests.documents import Document, OpenFile, Value
 from reconciler.manifests.editing import append_documents, edit_file
 from reconciler.manifests.edits import (
     AppendDocument,
@@ -31,9 +28,8 @@ from reconciler.manifests.edits import (
     SetScalar,
 )
 from reconciler.manifests.wording import Field, format_field
-from reconciler.metrics.quantities import POD_LABEL_OF_VARIANT
-from reconciler.metrics.queries import exported_label
-from reconciler.rendering.renderer import Renderer
+from reconciler.pipeline.copies import copy_of, write_copy
+from reconciler.rendering.renderer import Renderer, double_quoted
 from reconciler.report.status import (
     CopyView,
     FieldsView,
@@ -48,7 +44,6 @@ from reconciler.report.status import (
     lines_of,
     status_view,
 )
-from reconciler.resources.annotations import PREFIX
 
 _ITEM = "- "
 """What the text of a list begins with."""
@@ -160,12 +155,6 @@ def _join_lists(edits: Iterable[Edit | AppendDocument]) -> list[Edit | AppendDoc
     return list(joined.values())
 
 
-def quote_scalar(value: str) -> str:
-    """A text as a YAML scalar: always quoted, so that `true` and `1` stay text."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
 def plant(fields: Value, way: PatchPath, entries: Mapping[str, Value]) -> dict[str, Value]:
     """A patch's fields with entries in the mapping that `way` leads to; what is missing on the way is made."""
     members = dict(fields) if isinstance(fields, dict) else {}
@@ -241,7 +230,7 @@ class Patching:
     def _text(self, value: Value) -> str:
         if isinstance(value, dict | list):
             return self.renderer.render("manifests/fields.yaml.j2", FieldsView(lines=lines_of(value)))
-        return str(value) if isinstance(value, int) else quote_scalar(str(value))
+        return str(value) if isinstance(value, int) else double_quoted(str(value))
 
 
 _LABELS: FieldPath = ("metadata", "labels")
@@ -373,7 +362,7 @@ class AcceleratorChange:
         for key, value in sorted(entries.items()):
             found = sheet.find(*field, key)
             if found is None:
-                yield sheet.insert(quote_scalar(str(value)), *field, key)
+                yield sheet.insert(double_quoted(str(value)), *field, key)
             elif found != value:
                 yield sheet.set_scalar(value, *field, key)
 
@@ -407,72 +396,6 @@ class AcceleratorChange:
             return
         text = self.renderer.render("manifests/flavors.yaml.j2", FlavorsView(flavors=tuple(flavors)))
         yield target.insert(text, *field) if written is None else target.replace(text, *field)
-
-
-_WIDTH = 1000
-"""Of a line: folded texts are hard to compare."""
-_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-
-
-def copy_of(value: Mapping[str, Value], variant: Variant, copied: Copy, tries: str, replicas: int) -> dict[str, Value]:
-    """The fields of a Deployment or Playground as those of a canary.
-
-    Of our annotations it has its own: what was set for the first is not set for it.
-    """
-    spec, metadata = mapping_of(value.get("spec")), mapping_of(value.get("metadata"))
-    kept = {
-        key: each
-        for key, each in mapping_of(metadata.get("annotations")).items()
-        if key != _APPLIED and not key.startswith(PREFIX)
-    }
-    adopted: dict[str, Value] = {
-        PREFIX + MANAGED.annotation: "true",
-        PREFIX + MODEL.annotation: variant.model.model_id,
-    }
-    annotations: dict[str, Value] = {
-        **kept,
-        CANARY_LABEL: tries,
-        **({} if copied.flavor else adopted),
-        PREFIX + MIN_REPLICAS.annotation: "0",
-        **{PREFIX + key: each for key, each in copied.annotations.items()},
-    }
-    own = _claiming(spec, copied) if copied.flavor else _placed(spec, variant.key.name, copied)
-    return {
-        **{key: each for key, each in value.items() if key not in ("metadata", "spec", "status")},
-        "metadata": {**metadata, "name": variant.key.name, "annotations": annotations},
-        "spec": {**own, "replicas": replicas},
-    }
-
-
-def _claiming(spec: Mapping[str, Value], copied: Copy) -> dict[str, Value]:
-    """A Playground's spec with one flavor, and without an autoscaler."""
-    _, claim, names = copied.flavors_field
-    kept = {key: each for key, each in spec.items() if key != "elasticConfig"}
-    return {**kept, claim: {**mapping_of(spec.get(claim)), names: [copied.flavor]}}
-
-
-def _placed(spec: Mapping[str, Value], name: str, copied: Copy) -> dict[str, Value]:
-    """A Deployment's spec on other nodes, with a selector of its own.
-
-    All labels of its pods stay, so that what selects them selects the canary, but one that names a variant in metrics.
-    """
-    own: dict[str, Value] = {CANARY_LABEL: name}
-    template, selector = mapping_of(spec.get("template")), mapping_of(spec.get("selector"))
-    pod, pods = mapping_of(template.get("spec")), mapping_of(template.get("metadata"))
-    labels = {
-        key: name if exported_label(key) == POD_LABEL_OF_VARIANT else each
-        for key, each in mapping_of(pods.get("labels")).items()
-    }
-    placed = {key: each for key, each in mapping_of(pod.get("nodeSelector")).items() if key not in PRODUCT_KEYS}
-    return {
-        **spec,
-        "selector": {**selector, "matchLabels": {**mapping_of(selector.get("matchLabels")), **own}},
-        "template": {
-            **template,
-            "metadata": {**pods, "labels": {**labels, **own}},
-            "spec": {**pod, "nodeSelector": {**placed, **copied.node_selector}},
-        },
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -565,16 +488,10 @@ class Editor:
         value = sheet.find()
         if not isinstance(value, Mapping):
             raise sheet.refuse("expected a mapping: nothing can be copied")
-        body = yaml.safe_dump(
-            copy_of(cast(Mapping[str, Value], value), variant, copied, tries, replicas),
-            sort_keys=False,
-            allow_unicode=True,
-            width=_WIDTH,
-        )
-        head = self.renderer.render(
-            "manifests/canary.yaml.j2", CopyView(original=copied.original.name, accelerator=tries)
-        )
-        return FileEdit(path=variant.document.path, edit=AppendDocument(text=head + body))
+        view = CopyView(original=copied.original.name, accelerator=tries)
+        wanted = copy_of(cast(Mapping[str, Value], value), variant, copied, tries, replicas)
+        path = variant.document.path
+        return FileEdit(path=path, edit=AppendDocument(text=write_copy(self.renderer, view, path, wanted)))
 
     def status_edit(
         self, decision: Decision, variant: Variant, written: object, open_resource: Callable[[], Sheet], now_s: float

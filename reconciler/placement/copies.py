@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.domain.canaries import CopyPlace
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Value, value_at
+from reconciler.manifests.documents import Value, mapping_of, value_at
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
 from reconciler.placement.places import own_kustomization
@@ -29,6 +29,9 @@ def find_copy_place(fleet: Fleet, built: BuiltObject) -> CopyPlace:
         written = source.mapping()
     except InputError as error:
         return CopyPlace(reason=str(error))
+    reason = _why_not_applied(written)
+    if reason:
+        return CopyPlace(reason=f"{built.path} may not be what runs: {reason}")
     if built.obstacles or _without(built.fields, _SET_ELSEWHERE) != _without(written, _SET_ELSEWHERE):
         return CopyPlace(reason=f"{built.root} changes what {built.path} says of it, which a copy would lack")
     caution = "; ".join(_cautions(built))
@@ -45,6 +48,24 @@ def find_copy_place(fleet: Fleet, built: BuiltObject) -> CopyPlace:
         listed=tuple(str(each) for each in listed) if isinstance(listed, list) else (),
         caution=caution,
     )
+
+
+_HOOKS = ("argocd.argoproj.io/hook", "helm.sh/hook")
+_FLUX = "kustomize.toolkit.fluxcd.io/"
+_NOT_APPLIED = ((f"{_FLUX}reconcile", ("disabled",)), (f"{_FLUX}ssa", ("Ignore", "IfNotPresent")))
+
+
+def _why_not_applied(written: dict[str, Value]) -> str:
+    """Which field says that an object is not applied as any other is, on which a copy would measure something else."""
+    annotations = mapping_of(value_at(written, ("metadata", "annotations")))
+    for key in _HOOKS:
+        if key in annotations:
+            return f"annotation {key} has it applied only at a moment of a deployment"
+    for key, values in _NOT_APPLIED:
+        if annotations.get(key) in values:
+            return f"annotation {key}: {annotations[key]} has Flux leave it as it is"
+    is_paused = value_at(written, ("spec", "paused")) is True
+    return "spec.paused keeps its pods as they are" if is_paused else ""
 
 
 def _without(fields: Mapping[str, Value], paths: tuple[tuple[str, str], ...]) -> dict[str, Value]:

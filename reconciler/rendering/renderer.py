@@ -117,14 +117,23 @@ def trailer_value(value: object) -> Filtered:
 
 def yaml_string(value: object) -> Filtered:
     """A double-quoted YAML scalar that reads back as exactly this text."""
-    return Filtered('"' + "".join(map(_yaml_character, str(value)[:YAML_LENGTH])) + '"')
+    return Filtered(double_quoted(str(value)[:YAML_LENGTH]))
+
+
+def double_quoted(text: str) -> str:
+    """A text as a YAML scalar that every reader takes for exactly this text; what is not printable is escaped."""
+    return '"' + "".join(map(_yaml_character, text)) + '"'
 
 
 def yaml_key(value: object) -> Filtered:
     """A mapping key: unchanged when it is a plain name that every reader takes for text, else quoted."""
     text = str(value)
-    is_plain = _YAML_KEY.fullmatch(text) is not None and text.lower() not in _YAML_WORDS
-    return Filtered(text) if is_plain else yaml_string(text)
+    return Filtered(text) if is_plain_text(text) else yaml_string(text)
+
+
+def is_plain_text(text: str) -> bool:
+    """Whether it is a name that every reader of YAML takes for text without quotes."""
+    return _YAML_KEY.fullmatch(text) is not None and text.lower() not in _YAML_WORDS
 
 
 def html_text(value: object) -> Filtered:
