@@ -103,6 +103,22 @@ class Checker:
         variants = declared_variants(self.recording.settings, self._declaration(files), keys)
         return {each.key: each for each in variants}
 
+    def find_differences(
+        self, files: Mapping[str, bytes], planned: Iterable[Variant]
+    ) -> Iterator[tuple[ResourceKey, str]]:
+        """What new objects would not be as planned once these files are merged, by key."""
+        wanted = {each.key: each for each in planned}
+        declared = self.declared(files, wanted)
+        for key, variant in wanted.items():
+            written = declared.get(key)
+            difference = find_difference(variant, written)
+            place = None if written is None or written.workload is None else written.workload.copies_at
+            if not difference and place is not None and place.reason:
+                # It has a place as its original has, where nothing but its own file says what the cluster gets.
+                difference = f"would not be what is written: {place.reason}"
+            if difference:
+                yield key, difference
+
     def _errors(self, files: Mapping[str, bytes]) -> list[Finding]:
         return [each for each in self._declaration(files).findings if each.severity is Severity.ERROR]
 
@@ -363,12 +379,9 @@ def _refuse_copies(change_sets: Iterable[ChangeSet], desk: Desk, checker: Checke
             batch[0].update(each.files)
             batch[1].extend(copies)
     for files, copies in batches:
-        declared = checker.declared(files, copies)
-        for key in copies:
-            difference = find_difference(desk.variants[key], declared.get(key))
-            if difference:
-                words = f"{key.kind} {key.label} {difference} ({desk.variants[key].document.path})"
-                desk.refused[key] = Hold(kind=HoldKind.NOT_WRITABLE, words=words)
+        for key, difference in checker.find_differences(files, [desk.variants[each] for each in copies]):
+            words = f"{key.kind} {key.label} {difference} ({desk.variants[key].document.path})"
+            desk.refused[key] = Hold(kind=HoldKind.NOT_WRITABLE, words=words)
 
 
 def _change_set(group: GroupPlan, members: Mapping[str, Sequence[Decision]], desk: Desk) -> ChangeSet:

@@ -15,7 +15,7 @@ from reconciler.domain.snapshot import Option, Variant
 from reconciler.domain.workloads import PodPlace, Workload
 from reconciler.domain.written import DocumentRef, EntryPlace, FieldPath, OverlayPatch, PatchPath, WrittenField
 from reconciler.errors import InputError
-from reconciler.manifests.documents import Document, OpenFile, Value
+from reconciler.manifests.documents import Document, OpenFile, Value, mapping_of
 from reconciler.manifests.editing import append_documents, edit_file
 from reconciler.manifests.edits import (
     AppendDocument,
@@ -480,7 +480,12 @@ class Editor:
             return
         sheet = open_sheet(kustomization)
         text = self.renderer.render("delivery/kustomize-resources.yaml.j2", ResourceEntryView(path=name))
-        yield sheet.append(text, len(listed), "resources") if listed else sheet.insert(text, "resources")
+        if listed:
+            yield sheet.append(text, len(listed), "resources", in_line=True)
+        elif "resources" in mapping_of(sheet.find()):
+            yield sheet.replace(text, "resources")
+        else:
+            yield sheet.insert(text, "resources")
 
     def copy_edit(self, variant: Variant, copied: Copy, tries: str, replicas: int, open_sheet: OpenSheet) -> FileEdit:
         """The file of a copy: the original's manifest with a name, a place and labels of its own."""

@@ -8,7 +8,7 @@ from reconciler.manifests.documents import Value, mapping_of, value_at
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.objects import BuiltObject
 from reconciler.placement.places import own_kustomization
-from reconciler.placement.repository import directory_of
+from reconciler.placement.repository import directory_of, is_within
 
 _SET_ELSEWHERE = (("metadata", "namespace"), ("spec", "replicas"))
 """What may differ from the manifest: a copy in the same root gets the same namespace, and a count of its own."""
@@ -35,7 +35,7 @@ def find_copy_place(fleet: Fleet, built: BuiltObject) -> CopyPlace:
     if built.obstacles or _without(built.fields, _SET_ELSEWHERE) != _without(written, _SET_ELSEWHERE):
         return CopyPlace(reason=f"{built.root} changes what {built.path} says of it, which a copy would lack")
     caution = "; ".join(_cautions(built))
-    if built.path in build.plain:
+    if built.path in build.plain or _is_deployed_with_its_directory(fleet, built):
         return CopyPlace(directory=directory_of(built.path), caution=caution)
     document = own_kustomization(fleet, built.root)
     if document is None:
@@ -48,6 +48,18 @@ def find_copy_place(fleet: Fleet, built: BuiltObject) -> CopyPlace:
         listed=tuple(str(each) for each in listed) if isinstance(listed, list) else (),
         caution=caution,
     )
+
+
+def _is_deployed_with_its_directory(fleet: Fleet, built: BuiltObject) -> bool:
+    """Whether a deployer applies it with all that is beside it, as no kustomization says what that is."""
+    deployer, directory = fleet.deployer_of(built), directory_of(built.path)
+    if deployer is None or not is_within(built.path, deployer.directory):
+        return False
+    while not fleet.repository.kustomizations_in(directory):
+        if directory == deployer.directory:
+            return True
+        directory = directory_of(directory)
+    return False
 
 
 _HOOKS = ("argocd.argoproj.io/hook", "helm.sh/hook")

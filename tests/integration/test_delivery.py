@@ -120,8 +120,9 @@ def test_the_page_says_what_was_seen_and_a_test_sees_it_again(seen: dict[str, st
     assert f"def {seen['test']}(" in (ROOT / "tests" / "api_server" / "test_delivery.py").read_text()
 
 
-def test_the_carrier_holds_the_status_of_git_as_applied(desk: Desk) -> None:
-    deployed_by(desk, ARGO)
+@pytest.mark.parametrize("kustomization", [KUSTOMIZATION, "resources: [deployment.yaml, variant.yaml]\n"])
+def test_the_carrier_holds_the_status_of_git_as_applied(desk: Desk, kustomization: str) -> None:
+    deployed_by(desk, ARGO, kustomization)
     desk.run(BUSY)
     objects = build(merged(desk) / FOLDER)
     (manifest,) = carried(objects).values()
@@ -205,7 +206,11 @@ def test_a_profile_form_has_the_times_of_its_schema_too(desk: Desk) -> None:
     [
         ("a: 1\n", KUSTOMIZATION, "no Application and no Flux Kustomization in Git deploys clusters/prod/chat"),
         (ARGO, "", "has no kustomization of its own"),
-        (ARGO, "resources: [deployment.yaml, variant.yaml]\n", "the list is in flow style"),
+        (
+            ARGO,
+            "resources:\n  - variant.yaml\n  - |-\n    deployment.yaml",
+            "a block scalar ends here without a line break",
+        ),
         (FLUX.replace("wait: true, ", ""), KUSTOMIZATION, "does not wait until all is healthy: set spec.wait: true"),
     ],
 )
