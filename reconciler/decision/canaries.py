@@ -16,7 +16,6 @@ from reconciler.domain.canaries import (
     UNPLACED_S,
     CanaryOrder,
     CanaryStep,
-    CopyPlace,
     Measured,
 )
 from reconciler.domain.identity import ModelKey, ResourceKey
@@ -28,7 +27,7 @@ from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variant_settings import GROUP
-from reconciler.snapshot.accelerators import find_or_name
+from reconciler.snapshot.accelerators import find_or_name, why_kept
 from reconciler.snapshot.canaries import is_canary, new_canary
 
 PAID_BACK_HOURS = 30 * 24
@@ -130,17 +129,21 @@ def why_not_tried(snapshot: Snapshot, trial: Trial) -> str:
 def _written(snapshot: Snapshot, trial: Trial) -> tuple[Variant | None, Variant | str]:
     """The variant that a canary would be a copy of, the largest first, and the canary or why there can be none."""
     mine = [each for each in snapshot.variants if each.model == trial.model and not each.is_autoscaled]
-    originals = [each for each in mine if each.workload is not None and each.workload.copies_at is not None]
-    accelerator = find_or_name(snapshot.catalogs[trial.model.cluster], trial.accelerator)
+    catalog = snapshot.catalogs[trial.model.cluster]
+    accelerator = find_or_name(catalog, trial.accelerator)
     group_by = snapshot.settings.pull_requests.group_by
-    reason: Variant | str = ""
-    for each in sorted(originals, key=lambda each: (-each.current.replicas, each.key)):
-        place = CopyPlace() if each.workload is None or each.workload.copies_at is None else each.workload.copies_at
-        found = new_canary(each, accelerator, place, group_by)
-        if isinstance(found, Variant):
+    first: Variant | None = None
+    reason = ""
+    for each in sorted(mine, key=lambda each: (-each.current.replicas, each.key)):
+        workload = each.workload
+        if workload is None or workload.copies_at is None:
+            continue
+        first, found = first or each, new_canary(each, accelerator, workload.copies_at, group_by)
+        kept = why_kept(workload, find_or_name(catalog, each.current.accelerator), accelerator)
+        if isinstance(found, Variant) and not kept:
             return each, found
-        reason = reason or found
-    return (originals[0] if originals else None), reason
+        reason = reason or (kept if isinstance(found, Variant) else found)
+    return first, reason
 
 
 class _Room:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Place, Sourced
@@ -250,21 +251,40 @@ def _hold_on(running: Running, accelerator: Accelerator) -> Hold | None:
         return _not_writable(f"the nodes of {accelerator.name} are not known: set accelerators[].nodeSelector")
     if workload is None:
         return _immovable(running)
-    for key in current.node_selector:
-        if key not in accelerator.node_selector and any(key in pod.node_selector for pod in workload.pods):
-            words = f"nodeSelector {key} of {current.name} would stay: give {accelerator.name} one in accelerators[]"
-            return _not_writable(words)
-    reasons = (
-        *_kept_by_affinity(workload, current, accelerator),
-        *_kept_by_machine(workload, accelerator),
-        *(f"{pod.unplaceable} ({workload.place})" for pod in workload.pods if pod.unplaceable),
-    )
-    if reasons:
-        return _not_writable(reasons[0], workload.place)
+    kept = next(_kept_by_selector(workload, current, accelerator), "")
+    if kept:
+        return _not_writable(kept)
+    reason = next(_kept(workload, current, accelerator), "")
+    if reason:
+        return _not_writable(reason, workload.place)
     if not workload.pods:
         kind = workload.key.kind
         return _not_writable(f"the placement of a {kind} cannot be written: change its accelerator by hand")
     return _immovable(running)
+
+
+def why_kept(workload: Workload, current: Accelerator, accelerator: Accelerator) -> str:
+    """Why pods like these would not run on another accelerator, whose node selector they get for what names a product.
+
+    Empty where they would.
+    """
+    unnamed = replace(
+        current, node_selector={key: each for key, each in current.node_selector.items() if key not in PRODUCT_KEYS}
+    )
+    selected = _kept_by_selector(workload, unnamed, accelerator)
+    return next(chain(selected, _kept(workload, current, accelerator)), "")
+
+
+def _kept_by_selector(workload: Workload, current: Accelerator, accelerator: Accelerator) -> Iterator[str]:
+    for key in current.node_selector:
+        if key not in accelerator.node_selector and any(key in pod.node_selector for pod in workload.pods):
+            yield f"nodeSelector {key} of {current.name} would stay: give {accelerator.name} one in accelerators[]"
+
+
+def _kept(workload: Workload, current: Accelerator, accelerator: Accelerator) -> Iterator[str]:
+    yield from _kept_by_affinity(workload, current, accelerator)
+    yield from _kept_by_machine(workload, accelerator)
+    yield from (f"{pod.unplaceable} ({workload.place})" for pod in workload.pods if pod.unplaceable)
 
 
 def _kept_by_affinity(workload: Workload, current: Accelerator, accelerator: Accelerator) -> Iterator[str]:

@@ -16,6 +16,7 @@ from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Part, ProposalState, ProposedChange
 from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Form
+from reconciler.domain.workloads import PodPlace
 from reconciler.policy.files import read_policy
 from reconciler.report.text import plan_text
 from reconciler.snapshot.canaries import canary_name
@@ -25,6 +26,12 @@ LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 A100 = PerformanceProfile(accelerator="A100", alpha_s=0.0135, beta_s=0.00012, max_batch_size=128)
 CANARY = "llama-canary-h100"
 HEADER = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"
+
+
+def pods(**node_selector: str) -> PodPlace:
+    return PodPlace(path=("spec", "template", "spec"), node_selector=node_selector)
+
+
 BESIDE = {"copies_at": CopyPlace(directory="apps/llm"), "devices": {GPU: 1}}
 
 
@@ -183,6 +190,8 @@ def test_a_saving_that_shrinks_closes_nothing_that_is_open(busy: Any) -> None:
         ({"copies_at": CopyPlace(reason="it stands in a List")}, "it stands in a List"),
         ({"copies_at": CopyPlace(), "devices": {GPU: 2}}, "another number of devices"),
         ({}, "no variant of it is a Deployment or a Playground in Git"),
+        ({**BESIDE, "pods": (pods(**{"kubernetes.io/hostname": "a"}),)}, "keeps it on machines of one kind"),
+        ({**BESIDE, "pods": (pods(kind="A100"),)}, "nodeSelector kind of A100 would stay: give H100 one"),
     ],
 )
 def test_where_none_can_be_written_the_plan_says_why(
@@ -190,6 +199,9 @@ def test_where_none_can_be_written_the_plan_says_why(
 ) -> None:
     fleet.set(service_classes=(make.service_class(itl_s=0.06),))
     fleet.price(A100=4.0, H100=3.0)
+    first, second = fleet.settings.accelerators
+    labelled = replace(first, node_selector={**first.node_selector, "kind": "A100"})
+    fleet.set(accelerators=(labelled if "pods" in workload else first, second))
     fleet.add(replicas=6, runs_on="A100", model_id=LLAMA, profiles=(A100,), workload=workload, form=Form.TARGET)
     fleet.offer(125.0, model_id=LLAMA, input_tokens=1000.0, output_tokens=200.0)
     plan = planned(fleet)
