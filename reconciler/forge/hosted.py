@@ -5,7 +5,7 @@ import json
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ from reconciler.forge.pull_requests import (
     ForgeToken,
     MergeAnswer,
     MergeState,
-    PipelineSchedule,
+    PlainForge,
     PullRequest,
     PullRequestState,
     RepositoryAddress,
@@ -34,7 +34,6 @@ from reconciler.forge.pull_requests import (
     host_and_path,
     ours_among,
     parse_nested_remote,
-    refuse_commits,
     waiting,
 )
 from reconciler.http.door import Door
@@ -333,17 +332,15 @@ class ForgeClient(ABC):
 Client = TypeVar("Client", bound=ForgeClient)
 
 
-class HostedForge(ABC, Generic[Client]):
+class HostedForge(PlainForge, ABC, Generic[Client]):
     """One repository on a hosted forge, through a token; `Forge` describes the methods.
 
     A forge defines names of fields and paths, and its own features.
     """
 
-    name: str
     body_limit: int
     draws_mermaid = True
     keeps_pull_requests = True
-    writes_commits = False
 
     noun = "repository"
     pulls = "pulls"
@@ -482,11 +479,6 @@ class HostedForge(ABC, Generic[Client]):
         state = self.status_failure if status.verdict is Verdict.FAILURE else "success"
         return {"state": state, "description": status.words[: self.status_limit], "context": status.context}
 
-    def opening_address(self, *, head: str, base: str) -> str:
-        """See `Forge`: we open them."""
-        del head, base
-        return ""
-
     def check_access(self) -> None:
         """See `Forge`."""
         action = f"look for {self._address}"
@@ -497,10 +489,6 @@ class HostedForge(ABC, Generic[Client]):
         if flag_of(repository, "archived"):
             raise ConfigurationError(f"{action}: the {self.noun} is archived, which makes it read-only")
         self._check_usable(repository, action)
-
-    def schedules(self) -> tuple[PipelineSchedule, ...] | None:
-        """See `Forge`: files of the repository define them."""
-        return None
 
     def commit_address(self, commit: str) -> str:
         """See `Forge`."""
@@ -621,16 +609,6 @@ class HostedForge(ABC, Generic[Client]):
         if current.state is PullRequestState.MERGED and not self._is_kept_as(body, current.body):
             form = {self.body_field: self._text_to_send(body)}
             self._client.write(self.update_method, path, form, action=action)
-
-    def note_merge(self, number: int) -> None:
-        """See `Forge`: a hosted forge notices it soon after the push."""
-
-    def write_commit(
-        self, branch: str, *, parent: str, files: Mapping[str, bytes], created: Collection[str], message: str
-    ) -> None:
-        """See `Forge`; most forges sign no commits."""
-        del branch, parent, files, created, message
-        raise refuse_commits(self.name)
 
     def merge(self, wanted: PullRequest, *, method: str = "") -> MergeAnswer:
         """See `Forge`. Only the commit that was checked is merged."""

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +14,9 @@ from pathlib import Path
 import yaml
 
 from reconciler.domain.records import replace
-from reconciler.domain.settings import ForgeSettings, Identity
+from reconciler.domain.settings import ForgeSettings
 from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forge.pull_requests import (
-    NEUTRAL_IDENTITY,
     NO_ASSIGNMENT,
     Assignment,
     Comment,
@@ -25,13 +24,13 @@ from reconciler.forge.pull_requests import (
     ForgeToken,
     MergeAnswer,
     MergeState,
+    PlainForge,
     PullRequest,
     PullRequestState,
     Rights,
     check_commit,
     check_same,
     ours_among,
-    refuse_commits,
     waiting,
 )
 from reconciler.forge.registry import directory_of
@@ -204,7 +203,7 @@ logger = logging.getLogger(__name__)
 FOLDER = Path("reconciler", "pulls")
 
 
-class Local:
+class Local(PlainForge):
     """The pull requests of one bare repository; `directory` is its git directory.
 
     Pull request N is `reconciler/pulls/N.md`; a person closes or merges it by editing `state`. A comment is
@@ -213,19 +212,12 @@ class Local:
 
     name = "local"
     body_limit = 250_000
-    draws_mermaid = False
     keeps_pull_requests = True
-    writes_commits = False
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self._directory = directory
         self._clock = clock or Clock()
         self._folder = directory / FOLDER
-
-    def opening_address(self, *, head: str, base: str) -> str:
-        """See `Forge`: we open them."""
-        del head, base
-        return ""
 
     def check_access(self) -> None:
         """Check that this is a writable bare repository."""
@@ -241,28 +233,6 @@ class Local:
         """See `Forge`: write access to the directory allows everything."""
         del base, head
         return Rights()
-
-    def is_strict(self, base: str) -> bool:
-        """See `Forge`: git merges what does not conflict."""
-        del base
-        return False
-
-    def schedules(self) -> None:
-        """See `Forge`: a directory starts nothing."""
-
-    def commit_address(self, commit: str) -> str:
-        """None: a directory has no pages."""
-        del commit
-        return ""
-
-    def files_address(self, commit: str) -> str:
-        """None: a directory has no pages."""
-        del commit
-        return ""
-
-    def author(self) -> Identity:
-        """A neutral one: a directory has no credential."""
-        return NEUTRAL_IDENTITY
 
     def list_pull_requests(self, *, head_prefix: str, base: str, closed_since_s: float) -> tuple[PullRequest, ...]:
         """See `Forge`; a file counts as closed at the time of its last change."""
@@ -347,22 +317,11 @@ class Local:
         """See `Forge`."""
         return tuple(each for each in self._read_all() if each.is_open and each.base_branch == base)
 
-    def head_ref(self, pull_request: PullRequest) -> str:
-        """See `Forge`: there are no forks."""
-        return f"refs/heads/{pull_request.head_branch}"
-
     def pushed_s(self, branch: str, commit: str, *, since_s: float) -> float | None:
         """See `Forge`: when git wrote the branch, whoever pushed it, as there are no accounts."""
         del commit, since_s
         places = (self._directory / "refs" / "heads" / branch, self._directory / "packed-refs")
         return next((path.stat().st_mtime for path in places if path.is_file()), None)
-
-    def write_commit(
-        self, branch: str, *, parent: str, files: Mapping[str, bytes], created: Collection[str], message: str
-    ) -> None:
-        """See `Forge`: git writes commits here."""
-        del branch, parent, files, created, message
-        raise refuse_commits(self.name)
 
     def merge(self, wanted: PullRequest, *, method: str = "") -> MergeAnswer:
         """See `Forge`; git does it, with a merge commit, and looks at the commit."""
@@ -375,10 +334,6 @@ class Local:
         if current.is_open:
             check_same(current, replace(wanted, head_commit=current.head_commit))
         return MergeAnswer(state=MergeState.LEFT_TO_GIT if current.is_open else MergeState.MERGED)
-
-    def unschedule(self, number: int) -> None:
-        """See `Forge`; nothing is ever scheduled here."""
-        del number
 
     def own_comments(self, number: int) -> tuple[Comment, ...]:
         """All comments: everybody with write access is us."""
@@ -401,12 +356,6 @@ class Local:
     def delete_comment(self, number: int, key: str) -> None:
         """See `Forge`."""
         (self._comments(number) / f"{int(key)}.md").unlink(missing_ok=True)
-
-    def keep_issue(
-        self, *, label: str, title: str, body: str, is_current: Callable[[str], bool], opens: bool = True
-    ) -> None:
-        """See `Forge`; a directory has no issues."""
-        del label, title, body, is_current, opens
 
     def set_status(self, commit: str, status: CommitStatus) -> None:
         """Write it, unless the file has it already."""

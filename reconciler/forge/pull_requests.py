@@ -449,3 +449,64 @@ class Forge(Protocol):
 
     def set_status(self, commit: str, status: CommitStatus) -> None:
         """Show a status on a commit, also of a fork, unless it is shown already."""
+
+
+class PlainForge:
+    """What forges answer that show and start nothing by themselves: the methods of `Forge` that several need alike."""
+
+    name: str
+    draws_mermaid = False
+    writes_commits = False
+
+    def opening_address(self, *, head: str, base: str) -> str:
+        """See `Forge`: we open them."""
+        del head, base
+        return ""
+
+    def is_strict(self, base: str) -> bool:
+        """See `Forge`: not shown."""
+        del base
+        return False
+
+    def schedules(self) -> tuple[PipelineSchedule, ...] | None:
+        """See `Forge`: files of the repository define that, or it is not shown."""
+        return None
+
+    def commit_address(self, commit: str) -> str:
+        """See `Forge`: there are no pages."""
+        del commit
+        return ""
+
+    def files_address(self, commit: str) -> str:
+        """See `Forge`: there are no pages."""
+        del commit
+        return ""
+
+    def author(self) -> Identity:
+        """See `Forge`: whose credential it is is not shown."""
+        return NEUTRAL_IDENTITY
+
+    def note_merge(self, number: int) -> None:
+        """See `Forge`: it notices that by itself."""
+        del number
+
+    def head_ref(self, pull_request: PullRequest) -> str:
+        """See `Forge`: there are no forks."""
+        return f"refs/heads/{pull_request.head_branch}"
+
+    def write_commit(
+        self, branch: str, *, parent: str, files: Mapping[str, bytes], created: Collection[str], message: str
+    ) -> None:
+        """See `Forge`: most forges sign no commits."""
+        del branch, parent, files, created, message
+        raise refuse_commits(self.name)
+
+    def unschedule(self, number: int) -> None:
+        """See `Forge`: nothing is ever scheduled."""
+        del number
+
+    def keep_issue(
+        self, *, label: str, title: str, body: str, is_current: Callable[[str], bool], opens: bool = True
+    ) -> None:
+        """See `Forge`: no issues are known."""
+        del label, title, body, is_current, opens
