@@ -10,6 +10,7 @@ from reconciler.git.repository import CommitRecord
 from reconciler.pipeline.publish import WORKPLACE, Operation, Published
 from tests.servers.desk import BUSY, PEAK, QUIET, Desk
 from tests.servers.fleet import SETTINGS
+from tests.servers.forge_server import forge_key
 from tests.servers.git_workshop import run_git
 from tests.servers.hosted import NAME, open_hosted
 
@@ -123,6 +124,47 @@ def test_a_commit_that_a_person_amended_and_signed_is_left_alone(desk: Desk, hos
     outcome = published(desk, forge, PEAK)
     assert outcome.operation is Operation.LEFT
     assert "ann@example.com pushed commits" in outcome.reason
+
+
+def update_branch(desk: Desk, branch: str, by: str) -> str:
+    """The base moves on, and a person has the forge merge it into our branch: the forge commits and signs that, too."""
+    desk.write("README.md", "later\n")
+    remote = desk.workshop.remote
+    tree = run_git(remote, "merge-tree", "--write-tree", branch, "main").splitlines()[0]
+    signing = ("-c", "gpg.format=ssh", "-c", f"user.signingkey={forge_key()}")
+    merge = ("commit-tree", "-S", tree, "-p", branch, "-p", "main", "-m", "Merge branch 'main'")
+    merged = run_git(remote, *signing, *merge, GIT_COMMITTER_EMAIL=by)
+    run_git(remote, "update-ref", f"refs/heads/{branch}", merged)
+    return merged
+
+
+@pytest.mark.parametrize("ask", [BUSY, PEAK], ids=["same load", "more load"])
+def test_an_update_of_the_branch_takes_over_no_commit_of_the_forge(
+    desk: Desk, hosted: tuple[Forge, Any], ask: Any
+) -> None:
+    forge, _ = hosted
+    published(desk, forge)
+    branch, _ = head_of(desk)
+    update_branch(desk, branch, COMMITTERS[forge.name])
+    desk.now_s += 1200.0
+    assert published(desk, forge, ask).operation is Operation.UPDATED
+    _, tip = head_of(desk)
+    assert (tip.is_signed, tip.parents) == (True, (desk.branches()["main"],))
+    assert published(desk, forge, ask).operation is Operation.NONE
+
+
+def test_an_update_above_a_commit_of_a_person_by_the_forge_is_left_alone(desk: Desk, hosted: tuple[Forge, Any]) -> None:
+    forge, server = hosted
+    published(desk, forge)
+    branch, tip = head_of(desk)
+    server.commit_author = "ann@example.com"
+    server.commit_files(server.repositories[NAME], branch, {"a.yaml": b""}, tip.message, COMMITTERS[forge.name])
+    merged = update_branch(desk, branch, COMMITTERS[forge.name])
+    desk.now_s += 1200.0
+    outcome = published(desk, forge, PEAK)
+    assert outcome.operation is Operation.LEFT
+    assert "ann@example.com pushed commits" in outcome.reason
+    assert desk.branches()[branch] == merged
 
 
 def test_a_forge_without_such_commits_says_so(desk: Desk) -> None:
