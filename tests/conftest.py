@@ -15,8 +15,10 @@ TABLES = {
     INCIDENT: "incidents: name | replicas | truth | told",
     ATTACK: "attacks on merging: way | forge | told",
     SOAK: "soak: runs | restarts | pull requests | memory of a run at first and at last | growth of all in one process",
-    FAULTS: "faults that the next run healed: operation | forge | calls | tried",
+    FAULTS: "faults that the next run healed: operation | forge | calls | tried | held",
 }
+HELD = "held"
+"""How many faults were tried in an operation on a forge, and how many of them the next run healed."""
 
 # No test is timed: on a busy machine an example takes longer, and that is no failure.
 settings.register_profile("untimed", settings.default, deadline=None)
@@ -37,6 +39,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if lines:
             terminalreporter.section(title)
             terminalreporter.write_line("\n".join(lines))
+    counts = [value for each in reports for name, value in each.user_properties if name == HELD]
+    if counts:
+        tried, held = map(sum, zip(*counts, strict=True))
+        terminalreporter.write_line(f"all | {len(counts)} pairs of operation and forge | {held} of {tried} held")
 
 
 @pytest.fixture(autouse=True)
