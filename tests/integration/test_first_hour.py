@@ -31,6 +31,21 @@ def follow(person: Newcomer, heading: str) -> str:
     return person.type(person.with_addresses(commands_of(heading)))
 
 
+def until_merged(person: Newcomer, run: Callable[[int], str]) -> str:
+    """The later run that merges the first pull request: the next one, as long as it decides the same.
+
+    The queue of this day grows with the hour, and once in it asks for a replica more: then the next run pushes again.
+    """
+    for number in range(2):
+        said = run(number)
+        if person.fleet.pull_requests()[0].state == "merged":
+            break
+    assert person.fleet.pull_requests()[0].state == "merged", said
+    written = re.findall(rb"replicas: +(\d)", person.fleet.read("clusters/prod/chat/deployment.yaml"))
+    assert written in ([b"3"], [b"4"]), "two before"
+    return said
+
+
 @pytest.fixture
 def newcomer(make_fleet: Callable[..., Fleet], tmp_path: Path) -> Newcomer:
     return newcomer_on(make_fleet("github"), tmp_path / "newcomer")
@@ -61,9 +76,13 @@ def test_the_action_opens_the_same_pull_request_and_merges_it(newcomer: Newcomer
         each.number for each in newcomer.fleet.pull_requests()
     ]
     assert "Llama-3.1-8B-Instruct" in job.page
-    again = run_step(newcomer.clone, mode="run", token=newcomer.fleet.token, config=operator)
-    assert (again.code, newcomer.fleet.pull_requests()[0].state) == (0, "merged"), again.log
-    assert b"replicas:   4 " in newcomer.fleet.read("clusters/prod/chat/deployment.yaml")
+
+    def run_again(_number: int) -> str:
+        again = run_step(newcomer.clone, mode="run", token=newcomer.fleet.token, config=operator)
+        assert again.code == 0, again.log
+        return again.log
+
+    assert "merged: prod/chat auto #1" in until_merged(newcomer, run_again)
 
 
 def test_the_cron_job_opens_the_same_pull_request_and_merges_it(newcomer: Newcomer, tmp_path: Path) -> None:
@@ -96,10 +115,13 @@ def test_the_cron_job_opens_the_same_pull_request_and_merges_it(newcomer: Newcom
     assert all(json.loads(line) for line in done.stderr.splitlines())
     proposed = newcomer.fleet.pull_requests()
     assert "llama" in proposed[0].title
-    again = image.run(command, given, secrets, tmp_path / "second")
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert newcomer.fleet.pull_requests()[0].state == "merged", again.stdout
-    assert b"replicas:   4 " in newcomer.fleet.read("clusters/prod/chat/deployment.yaml")
+
+    def run_again(number: int) -> str:
+        again = image.run(command, given, secrets, tmp_path / f"again-{number}")
+        assert again.returncode == 0, again.stdout + again.stderr
+        return again.stdout
+
+    assert "merged: prod/chat auto #1" in until_merged(newcomer, run_again)
 
 
 def test_the_page_applies_what_init_has_written(newcomer: Newcomer) -> None:
@@ -136,9 +158,13 @@ def test_the_pipeline_of_gitlab_leads_to_the_same_pull_request(
     assert "llama" in fleet.pull_requests()[0].title
     assert fleet.forge is not None
     assert f"{fleet.forge.host}/{FULL_NAME}/-/merge_requests/1" in scheduled[0].log
-    with fleet.writes() as writes:
-        again = pipeline(person, tmp_path / "second", "schedule", GITLAB_TOKEN=fleet.token)
-    assert ([job.code for job in again], writes) == ([0, 0], [])
+    for name in ("second", "third"):  # one may push more, as in `until_merged`
+        with fleet.writes() as writes:
+            again = pipeline(person, tmp_path / name, "schedule", GITLAB_TOKEN=fleet.token)
+        assert [job.code for job in again] == [0, 0]
+        if not writes:
+            break
+    assert writes == []
 
 
 def test_a_job_of_gitlab_without_a_token_of_its_own_says_what_to_make(
