@@ -135,6 +135,20 @@ def test_the_carrier_holds_the_status_of_git_as_applied(desk: Desk, kustomizatio
     assert in_git["status"]["actuation"] == {"applied": False}
 
 
+@pytest.mark.parametrize("name", ["", "/README"])
+def test_a_carrier_takes_the_place_of_nothing(desk: Desk, name: str) -> None:
+    deployed_by(desk, ARGO)
+    (path,) = (each for each in planned_paths(desk) if "reconciler-status" in each)
+    desk.write(f"{path}{name}", "values: {}\n")
+    assert path not in planned_paths(desk)
+    assert planned_paths(desk)
+
+
+def planned_paths(desk: Desk) -> set[str]:
+    """The files that a plan would write."""
+    return {path for each in desk.plan(BUSY).edited.change_sets for path in each.files}
+
+
 def test_another_run_writes_nothing_and_another_decision_the_same_file(desk: Desk) -> None:
     deployed_by(desk, ARGO)
     desk.run(BUSY)

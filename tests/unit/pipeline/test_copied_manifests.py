@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from reconciler.domain.snapshot import Variant
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Value, parse_documents
+from tests.servers.manifests import objections
 from tests.unit.pipeline.test_canary_copies import DEPLOYMENT, PLAYED, PLAYGROUND, PROFILED, planned, refusal, written
 
 AMBIGUOUS = (
@@ -205,6 +206,7 @@ def test_a_canary_selects_its_own_pods_and_no_others(selector: str, labels: str)
     pods = [
         cast("Mapping[str, object]", at(each, "spec", "template", "metadata", "labels")) for each in (original, canary)
     ]
+    assert objections(dict(canary)) == []
     assert selects(at(original, "spec", "selector"), pods[0])
     assert [selects(at(canary, "spec", "selector"), each) for each in pods] == [False, True]
     assert pods[1] == {**pods[0], **({VARIANT: "chat-canary-h100"} if VARIANT in pods[0] else {}), **OWN}
