@@ -68,7 +68,8 @@ class Measured:
 
     `posterior` is the prior corrected by it; `hours` are those with load, `batch` the least and most requests that ran
     at once, `shift` how many times slower (above 1) or faster steps were than the prior said. `prompt_share` is what
-    one more request at once adds to a gap for its prompt, in seconds.
+    one more request at once adds to a gap for its prompt, in seconds. `seen_s` is when a replica last reported anything
+    (Unix seconds), with load or without.
     """
 
     prior: Prior
@@ -78,6 +79,7 @@ class Measured:
     shift: float = 1.0
     prompt_share: float = 0.0
     last_hour_itl_s: float | None = None
+    seen_s: float | None = None
 
     @property
     def profile(self) -> PerformanceProfile:
@@ -93,13 +95,18 @@ class Measured:
     @property
     def is_enough(self) -> bool:
         """Whether it was measured for long enough to go by it."""
-        return self.hours >= ENOUGH_HOURS
+        return self.hours >= ENOUGH_HOURS and not self.is_unsettled
 
     @property
     def is_outside(self) -> bool:
         """Whether the prior's band did not hold what was measured."""
         band = self.prior.spread
         return self.hours > 0 and not band.low <= self.shift <= band.high
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether its hours contradict the prior and each other: they differ by more than the prior could be wrong."""
+        return self.is_outside and self.posterior.deviation > self.prior.deviation
 
 
 class CanaryStep(StrEnum):

@@ -9,7 +9,7 @@ from reconciler.domain.records import dataclass, replace
 
 BAND_COVERAGE = 0.9
 """The share of measurements that a band is calibrated to hold."""
-_DEVIATIONS = 1.6448536269514722
+BAND_DEVIATIONS = 1.6448536269514722
 """Standard deviations to either side of the median that hold `BAND_COVERAGE` of a normal distribution."""
 
 
@@ -88,12 +88,12 @@ class Band:
     @property
     def low(self) -> float:
         """The edge that 5 % lie below."""
-        return self.median * math.exp(-_DEVIATIONS * self.deviation)
+        return self.median * math.exp(-BAND_DEVIATIONS * self.deviation)
 
     @property
     def high(self) -> float:
         """The edge that 5 % lie above."""
-        return self.median * math.exp(_DEVIATIONS * self.deviation)
+        return self.median * math.exp(BAND_DEVIATIONS * self.deviation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

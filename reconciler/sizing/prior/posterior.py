@@ -11,7 +11,7 @@ import numpy as np
 
 from reconciler.domain.canaries import Measured
 from reconciler.domain.observed import Trace
-from reconciler.domain.priors import Band, Prior
+from reconciler.domain.priors import BAND_DEVIATIONS, Band, Prior
 from reconciler.domain.profiles import Learning, PerformanceProfile
 from reconciler.domain.records import replace
 from reconciler.sizing.arrays import Floats
@@ -25,7 +25,7 @@ LEAST_RUNNING = 0.2
 HOURS_ALIKE = 3.0
 """Neighbouring hours have the same load and the same errors: so many count as one."""
 LEAST_NOISE = 0.03
-"""Of an hour, and of what all hours have in common: no clock and no window is more exact."""
+"""Of an hour: no clock and no window is more exact."""
 FARTHEST = 4
 """Times the largest batch that was seen: beyond, nothing is known, as of learned profiles."""
 
@@ -35,15 +35,19 @@ def update(prior: Prior, traces: Sequence[Trace], now_s: float) -> Measured:
 
     Each hour with load is one point: the median of measured gaps between tokens over those that the prior expects at
     the same batch and lengths. Steps and prompts are corrected alike: the first token of a request takes other things.
+
+    The band is that of an hour, not of the mean of hours, and its slow edge is never faster than that mean.
     """
     shifts, batches, inputs, outputs, last_s = _hours(prior, traces, now_s)
-    hours = len(shifts)
+    hours, seen_s = len(shifts), _seen_s(traces)
     if not hours:
-        return Measured(prior=prior, posterior=prior)
-    noise = max(float(np.var(shifts)), LEAST_NOISE**2)
-    weight, points = 1.0 / prior.deviation**2, math.ceil(hours / HOURS_ALIKE) / noise
-    center = float(np.mean(shifts)) * points / (points + weight)
-    deviation = math.sqrt(1.0 / (points + weight) + LEAST_NOISE**2)
+        return Measured(prior=prior, posterior=prior, seen_s=seen_s)
+    mean, points = float(np.mean(shifts)), math.ceil(hours / HOURS_ALIKE)
+    noise = _noise(shifts, points)
+    # A prior whose band does not hold the mean is made wide enough to hold it, so that it cannot talk it down.
+    weight = 1.0 / max(prior.deviation, abs(mean) / BAND_DEVIATIONS) ** 2
+    center = mean * points / (points + weight * noise)
+    deviation = math.sqrt(noise / (points + weight * noise) + noise)
     profile = prior.slower(math.exp(center))
     least, most = (float(each) for each in np.quantile(batches, (0.05, 0.95)))
     profile = replace(profile, learning=_learning(profile, shifts, (least, most), inputs, outputs, now_s))
@@ -61,10 +65,27 @@ def update(prior: Prior, traces: Sequence[Trace], now_s: float) -> Measured:
         ),
         hours=hours,
         batch=(least, most),
-        shift=math.exp(float(np.mean(shifts))),
+        shift=math.exp(mean),
         prompt_share=(profile.prompt_s or 0.0) * float(np.median(inputs / outputs)),
         last_hour_itl_s=last_s,
+        seen_s=seen_s,
     )
+
+
+def _noise(shifts: Floats, points: int) -> float:
+    """The variance of an hour, of so many that are independent: all others only look as if they agreed."""
+    independent = max(points, 2)
+    return max(float(np.var(shifts)) * independent / (independent - 1), LEAST_NOISE**2)
+
+
+def _seen_s(traces: Sequence[Trace]) -> float | None:
+    """When a replica last reported anything, with load or without; None where none did."""
+    last_s = None
+    for each in traces:
+        known = np.flatnonzero(np.isfinite(np.asarray(each.series.get("running", ()))))
+        if known.size:
+            last_s = max(last_s or 0.0, each.start_s + each.step_s * float(known[-1]))
+    return last_s
 
 
 def expected_gap_s(profile: PerformanceProfile, batches: Floats, inputs: Floats, outputs: Floats) -> Floats:

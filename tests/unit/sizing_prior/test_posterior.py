@@ -1,6 +1,7 @@
 """What is believed after an accelerator was tried: prior and hours weighted by their variances."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -46,6 +47,14 @@ def believed(prior: Prior, hours: float, factor: float) -> Measured:
     return update(prior, [reported(prior, hours, factor)], NOW_S)
 
 
+def varying(prior: Prior, factors: Sequence[float]) -> Measured:
+    """After whole hours of the clock that were so many times as slow as the prior expects."""
+    trace = reported(prior, len(factors), 1.0)
+    itl = trace.series["itl"] * np.repeat(factors, round(3600 / STEP_S))
+    start_s = NOW_S - len(factors) * 3600
+    return update(prior, [replace(trace, start_s=start_s, series={**trace.series, "itl": itl})], NOW_S)
+
+
 def test_without_measurements_the_prior_stands(prior: Prior) -> None:
     found = update(prior, [], NOW_S)
     assert (found.posterior, found.hours, found.is_enough, found.is_outside) == (prior, 0, False, False)
@@ -68,6 +77,48 @@ def test_more_hours_make_the_band_narrower_and_replace_the_prior(prior: Prior) -
     assert (few.is_enough, many.is_enough) == (False, True)
     assert many.hours >= ENOUGH_HOURS
     assert many.is_outside
+
+
+@given(
+    mean=st.floats(-1.5, 1.5),
+    deviations=st.lists(st.floats(-1.5, 1.5), min_size=1, max_size=30),
+    size=st.sampled_from([0.0, 0.05, 0.3, 1.0]),
+)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_slow_edge_is_never_faster_than_the_measured_mean(
+    prior: Prior, mean: float, deviations: list[float], size: float
+) -> None:
+    """A prior that is wrong cannot talk it down, however much hours differ."""
+    found = varying(prior, [math.exp(mean + size * each) for each in deviations])
+    assert found.hours == len(deviations)
+    gap_s = float(expected_gap_s(prior.profile, np.array([BATCH]), np.array([INPUT]), np.array([OUTPUT]))[0])
+    sized_s = found.profile.alpha_s + found.profile.beta_s * BATCH
+    assert sized_s >= gap_s * found.shift * (1 - 1e-9)
+
+
+def test_hours_that_differ_make_the_band_as_wide_as_they_are(prior: Prior) -> None:
+    quiet, wide = (varying(prior, [math.exp(size * (-1) ** hour) for hour in range(30)]) for size in (0.01, 0.3))
+    assert wide.shift == pytest.approx(quiet.shift)
+    assert quiet.posterior.deviation < 0.05 < 0.3 < wide.posterior.deviation < 0.36
+
+
+@pytest.mark.parametrize(
+    ("shift", "size", "is_outside", "is_enough"),
+    [(2.0, 0.02, True, True), (2.0, 0.4, True, False), (1.0, 0.4, False, True), (0.5, 0.4, True, False)],
+)
+def test_hours_that_contradict_the_prior_and_each_other_are_never_enough(
+    prior: Prior, shift: float, size: float, *, is_outside: bool, is_enough: bool
+) -> None:
+    found = varying(prior, [shift * math.exp(size * (-1) ** hour) for hour in range(48)])
+    assert (found.is_outside, found.is_enough, found.hours) == (is_outside, is_enough, 48)
+
+
+def test_when_a_replica_last_reported_is_known_without_load(prior: Prior) -> None:
+    trace = reported(prior, 10, 1.0, running=0.0)
+    running = np.where(np.arange(60) < 48, 0.0, math.nan)
+    found = update(prior, [replace(trace, series={**trace.series, "running": running})], NOW_S)
+    assert (found.hours, found.seen_s) == (0, NOW_S - 12 * STEP_S)
+    assert update(prior, [], NOW_S).seen_s is None
 
 
 def test_it_is_sized_by_the_slow_edge_with_prompts_in_the_gaps(prior: Prior) -> None:
