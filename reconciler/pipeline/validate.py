@@ -15,6 +15,7 @@ from reconciler.domain.recording import ManifestFile
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ClusterSettings, Settings
 from reconciler.domain.snapshot import priority_of
+from reconciler.domain.variant_settings import CANARY, MEASURED
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import EntryKind, Repository, open_directory, origin_url
 from reconciler.pipeline.files import (
@@ -48,7 +49,7 @@ from reconciler.snapshot.declarations import (
     fold,
     read_commit,
 )
-from reconciler.snapshot.variants import build_catalogs, declared_variants, find_contradicted_costs
+from reconciler.snapshot.variants import build_catalogs, find_contradicted_costs, join_variants
 
 MAX_FILES = 100_000
 GIT_DIRECTORY = ".git"
@@ -443,8 +444,13 @@ def _count(commit: Commit, settings: Settings) -> int:
 
 
 def _find_in_variants(settings: Settings, declaration: Declaration) -> Iterator[Finding]:
-    """Costs that contradict the configuration, and rules that look wrong for the variants that exist."""
-    variants = declared_variants(settings, declaration)
+    """What canaries are said to be and are not, contradicted costs, and rules that look wrong for these variants."""
+    catalogs = build_catalogs(settings, declaration)
+    variants = join_variants(settings, declaration, catalogs)
+    if any(each.settings[CANARY].value or each.settings[MEASURED].value for each in variants):
+        from reconciler.snapshot.canaries import find_wrong_annotations
+
+        yield from find_wrong_annotations(variants, catalogs)
     places = {each.key: each.places[COST_FIELD] for each in declaration.variants if COST_FIELD in each.places}
     yield from find_contradicted_costs(variants, currency=settings.currency, places=places)
     subjects = [Subject(now_s=0.0, variant=each, priority=priority_of(each)) for each in variants]

@@ -142,9 +142,11 @@ class Running:
     workload: Workload | None
 
 
-def profiles_for(resource: VariantResource, model: ModelSettings | None) -> tuple[PerformanceProfile, ...]:
-    """The resource's own profiles, else those configured for its model."""
-    return resource.profiles or (model.profiles if model is not None else ())
+def profiles_for(
+    resource: VariantResource, model: ModelSettings | None, measured: tuple[PerformanceProfile, ...] = ()
+) -> tuple[PerformanceProfile, ...]:
+    """The resource's own profiles, else those configured for its model, then those that its canaries measured."""
+    return resource.profiles or (*(model.profiles if model is not None else ()), *measured)
 
 
 def options_for(

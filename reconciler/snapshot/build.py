@@ -20,7 +20,7 @@ from reconciler.resources.declaration import Declaration
 from reconciler.resources.llmd.saturation import saturation_for, zero_for
 from reconciler.resources.registry import KINDS
 from reconciler.snapshot.adoption import find_left, find_unmanaged
-from reconciler.snapshot.canaries import is_canary, promote, read_tried
+from reconciler.snapshot.canaries import is_canary, measured_profiles, read_tried
 from reconciler.snapshot.inventory import take_inventory
 from reconciler.snapshot.priors import with_hub_shapes
 from reconciler.snapshot.tuned import of_this_query
@@ -61,10 +61,9 @@ def read_snapshot(
     tried = {} if base is None else dict(base.tried)
     if base is None and any(map(is_canary, variants)):
         tried = read_tried(variants, recording.answers, settings, catalogs, recording.now_s)
-    promoted = promote(settings, variants, tried)
-    if promoted is not settings:
-        settings = promoted
-        variants = join_variants(settings, declaration, catalogs, recording.proposals)
+    measured = measured_profiles(variants, tried, catalogs)
+    if measured:
+        variants = join_variants(settings, declaration, catalogs, recording.proposals, measured=measured)
         variants = variants if base is None else tuple(_as_running(variants, base))
     models = sorted({variant.model for variant in variants})
     tracked = followed_targets(variants, declaration, recording.proposals)

@@ -1,15 +1,18 @@
 """Canaries in a snapshot: which variants are any, what they measured, and the variant that a new one would be."""
 
 import hashlib
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 
 import numpy as np
 
 from reconciler.domain.answers import Answer, Query
-from reconciler.domain.canaries import Copy, CopyPlace, Measured
+from reconciler.domain.canaries import ENOUGH_HOURS, Copy, CopyPlace, Measured
 from reconciler.domain.history import Grid
-from reconciler.domain.identity import Place, ResourceKey, Source, Sourced, SourceKind
+from reconciler.domain.holds import Hold, HoldKind
+from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity, Source, Sourced, SourceKind
 from reconciler.domain.inventory import PRODUCT_KEYS, Accelerator, Allocation, Catalog
 from reconciler.domain.observed import Trace
 from reconciler.domain.priors import Lengths, Prior
@@ -30,7 +33,7 @@ from reconciler.sizing.prior.estimate import estimate
 from reconciler.sizing.prior.posterior import update
 from reconciler.snapshot.accelerators import find_or_name
 from reconciler.snapshot.effective_settings import default_group
-from reconciler.snapshot.priors import hardware_of, known_profiles, shape_of, usual_lengths, with_profile
+from reconciler.snapshot.priors import hardware_of, known_profiles, shape_of, usual_lengths
 
 SPAN_S, STEP_S = 7 * 86_400.0, 600.0
 """How far back canaries are measured, and how finely."""
@@ -46,12 +49,16 @@ def is_canary(variant: Variant) -> bool:
     return bool(variant.settings[CANARY].value) and bool(variant.model.role)
 
 
-_NUMBER, _MOST_S = r"[0-9.e+-]+", 3600.0
+_NUMBER, _MOST_S, _MOST = r"[0-9.e+-]{1,20}", 3600.0, 1e9
+_MOST_HOURS = round(SPAN_S / 3600.0) + 1
+"""Of the clock, that are seen at once."""
 _MEASURED = re.compile(
-    rf"(?P<on>\d{{4}}-\d\d-\d\d), (?P<hours>\d+) hours, (?P<samples>\d+) samples: alpha (?P<alpha>{_NUMBER}) ms, "
-    rf"beta (?P<beta>{_NUMBER}) ms, batches (?P<batch>{_NUMBER} to {_NUMBER}) of (?P<most>\d{{1,6}}), "
-    rf"sure to (?P<reach>\d{{1,6}}), tokens (?P<input>{_NUMBER} to {_NUMBER}) in "
-    rf"(?P<output>{_NUMBER} to {_NUMBER}) out, error (?P<error>{_NUMBER}) %"
+    rf"(?P<on>\d{{4}}-\d\d-\d\d), (?P<hours>\d{{1,4}}) hours, (?P<samples>\d{{1,7}}) samples: "
+    rf"alpha (?P<alpha>{_NUMBER}) ms, beta (?P<beta>{_NUMBER}) ms, "
+    rf"batches (?P<batch>{_NUMBER} to {_NUMBER}) of (?P<most>\d{{1,6}}), sure to (?P<reach>\d{{1,6}}), "
+    rf"tokens (?P<input>{_NUMBER} to {_NUMBER}) in (?P<output>{_NUMBER} to {_NUMBER}) out, "
+    rf"error (?P<error>{_NUMBER}) %",
+    re.ASCII,
 )
 """How an annotation says what a canary measured."""
 
@@ -72,45 +79,97 @@ def write_measured(measured: Measured) -> str:
 
 
 def parse_measured(text: str, accelerator: str, place: Place | None = None) -> PerformanceProfile:
-    """The profile in such a text; ValueError where it is none."""
+    """The profile in such a text; ValueError where it is none, or of fewer hours than are enough."""
     found = _MEASURED.fullmatch(text)
     if found is None:
         raise ValueError("expected what reconciler wrote: remove it to have its accelerator measured anew")
-
-    def span(name: str) -> tuple[float, float]:
-        least, _, most = found[name].partition(" to ")
-        return float(least), float(most)
-
-    profile = PerformanceProfile(
+    hours, reach, largest = (int(found[name]) for name in ("hours", "reach", "most"))
+    if not ENOUGH_HOURS <= hours <= _MOST_HOURS:
+        raise ValueError(f"expected {ENOUGH_HOURS} to {_MOST_HOURS} hours, not {hours}")
+    if not 1 <= reach <= largest:
+        raise ValueError(f"expected it to be sure to 1 to {largest} requests, the largest batch, not to {reach}")
+    alpha_s, beta_s = (_read(found[name]) / 1e3 for name in ("alpha", "beta"))
+    if not (0 < alpha_s < _MOST_S and beta_s < _MOST_S):
+        raise ValueError(f"expected an alpha above 0, and both times below {_MOST_S:.0f} s")
+    learning = Learning(
+        on=_day(found["on"]),
+        samples=int(found["samples"]),
+        error=_read(found["error"]) / 100,
+        batch=_span(found["batch"]),
+        input_tokens=_span(found["input"]),
+        output_tokens=_span(found["output"]),
+        reach=reach,
+    )
+    return PerformanceProfile(
         accelerator=accelerator,
-        alpha_s=float(found["alpha"]) / 1e3,
-        beta_s=float(found["beta"]) / 1e3,
-        max_batch_size=int(found["most"]),
+        alpha_s=alpha_s,
+        beta_s=beta_s,
+        max_batch_size=largest,
         accelerators_per_replica=1,
         place=place,
-        learning=Learning(
-            on=found["on"],
-            samples=int(found["samples"]),
-            error=float(found["error"]) / 100,
-            batch=span("batch"),
-            input_tokens=span("input"),
-            output_tokens=span("output"),
-            reach=int(found["reach"]),
-        ),
+        learning=learning,
     )
-    times = profile.alpha_s, profile.beta_s
-    if not (0 < sum(times) < _MOST_S and min(times) >= 0 and profile.max_batch_size):
-        raise ValueError("expected times above 0, and a batch")
-    return profile
 
 
-def why_unreadable(settings: VariantSettings) -> str:
-    """What is wrong with what an annotation says that a canary measured; empty where nothing is."""
+def _read(text: str) -> float:
+    """A number from 0 to a billion."""
     try:
-        parse_measured(settings[MEASURED].value, "") if settings[MEASURED].value else None
-    except ValueError as error:
-        return f"annotation reconciler.io/{MEASURED.annotation}: {error}"
-    return ""
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= _MOST:
+        raise ValueError(f"expected a number from 0 to a billion, not {text}")
+    return number
+
+
+def _span(text: str) -> tuple[float, float]:
+    least, most = map(_read, text.split(" to "))
+    if not 0 < least <= most:
+        raise ValueError(f"expected the smaller number first, above 0, not {text}")
+    return least, most
+
+
+def _day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise ValueError(f"expected a day of the calendar, not {text}") from None
+
+
+WRONG_ANNOTATION = "canary-annotation"
+
+
+def find_wrong_annotations(variants: Iterable[Variant], catalogs: Mapping[str, Catalog]) -> Iterator[Finding]:
+    """An error for each variant that is held because of the annotations of canaries."""
+    for each in variants:
+        hold = hold_of_annotations(each.settings, each.current.accelerator, catalogs[each.key.cluster])
+        if hold is not None:
+            place = hold.place or each.place
+            yield Finding(place=place, severity=Severity.ERROR, message=hold.words, rule=WRONG_ANNOTATION)
+
+
+def hold_of_annotations(settings: VariantSettings, runs_on: str, catalog: Catalog) -> Hold | None:
+    """Why what its annotations say of a canary is not believed; None where it is, or where they say nothing."""
+    tries, measured = settings[CANARY], settings[MEASURED]
+    words, place = "", measured.source.place
+    if not tries.value and measured.value:
+        words = (
+            f"annotation reconciler.io/{MEASURED.annotation} without reconciler.io/{CANARY.annotation}: only a canary "
+            "measures the accelerator that it tries; give a profile in models[].profiles instead"
+        )
+    elif tries.value and find_or_name(catalog, tries.value).name != runs_on:
+        place = tries.source.place
+        words = (
+            f"annotation reconciler.io/{CANARY.annotation} says that it tries {tries.value}, and it runs on "
+            f"{runs_on or 'an unknown accelerator'}: nothing that it measures is believed; put it back on "
+            f"{tries.value}, or delete its file"
+        )
+    elif measured.value:
+        try:
+            parse_measured(measured.value, runs_on)
+        except ValueError as error:
+            words = f"annotation reconciler.io/{MEASURED.annotation}: {error}"
+    return Hold(kind=HoldKind.SETTINGS_CONFLICT, words=words, place=place) if words else None
 
 
 def canary_queries(cluster: ClusterSettings, variants: Iterable[Variant], now_s: float) -> tuple[Query, ...]:
@@ -124,7 +183,8 @@ def canary_queries(cluster: ClusterSettings, variants: Iterable[Variant], now_s:
 
 
 def _is_measuring(variant: Variant) -> bool:
-    return is_canary(variant) and not variant.settings[MEASURED].value
+    is_read = is_canary(variant) and not variant.settings[MEASURED].value
+    return is_read and not variant.is_held_by(HoldKind.SETTINGS_CONFLICT)
 
 
 def read_tried(
@@ -195,22 +255,35 @@ def prior_of(
     return found if isinstance(found, Prior) else None
 
 
-def promote(settings: Settings, variants: Iterable[Variant], tried: Mapping[ResourceKey, Measured]) -> Settings:
-    """The settings with a profile of each accelerator that was measured for long enough, at the slow edge.
+def measured_profiles(
+    variants: Iterable[Variant], tried: Mapping[ResourceKey, Measured], catalogs: Mapping[str, Catalog]
+) -> dict[ModelKey, tuple[PerformanceProfile, ...]]:
+    """The profile of each accelerator that canaries of a model measured for long enough, at the slow edge.
 
-    What is tried is compared with all else as soon as it has a profile, as one that somebody gave. What Git says that a
-    canary measured stays, whatever Prometheus still knows.
+    They are of that model in its namespace alone: others have other engines and other requests. What is tried is
+    compared with all else as soon as it has a profile, as one that somebody gave. What Git says that a canary measured
+    stays, whatever Prometheus still knows. Of several canaries the slowest counts.
     """
+    found: dict[ModelKey, dict[str, PerformanceProfile]] = {}
     for variant in variants:
-        measured, written = tried.get(variant.key), variant.settings[MEASURED]
-        profile = None
-        if written.value and not why_unreadable(variant.settings):
-            profile = parse_measured(written.value, variant.current.accelerator, written.source.place)
+        measured, written, runs_on = tried.get(variant.key), variant.settings[MEASURED], variant.current.accelerator
+        if hold_of_annotations(variant.settings, runs_on, catalogs[variant.key.cluster]) is not None:
+            continue
+        if written.value:
+            profile = parse_measured(written.value, runs_on, written.source.place)
         elif measured is not None and measured.is_enough:
             profile = replace(measured.profile, place=variant.place)
-        if profile is not None:
-            settings = with_profile(settings, variant.model.model_id, profile)
-    return settings
+        else:
+            continue
+        others = found.setdefault(variant.model.whole, {})
+        others[runs_on] = _slower(others.get(runs_on, profile), profile)
+    return {model: tuple(each.values()) for model, each in found.items()}
+
+
+def _slower(one: PerformanceProfile, other: PerformanceProfile) -> PerformanceProfile:
+    """The profile with the longer steps at the largest batch that both are sure of."""
+    batch = min(one.reach, other.reach)
+    return max(one, other, key=lambda each: each.alpha_s + each.beta_s * batch)
 
 
 def place_in_flavors(place: CopyPlace, choice: FlavorChoice, catalog: Catalog, *, is_pooled: bool) -> CopyPlace:

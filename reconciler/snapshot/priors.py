@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.inventory import PRODUCT_KEYS, Accelerator, Catalog
 from reconciler.domain.priors import Datasheet, Lengths, ModelShape, Prior, Priors, Refusal
-from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.records import replace
 from reconciler.domain.settings import ModelSettings, Settings
 from reconciler.domain.snapshot import Variant
@@ -177,16 +176,6 @@ def known_profiles(stated: ModelSettings, variants: Iterable[Variant], catalog: 
         hardware = replace(hardware, devices=hardware.devices * each)
         found.setdefault(hardware.name, Known(hardware=hardware, profile=profile))
     return tuple(found.values())
-
-
-def with_profile(settings: Settings, model_id: str, profile: PerformanceProfile) -> Settings:
-    """The settings with one more profile of a model."""
-    stated = next((each for each in settings.models if each.model_id == model_id), None)
-    if stated is None:
-        more = ModelSettings(model_id=model_id, profiles=(profile,))
-        return replace(settings, models=(*settings.models, more))
-    more = replace(stated, profiles=(*stated.profiles, profile))
-    return replace(settings, models=tuple(more if each is stated else each for each in settings.models))
 
 
 def usual_lengths(known: Iterable[Known]) -> Lengths:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity
 from reconciler.domain.inventory import ACCELERATOR_LABEL, Accelerator, Allocation, Catalog
 from reconciler.domain.metric_targets import TrackedBackend, TrackedTarget
+from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState, ProposedChange
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import ModelSettings, PrometheusSettings, Settings
@@ -70,9 +72,13 @@ def join_variants(
     catalogs: Mapping[str, Catalog],
     proposals: Iterable[Proposal] = (),
     only: Container[ResourceKey] | None = None,
+    measured: Mapping[ModelKey, tuple[PerformanceProfile, ...]] | None = None,
 ) -> tuple[Variant, ...]:
-    """Every declared variant, sorted by key; `proposals` show which numbers in Git are our own."""
-    index = _Index.of(settings, declaration, proposals)
+    """Every declared variant, sorted by key; `proposals` show which numbers in Git are our own.
+
+    `measured` are the profiles that canaries measured, by model with all its roles.
+    """
+    index = replace(_Index.of(settings, declaration, proposals), measured=measured or {})
     chosen = (each for each in index.resources if only is None or each.key in only)
     ordered = sorted(chosen, key=lambda resource: resource.key)
     return tuple(_join(resource, index, catalogs[resource.key.cluster]) for resource in ordered)
@@ -98,6 +104,8 @@ class _Index:
     ignored: Mapping[tuple[str, str], Place]
     broken: Mapping[ResourceKey, BrokenResource]
     priorities: Priorities
+    measured: Mapping[ModelKey, tuple[PerformanceProfile, ...]] = field(default_factory=dict)
+    """What canaries measured, by model with all its roles."""
 
     @classmethod
     def of(cls, settings: Settings, declaration: Declaration, proposals: Iterable[Proposal]) -> "_Index":
@@ -151,7 +159,8 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         pools = index.priorities.pools_of(replace(workload, key=replace(workload.key, name="")))
         copies_at = place_in_flavors(workload.copies_at, resource.flavors, catalog, is_pooled=bool(pools))
         workload = replace(workload, copies_at=copies_at)
-    profiles = profiles_for(resource, model)
+    whole = ModelKey(cluster=resource.key.cluster, namespace=resource.key.namespace, model_id=resource.model_id)
+    profiles = profiles_for(resource, model, index.measured.get(whole, ()))
     first = resource.flavors.ranked[0].flavor if resource.flavors is not None and resource.flavors.ranked else None
     if first is not None:  # the flavor that llmaz prefers
         from reconciler.resources.llmaz.models import recognise_flavor
@@ -171,16 +180,16 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     has_profile = accelerator is not None and any(option.accelerator == accelerator.name for option in options)
     is_alone = resource.share is not None or (bool(settings[CANARY].value) and not has_profile)
     alone = resource.tracked_by or (resource.key if is_alone else None)
+    wrong = None
+    if settings[CANARY].value or settings[MEASURED].value:
+        from reconciler.snapshot.canaries import hold_of_annotations
+
+        wrong = hold_of_annotations(settings, accelerator.name if accelerator else "", catalog)
     configured = model.served_names if model is not None else ()
     declared = resource.served_names or (workload.served_names if workload is not None else ())
     return Variant(
         key=resource.key,
-        model=ModelKey(
-            cluster=resource.key.cluster,
-            namespace=resource.key.namespace,
-            model_id=resource.model_id,
-            role="" if alone is None else f"{alone.kind} {alone.label}",
-        ),
+        model=whole if alone is None else replace(whole, role=f"{alone.kind} {alone.label}"),
         form=resource.form,
         status_shape=resource.status_shape,
         document=resource.document,
@@ -210,7 +219,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         is_autoscaled=is_autoscaled,
         tuned=None if scaler is None else tuned_scaler(scaler, workload, index.prometheus_of(target.cluster), rules),
         tracked_by=resource.tracked_by,
-        holds=tuple(_holds(resource, workload, settings, index, owner, lookup)),
+        holds=tuple(_holds(resource, workload, settings, index, owner, lookup, wrong)),
     )
 
 
@@ -232,6 +241,7 @@ def _holds(
     index: _Index,
     owner: ReplicaOwner | None,
     lookup: ClassLookup,
+    wrong: Hold | None,
 ) -> Iterator[Hold]:
     namespace = index.ignored.get((resource.key.cluster, resource.key.namespace))
     if namespace is not None:
@@ -257,13 +267,7 @@ def _holds(
     if most.value is not None and least.value > most.value:
         words = f"minReplicas {least.value} ({least.source}) is above maxReplicas {most.value} ({most.source})"
         yield Hold(kind=HoldKind.SETTINGS_CONFLICT, words=words, place=least.source.place)
-    if settings[MEASURED].value:
-        from reconciler.snapshot.canaries import why_unreadable
-
-        unreadable = why_unreadable(settings)
-        if unreadable:
-            yield Hold(kind=HoldKind.SETTINGS_CONFLICT, words=unreadable, place=settings[MEASURED].source.place)
-    yield from filter(None, (resource.unsupported, lookup.missing))
+    yield from filter(None, (wrong, resource.unsupported, lookup.missing))
 
 
 def _holds_of_target(workload: Workload, index: _Index) -> Iterator[Hold]:

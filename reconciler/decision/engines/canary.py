@@ -22,7 +22,7 @@ from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import Requirement, Segment
 from reconciler.domain.settings import SaturationRules
 from reconciler.domain.snapshot import Snapshot, Variant
-from reconciler.domain.variant_settings import CANARY, Engine
+from reconciler.domain.variant_settings import Engine
 from reconciler.snapshot.canaries import is_canary
 
 
@@ -63,9 +63,6 @@ class CanaryAnswer(EngineAnswer):
         return () if order is None else [Step(stage="canary", before="", after="", reason=each) for each in order.words]
 
     def why(self, variant: Variant, desired: Allocation) -> str:
-        tries, runs_on = variant.settings[CANARY].value, variant.current.accelerator
-        if tries != runs_on:
-            return f"its annotation says that it tries {tries}, and it runs on {runs_on or 'an unknown accelerator'}"
         order, replicas = self.snapshot.canaries.get(variant.key), variant.current.replicas
         if order is not None:
             return order.words[0]
@@ -74,6 +71,7 @@ class CanaryAnswer(EngineAnswer):
         measured = self.snapshot.tried.get(variant.key)
         hours = 0 if measured is None else measured.hours
         shift = "" if measured is None or not hours else f": gaps {measured.shift:.2f} times as long as expected"
+        shift += ", but hours differ too much to be believed" if measured is not None and measured.is_unsettled else ""
         whose = "" if replicas == 1 else f"; a person gave it {replicas} replicas, so it is not taken back"
         return f"it tries {variant.current.accelerator}, {hours} hours with load were measured{shift}{whose}"
 

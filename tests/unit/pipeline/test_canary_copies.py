@@ -272,29 +272,106 @@ def test_what_was_measured_is_read_back_from_its_text() -> None:
     assert (found.alpha_s, found.beta_s) == pytest.approx((profile.alpha_s, profile.beta_s), rel=1e-4)
 
 
+NODE = "nvidia.com/gpu.product: NVIDIA-{}"
+H100, A100 = "H100-80GB-HBM3", "A100-SXM4-80GB"
+
+
+def annotated(name: str, *, space: str = "llm", node: str = H100, **annotations: str) -> str:
+    """A Deployment of the model in a namespace, on the nodes of an accelerator."""
+    told = {"managed": "true", "model": "meta-llama/Llama-3.1-8B-Instruct"} | annotations
+    text = ", ".join(f"reconciler.io/{key}: '{value}'" for key, value in told.items())
+    head = f"metadata: {{name: {name}, namespace: {space}, annotations: {{{text}}}}}"
+    body = DEPLOYMENT.replace("metadata: {name: chat, namespace: llm}", head, 1)
+    return body.replace("spec: {containers", f"spec: {{nodeSelector: {{{NODE.format(node)}}}, containers", 1)
+
+
+def joined(files: Mapping[str, str]) -> dict[str, Variant]:
+    """The variants of a snapshot by namespace and name."""
+    recording = recorded(files, SETTINGS + "models: [{id: meta-llama/Llama-3.1-8B-Instruct, accelerator: choose}]\n")
+    declaration = read_declaration(recording.manifests, (), recording.settings, files)
+    return {each.key.label: each for each in read_snapshot(recording, declaration, "").variants}
+
+
+def measures(variant: Variant) -> list[str]:
+    """The accelerators on which it has a profile."""
+    return [each.accelerator for each in variant.options]
+
+
+def test_what_was_measured_is_of_the_same_model_in_the_same_place() -> None:
+    """Another namespace has other engines, other requests and other nodes."""
+    text = write_measured(a_measurement())
+    found = joined(
+        {
+            "a.yaml": annotated("chat", node=A100),
+            "b.yaml": annotated("chat-canary-h100", canary="H100", measured=text),
+            "c.yaml": annotated("other", space="batch"),
+        }
+    )
+    canary = found["llm/chat-canary-h100"]
+    assert (measures(canary), canary.model.role, canary.hold) == (["H100"], "", None)
+    assert (measures(found["batch/other"]), found["batch/other"].hold) == ([], None)
+    assert found["llm/chat"].model == canary.model
+
+
+def test_of_several_that_measured_the_same_the_slowest_counts() -> None:
+    text = write_measured(a_measurement())
+    alpha = text.split("alpha ")[1].split(" ")[0]
+    slower = text.replace(f"alpha {alpha}", f"alpha {float(alpha) * 1.5:.5g}")
+    for texts in ((text, slower), (slower, text)):
+        files = {
+            f"{number}.yaml": annotated(f"canary-{number}", canary="H100", measured=each)
+            for number, each in enumerate(texts)
+        }
+        for variant in joined(files).values():
+            (option,) = variant.options
+            assert option.profile.alpha_s == pytest.approx(float(alpha) * 1.5e-3, rel=1e-4)
+
+
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("annotations", "node", "words"),
     [
-        ("alpha ", "alpha -"),
-        ("alpha ", "alpha 9e999"),
-        ("alpha ", "alpha e"),
-        (" of ", " of 99999999"),
-        ("hours", "days"),
+        ({"canary": "H100"}, A100, "reconciler.io/canary says that it tries H100, and it runs on A100"),
+        ({"canary": "nonsense"}, H100, "reconciler.io/canary says that it tries nonsense, and it runs on H100"),
+        ({}, H100, "reconciler.io/measured without reconciler.io/canary"),
     ],
 )
-def test_a_text_that_somebody_changed_holds_its_variant(old: str, new: str) -> None:
-    text = write_measured(a_measurement())
-    lines = (
-        "metadata: {name: chat, namespace: llm, annotations: {reconciler.io/managed: 'true', reconciler.io/model: a, "
-        f"reconciler.io/canary: H100, reconciler.io/measured: '{text.replace(old, new, 1)}'}}}}"
-    )
-    files = {"chat.yaml": DEPLOYMENT.replace("metadata: {name: chat, namespace: llm}", lines, 1)}
-    recording = recorded(files, SETTINGS)
-    declaration = read_declaration(recording.manifests, (), recording.settings, files)
-    (variant,) = read_snapshot(recording, declaration, "").variants
+def test_what_was_measured_on_another_accelerator_is_not_believed(
+    annotations: Mapping[str, str], node: str, words: str
+) -> None:
+    (variant,) = joined(
+        {"a.yaml": annotated("canary", node=node, measured=write_measured(a_measurement()), **annotations)}
+    ).values()
     assert variant.hold is not None
-    assert "annotation reconciler.io/measured: " in variant.hold.words
-    assert variant.options == ()
+    assert words in variant.hold.words
+    assert (variant.hold.place is not None, measures(variant)) == (True, [])
+
+
+WRONG = [
+    ("alpha ", "alpha -", "expected a number from 0 to a billion, not -"),
+    ("alpha ", "alpha 9e999", "expected a number"),
+    ("alpha ", "alpha e", "expected a number"),
+    (" of 256", " of 99999999", "expected what reconciler wrote"),
+    (" of 256", " of 8", "expected it to be sure to 1 to 8 requests"),
+    ("hours", "days", "expected what reconciler wrote"),
+    ("2027-01-15", "2027-13-45", "expected a day of the calendar, not 2027-13-45"),
+    ("30 hours", "23 hours", "expected 24 to 169 hours, not 23"),
+    ("30 hours", "9999 hours", "expected 24 to 169 hours, not 9999"),
+    ("tokens 1000 to 1000", "tokens 1000 to 10", "expected the smaller number first, above 0, not 1000 to 10"),
+    ("batches 20 to 20", "batches 0 to 20", "expected the smaller number first"),
+    ("error ", "error 1e500", "expected a number"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), WRONG)
+def test_a_text_that_somebody_changed_holds_its_variant(old: str, new: str, words: str) -> None:
+    text = write_measured(a_measurement())
+    assert old in text
+    changed = text.replace(old, new, 1)
+    (variant,) = joined({"a.yaml": annotated("canary", canary="H100", measured=changed)}).values()
+    assert variant.hold is not None
+    assert f"annotation reconciler.io/measured: {words}" in variant.hold.words
+    assert variant.hold.place is not None
+    assert (str(variant.hold.place), variant.options) == ("a.yaml:3", ())
 
 
 def test_another_measurement_is_no_reason_to_write_again() -> None:

@@ -193,6 +193,19 @@ def test_relative_costs_against_prices_are_told_at_their_line(desk: Desk, tmp_pa
     assert [str(finding) for finding in found.findings if finding.rule == cost_order.RULE] == [expected]
 
 
+def test_annotations_of_canaries_that_cannot_be_believed_are_told_at_their_line(desk: Desk) -> None:
+    for name, annotation in (("one", "canary: H200"), ("two", "measured: a lot")):
+        own, target = priced(name, "NVIDIA-H100-80GB-HBM3", "5").split("---\n")
+        told = f"\n  name: {name}\n  namespace: chat\n  annotations:\n    reconciler.io/{annotation}"
+        target = target.replace(f" {{name: {name}, namespace: chat}}", told, 1)
+        desk.write(f"clusters/prod/chat/{name}.yaml", f"{own}---\n{target}")
+    found = [str(each) for each in validate_commit(Flags(repo=str(desk.workshop.clone))).findings]
+    assert [each.partition(": metadata")[0] for each in found if "[canary-annotation]" in each] == [
+        "clusters/prod/chat/one.yaml:15: error",
+        "clusters/prod/chat/two.yaml:15: error",
+    ]
+
+
 def test_a_synced_configuration_is_told_of_a_commit_and_of_a_whole_work_tree(desk: Desk) -> None:
     desk.write("bootstrap/app.yaml", APPLICATION)
     flags, clone = Flags(repo=str(desk.workshop.clone)), desk.workshop.clone
