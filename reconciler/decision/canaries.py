@@ -305,41 +305,68 @@ def _why_ended(
 
     It is too dear at the fast edge; once that is proposed (`is_open`), until it would save at the median.
     """
-    load = next(
-        (snapshot.observed.loads.get(each.model) for each in snapshot.variants if each.model == canary.model.whole),
-        None,
-    )
-    if not isinstance(load, Load) or snapshot.observed.incomplete.get(canary.key.cluster):
-        return ""  # metrics are gone: that says nothing of the canary
-    age_s = snapshot.now_s - merged_s if (merged_s := _merged_s(snapshot, canary)) is not None else None
+    others = [each for each in snapshot.variants if each.model.whole == canary.model.whole and not is_canary(each)]
+    if not others:
+        return (
+            f"no other variant of {canary.model.model_id} is in namespace {canary.key.namespace}, so nothing "
+            "can be compared with it. It may be the last replica that serves this model: to keep it, close this "
+            "pull request and remove its annotation reconciler.io/canary"
+        )
+    loads = (snapshot.observed.loads.get(each.model) for each in others)
+    if not any(isinstance(each, Load) for each in loads) or snapshot.observed.incomplete.get(canary.key.cluster):
+        # Metrics are gone: that says nothing of the canary, nor against what is proposed.
+        return "this was proposed, and it is not known what it does now, as metrics are missing" if is_open else ""
+    began_s = _began_s(snapshot, canary)
     observation = snapshot.observed.observations.get(canary.key)
     is_silent = observation is None or observation.absence is not None or not observation.replicas_reporting
-    unplaced = snapshot.observed.unschedulable.get(canary.key, 0)
-    if unplaced and is_silent and age_s is not None and age_s >= UNPLACED_S:
-        return f"it has found no node for {age_s / HOUR_S:.0f} hours: {canary.current.accelerator} is not to be had"
+    if snapshot.observed.unschedulable.get(canary.key, 0) and is_silent:
+        seen_s = None if measured is None else measured.seen_s
+        waits_s = snapshot.now_s - max((each for each in (began_s, seen_s) if each is not None), default=snapshot.now_s)
+        if waits_s >= UNPLACED_S:
+            return (
+                f"it has found no node for {waits_s / HOUR_S:.0f} hours: {canary.current.accelerator} is not to be had"
+            )
     saves = None if trial is None else trial.shares_saved_per_hour
     edge = 1 if is_open and saves is not None and saves[2] > 0 else 2
     if saves is not None and saves[edge] <= 0:
-        told = "by the middle" if edge == 1 else "even at the fast edge"
+        told = "at the median estimate" if edge == 1 else "even at the fast edge of the estimate"
         if math.isinf(saves[edge]):
-            return f"it would not keep the targets {told} of what is believed now"
-        return f"{told} of what is believed now it would cost {-saves[edge]:.2f} an hour more than the plan"
-    if age_s is not None and age_s >= LATEST_S:
-        hours = 0 if measured is None else measured.hours
-        days = age_s / 86_400
-        return f"{hours} hours with load were measured {days:.0f} days after its merge, {ENOUGH_HOURS} are needed"
+            return f"{told} it would not keep the targets"
+        return f"{told} it would cost {-saves[edge]:.2f} an hour more than the plan"
+    if began_s is None:
+        return (
+            "neither the forge nor Git's history tells when it began, so it is not known when it should end: merge "
+            "this to end it now, or close this and delete its file once you have seen enough"
+        )
+    if snapshot.now_s - began_s >= LATEST_S:
+        return _told_too_little(measured, snapshot.now_s - began_s)
     return ""
 
 
-def _merged_s(snapshot: Snapshot, canary: Variant) -> float | None:
-    """When the pull request that started it was merged; None where the forge does not show it any more."""
-    return max(
-        (
-            each.closed_at_s
-            for each in snapshot.proposals
-            if each.state is ProposalState.MERGED and each.closed_at_s is not None
-            for change in each.changes
-            if change.resource == str(canary.key) and change.replicas_after
-        ),
-        default=None,
-    )
+def _told_too_little(measured: Measured | None, age_s: float) -> str:
+    hours, days = 0 if measured is None else measured.hours, age_s / 86_400
+    told = f"{hours} hours with load were measured in {days:.0f} days"
+    if measured is not None and hours >= ENOUGH_HOURS and measured.is_unsettled:
+        factor = measured.posterior.spread.high
+        return f"{told}, and they differ too much to be believed: nine in ten lie within a factor of {factor:.1f}"
+    return f"{told}, {ENOUGH_HOURS} are needed"
+
+
+def _began_s(snapshot: Snapshot, canary: Variant) -> float | None:
+    """When its replica was written into Git; None where neither Git's history nor the forge shows that.
+
+    The later of both counts: a person may start it again, and a commit may be older than its merge. Where Git's history
+    ends before, it is as old at least as that.
+    """
+    written = snapshot.written.get(canary.key)
+    written_s, is_known = (None, False) if written is None else written.running_since_s
+    merged_s = [
+        each.closed_at_s
+        for each in snapshot.proposals
+        if each.state is ProposalState.MERGED and each.closed_at_s is not None
+        for change in each.changes
+        if change.resource == str(canary.key) and change.replicas_after
+    ]
+    if written_s is None or (merged_s and not is_known):
+        return max(merged_s, default=None)
+    return max([written_s, *merged_s])

@@ -6,6 +6,7 @@ from dataclasses import field
 from reconciler.decision.engines.port import EngineQuestion
 from reconciler.decision.engines.registry import ENGINES, choose_engines
 from reconciler.decision.variant_states import EngineChoice
+from reconciler.domain.canaries import LATEST_S
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.metric_targets import TrackedTarget
 from reconciler.domain.records import dataclass, replace
@@ -19,6 +20,7 @@ from reconciler.policy.judging import RuleBook
 from reconciler.policy.port import Subject
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.build import followed_targets, saturation_rules, zero_rules
+from reconciler.snapshot.canaries import is_canary
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +76,18 @@ def ask_by_cluster(variants: Sequence[Variant], declaration: Declaration) -> dic
 def variants_with_past(
     settings: Settings, variants: Iterable[Variant], now_s: float
 ) -> tuple[tuple[Variant, float], ...]:
-    """The variants of which a rule wants to know what Git said before, and how far back (Unix seconds)."""
+    """The variants of which something depends on what Git said before, and how far back it does (Unix seconds).
+
+    It is asked for by rules, and by canaries, which end some days after they began.
+    """
+    variants = tuple(variants)
+    since_s = dict.fromkeys((each.key for each in variants if is_canary(each)), now_s - LATEST_S)
+    for variant, asked_s in _asked_by_rules(settings, variants, now_s):
+        since_s[variant.key] = min(asked_s, since_s.get(variant.key, asked_s))
+    return tuple((each, since_s[each.key]) for each in variants if each.key in since_s)
+
+
+def _asked_by_rules(settings: Settings, variants: Iterable[Variant], now_s: float) -> tuple[tuple[Variant, float], ...]:
     rules = RuleBook(settings.rules)
     if not rules.looks_back:
         return ()
@@ -88,7 +101,7 @@ def variants_with_spending(
 ) -> tuple[tuple[Variant, float], ...]:
     """The variants whose spending a budget counts, and since when (Unix seconds)."""
     budgets = tuple(each for each in settings.rules if isinstance(each.asks, BudgetRule))
-    return variants_with_past(replace(settings, rules=budgets), variants, now_s)
+    return _asked_by_rules(replace(settings, rules=budgets), variants, now_s)
 
 
 def _ask(asking: Asking, members: list[Variant], choice: EngineChoice, rules: SaturationRules) -> None:

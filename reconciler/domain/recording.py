@@ -30,6 +30,16 @@ class WrittenCounts:
         return self.counts[index][1]
 
     @property
+    def running_since_s(self) -> tuple[float | None, bool]:
+        """Since when it has had replicas without a break, and whether it had none before: else that is not known."""
+        begun_s = None
+        for at_s, count in reversed(self.counts):
+            if not count:
+                return begun_s, count == 0
+            begun_s = at_s
+        return begun_s, self.is_whole
+
+    @property
     def changes(self) -> tuple[tuple[float, int], ...]:
         """When another number was written, and what it was before, the oldest first; its first number is no change."""
         pairs = zip(self.counts, self.counts[1:], strict=False)

@@ -9,11 +9,13 @@ import pytest
 
 from reconciler.decision.decide import decide, ordered
 from reconciler.decision.engines.trials import size_trials
+from reconciler.domain.answers import Absence
 from reconciler.domain.canaries import CanaryStep, CopyPlace, Measured
 from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
 from reconciler.domain.priors import Prior
 from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Part, ProposalState, ProposedChange
+from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Form
 from reconciler.domain.workloads import PodPlace
@@ -210,8 +212,12 @@ def test_where_none_can_be_written_the_plan_says_why(
     assert "and none can be written here" in " ".join(plan_text(plan).split())
 
 
-def add_canary(fleet: Any, replicas: int) -> None:
-    """One that is in Git."""
+def add_canary(fleet: Any, replicas: int, hours: float = 1.0) -> None:
+    """One that is in Git for so many hours."""
+    counts = ((fleet.now_s - hours * 3600, replicas),)
+    fleet.written[key(CANARY, "Deployment")] = WrittenCounts(
+        variant=key(CANARY, "Deployment"), counts=counts, is_whole=True
+    )
     fleet.add(
         CANARY,
         replicas=replicas,
@@ -242,6 +248,112 @@ def test_one_that_has_become_too_dear_ends_and_a_quiet_hour_ends_none(
     busy.offer(load, model_id=LLAMA, input_tokens=1000.0, output_tokens=200.0)
     (canary,) = (each for each in planned(busy).decisions if each.variant.name == CANARY)
     assert canary.desired.replicas == replicas
+
+
+def end_of(fleet: Any, found: Measured | None = None, unschedulable: int = 0) -> str:
+    """Why the canary is taken back; empty where it is not."""
+    snapshot = fleet.snapshot()
+    observed = replace(snapshot.observed, unschedulable={key(CANARY, "Deployment"): unschedulable})
+    tried = {} if found is None else {key(CANARY, "Deployment"): found}
+    snapshot = replace(snapshot, tried=tried, observed=observed)
+    orders = ordered(snapshot, decide(snapshot)).canaries
+    return " ".join(words for each in orders.values() if each.step is CanaryStep.END for words in each.words)
+
+
+def open_end(fleet: Any) -> None:
+    """The pull request that takes the canary back."""
+    resource = f"{CLUSTER}/llm/Deployment/{CANARY}"
+    change = ProposedChange(
+        resource=resource, replicas_before=1, replicas_after=0, accelerator_before="H100", accelerator_after="H100"
+    )
+    fleet.propose(change, part=Part.CANARY, state=ProposalState.OPEN)
+
+
+def test_one_whose_original_is_gone_ends(busy: Any) -> None:
+    add_canary(busy, replicas=1)
+    busy.resources = [each for each in busy.resources if each.key.name == CANARY]
+    busy.workloads = [each for each in busy.workloads if each.key.name == CANARY]
+    told = end_of(busy)
+    assert f"no other variant of {LLAMA} is in namespace llm" in told
+    assert "remove its annotation reconciler.io/canary" in told
+
+
+@pytest.mark.parametrize(
+    ("written", "merged_hours", "words"),
+    [
+        (((95, 1),), None, ""),
+        (((97, 1),), None, "0 hours with load were measured in 4 days, 24 are needed"),
+        (((300, 1), (200, 3), (97, 1)), None, "measured in 12 days"),
+        (((300, 1), (200, 0), (95, 1)), 300, ""),  # a person started it again
+        (((97, 1),), 10, ""),  # its commit is older than its merge
+        ((), 97, "measured in 4 days"),
+        ((), 95, ""),
+        ((), None, "neither the forge nor Git's history tells when it began"),
+    ],
+)
+def test_its_age_is_known_without_the_pull_request_that_started_it(
+    busy: Any, written: tuple[tuple[float, int], ...], merged_hours: float | None, words: str
+) -> None:
+    add_canary(busy, replicas=1)
+    busy.written.clear()
+    if written:
+        counts = tuple((busy.now_s - hours * 3600, count) for hours, count in written)
+        variant = key(CANARY, "Deployment")
+        busy.written[variant] = WrittenCounts(variant=variant, counts=counts, is_whole=True)
+    if merged_hours is not None:
+        changed(busy, ProposalState.MERGED, closed_at_s=busy.now_s - merged_hours * 3600)
+    told = end_of(busy)
+    assert words in told
+    assert bool(told) == bool(words)
+
+
+def test_where_history_is_cut_it_is_at_least_as_old_as_what_is_left(busy: Any) -> None:
+    add_canary(busy, replicas=1)
+    variant = key(CANARY, "Deployment")
+    busy.written[variant] = WrittenCounts(variant=variant, counts=((busy.now_s - 120 * 3600, 1),))
+    assert "measured in 5 days" in end_of(busy)
+    changed(busy, ProposalState.MERGED, closed_at_s=busy.now_s - 240 * 3600)
+    assert "measured in 10 days" in end_of(busy)
+
+
+def test_a_short_wait_for_a_node_after_days_of_measuring_ends_nothing(busy: Any) -> None:
+    """A rollout or a lost node takes minutes; only a wait that lasts says that there are none."""
+    add_canary(busy, replicas=1, hours=72)
+    busy.observations.pop(key(CANARY), None)
+    busy.observations.pop(key(CANARY, "Deployment"), None)
+    prior = prior_of_h100(busy)
+    for hours, words in ((0.5, ""), (7, "it has found no node for 7 hours")):
+        seen_s = busy.now_s - hours * 3600
+        told = end_of(busy, replace(measured(prior, 1.0, 20), seen_s=seen_s), unschedulable=1)
+        assert words in told
+        assert bool(told) == bool(words)
+    assert "it has found no node for 72 hours" in end_of(busy, unschedulable=1)
+
+
+def test_hours_that_differ_too_much_are_no_measurement_however_many(busy: Any) -> None:
+    add_canary(busy, replicas=1, hours=97)
+    prior = prior_of_h100(busy)
+    found = measured(prior, 1.6, 90)
+    noisy = replace(found, posterior=replace(found.posterior, deviation=0.8))
+    assert not noisy.is_enough
+    told = end_of(busy, noisy)
+    assert "90 hours with load were measured in 4 days, and they differ too much to be believed" in told
+
+
+def test_what_was_proposed_stays_while_metrics_are_gone(busy: Any) -> None:
+    add_canary(busy, replicas=1, hours=97)
+    busy.lack(Absence.MISSING, "no series", model_id=LLAMA)
+    assert end_of(busy) == ""
+    open_end(busy)
+    assert "it is not known what it does now, as metrics are missing" in end_of(busy)
+
+
+def test_at_the_median_it_is_said_in_plain_words(busy: Any) -> None:
+    prior = prior_of_h100(busy)
+    add_canary(busy, replicas=1)
+    open_end(busy)
+    edge = break_even(busy, prior)
+    assert "at the median estimate it would cost" in end_of(busy, measured(prior, edge, 12))
 
 
 def measured(prior: Prior, shift: float, hours: int) -> Measured:
@@ -284,15 +396,7 @@ def test_near_break_even_it_is_taken_back_once(busy: Any, size: float) -> None:
         told.append(ordered_end(busy, measured(prior, edge * math.exp(noise), 12)))
         busy.proposals.clear()
         if told[-1]:
-            resource = f"{CLUSTER}/llm/Deployment/{CANARY}"
-            change = ProposedChange(
-                resource=resource,
-                replicas_before=1,
-                replicas_after=0,
-                accelerator_before="H100",
-                accelerator_after="H100",
-            )
-            busy.propose(change, part=Part.CANARY, state=ProposalState.OPEN)
+            open_end(busy)
     assert any(told)
     assert sum(one != other for one, other in pairwise(told)) <= 1
     assert not ordered_end(busy, measured(prior, edge * 0.7, 12))
