@@ -164,7 +164,7 @@ def serve_blocks(blocks: Path, directory: Path) -> Iterator[str]:
             stderr=log,
         )
         try:
-            _wait_until_ready(f"http://{address}/-/ready", process)
+            wait_until_ready(f"http://{address}/-/ready", process)
             yield f"http://{address}"
         finally:
             process.terminate()
@@ -176,7 +176,8 @@ def _sparing() -> dict[str, str]:
     return {**os.environ, "GOGC": "400"}
 
 
-def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
+def wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
+    """Wait for the first answer of a server; RuntimeError where it ended."""
     opener = build_opener(ProxyHandler({}))
     for _ in range(300):
         if process.poll() is not None:
@@ -186,7 +187,7 @@ def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
                 return
         except OSError:
             time.sleep(0.05)
-    raise RuntimeError(f"Prometheus did not become ready at {url}")
+    raise RuntimeError(f"no server became ready at {url}")
 
 
 def free_port() -> int:
