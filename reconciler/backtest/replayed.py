@@ -20,7 +20,7 @@ from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import GROUP
 from reconciler.forecast.series import DAY_S, Floats, Integers
-from reconciler.simulation.draws import OfficeHours, Spread, random_generator
+from reconciler.simulation.draws import Arrivals, OfficeHours, Spread, random_generator
 from reconciler.simulation.faults import LATE_S, LATE_SHARE, Faults, draw_faults
 from reconciler.simulation.fleet import Fleet, batch_of
 from reconciler.simulation.policies import Way
@@ -109,11 +109,13 @@ class Replayed:
         """A day and what comes before it, with start-up times of its own."""
         steps = round((WARM_UP_S + DAY_S) / STEP_S)
         starts_s = self.way.start.draw(random_generator(seed, "start", day_s), (len(self.variants), steps))
+        offered = self.offered(day_s - WARM_UP_S, steps)
         faults = self.faults(day_s, seed)
         return Fleet(
             start_s=day_s - WARM_UP_S,
             step_s=STEP_S,
-            offered_per_s=self.offered(day_s - WARM_UP_S, steps),
+            offered_per_s=offered,
+            arrivals=Arrivals.drawn(random_generator(seed, "requests", day_s), offered, STEP_S),
             model_of=self.model_of,
             capacity_per_s=self.capacity_per_s,
             weight=self.weight,

@@ -21,6 +21,24 @@ def random_generator(seed: int, *names: object) -> "np.random.Generator":  # noq
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """What chance makes of a load that is known in the mean, a second: requests that came, and the work they bring.
+
+    Arrays of the shape of the load; work is in requests of the mean length. Numbers are drawn from a Poisson, lengths
+    from an exponential distribution.
+    """
+
+    per_s: Floats
+    work_per_s: Floats
+
+    @classmethod
+    def drawn(cls, generator: np.random.Generator, per_s: Floats, step_s: float) -> "Arrivals":  # noqa: TID251 - a type
+        """Those of some mean rates in steps of `step_s`."""
+        came = generator.poisson(per_s * step_s)
+        return cls(per_s=came / step_s, work_per_s=generator.standard_gamma(came) / step_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
     """A time that differs, in seconds: a tenth is below `low_s` and a tenth above `high_s`, lognormal between them.
 

@@ -14,6 +14,7 @@ from reconciler.domain.records import dataclass
 from reconciler.domain.snapshot import Option
 from reconciler.forecast.series import Bools, Floats, Integers
 from reconciler.simulation.autoscalers.port import Autoscaler, Seen
+from reconciler.simulation.draws import Arrivals
 from reconciler.simulation.fluid import Batching
 
 LEAST_LEFT = 0.02
@@ -68,15 +69,15 @@ class Fleet:
     """The largest batch, in units of that one; NaN is not known."""
     prompt_share: Floats | float = 1.0
     """Of a request's tokens, those of its prompt: while it runs it holds that and half of the rest in the mean."""
-    is_counted: bool = False
-    """Whether so much arrived in each step; else it is the mean of a longer time, in which arrivals are random."""
+    arrivals: Arrivals | None = None
+    """What came in each step of what is offered in the mean; None: just that, of one length."""
 
     def batching(self, true_share: Floats | float = 1.0) -> Batching:
         """What replicas make of their load, by variant."""
         carried = np.asarray(self.capacity_per_s * true_share, dtype=np.float64)
         told = (self.in_batches, self.batch_share, self.full)
         requests, share, full = (np.broadcast_to(np.asarray(each, dtype=np.float64), carried.shape) for each in told)
-        return Batching(carried, requests, share, full, self.step_s, is_counted=self.is_counted)
+        return Batching(carried, requests, share, full, self.step_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +126,10 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
     """
     settings, variants = replicas.shape
     models, steps = fleet.offered_per_s.shape
-    model_of, offered = fleet.model_of, fleet.offered_per_s
-    ledger = _Counts(fleet, settings, block_of)
+    model_of = fleet.model_of
+    came = fleet.arrivals or Arrivals(per_s=fleet.offered_per_s, work_per_s=fleet.offered_per_s)
+    offered, work = came.per_s, came.work_per_s
+    ledger = _Counts(fleet, offered, settings, block_of)
     first = np.searchsorted(model_of, np.arange(models))
     is_single = variants == models
     believed, batching = fleet.capacity_per_s, fleet.batching(fleet.true_share)
@@ -146,7 +149,8 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
 
     share = shares()
     inside = (
-        batching.settled(_each(offered[model_of, 0] * share / batching.capacity_per_s, counts.ready)) * counts.ready
+        batching.settled(_each(fleet.offered_per_s[model_of, 0] * share / batching.capacity_per_s, counts.ready))
+        * counts.ready
     )
     nothing = np.zeros((settings, models))
     waiting = nothing
@@ -168,13 +172,13 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
         # who goes finishes what it has, and that does not slow down the others
         inside = inside * counts.change(wanted, step)
         share = shares()
-        come = offered[model_of, step] * come_each * share
+        come = work[model_of, step] * come_each * share
         if waiting is not nothing:
             come = come + waiting[:, model_of] * share / batching.requests
         ready, unserved = counts.ready, None
         held, left = batching.after(_each(inside + come, ready))
         if not ready.all():
-            unserved = np.where(by_model(share) > 0, 0.0, waiting + offered[:, step] * fleet.step_s)
+            unserved = np.where(by_model(share) > 0, 0.0, waiting + work[:, step] * fleet.step_s)
         if left is None:
             inside, waiting = held * ready, nothing
         else:
@@ -183,7 +187,7 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
             leaving = by_model(left * ready * batching.requests)
             unserved = leaving if unserved is None else unserved + leaving
         if block_of[step] >= 0:
-            kept = by_model(batching.kept(held, ready) * share) * offered[:, step]
+            kept = by_model(batching.kept(held) * share) * offered[:, step]
             ledger.add(int(block_of[step]), kept, unserved, counts.asked, by_model(counts.more), by_model(counts.moved))
     return ledger.total(by_model)
 
@@ -262,12 +266,12 @@ class _Replicas:
 class _Counts:
     """A ledger while it is filled."""
 
-    def __init__(self, fleet: Fleet, settings: int, block_of: Integers) -> None:
+    def __init__(self, fleet: Fleet, came_per_s: Floats, settings: int, block_of: Integers) -> None:
         self._fleet, self._hours = fleet, fleet.step_s / 3600.0
         blocks = int(block_of.max(initial=-1)) + 1
         models, variants = len(fleet.offered_per_s), len(fleet.model_of)
         self._offered = np.stack(
-            [fleet.offered_per_s[:, block_of == block].sum(axis=1) for block in range(blocks)] or [np.empty(models)],
+            [came_per_s[:, block_of == block].sum(axis=1) for block in range(blocks)] or [np.empty(models)],
             axis=-1,
         )[..., :blocks]
         self._asked = np.zeros((blocks, settings, variants))

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reconciler.domain.records import dataclass
-from reconciler.forecast.series import Floats
+from reconciler.forecast.series import Bools, Floats
 
 FULL_BATCH, NONE_KEPT = 1.25, 1.15
 LONGEST_WAIT_S, LEAVES_S = 1.0, 30.0
 USUAL_TIME_S, USUAL_SHARE, USUAL_FULL = 10.0, 0.5, 5 / 3
 """Of a replica whose profile is not known (see `Batching`): with a full batch it carries `FULL_BATCH` times as much."""
 LEAST_SHARE, LARGEST_SHARE = 0.02, 0.95
-FARTHEST = 6.0
 ALLOWED_DEVIATIONS = 2.326
 """Of a normal distribution 99 % lie below so many."""
 MANY_OF, FEWEST_MANY = 0.25, 2.0
@@ -132,9 +131,9 @@ class Batching:
     and usual ones stand for them.
 
     Targets are of means: a step keeps them where the mean of what runs is at most 1 (where only the largest batch
-    bounds a replica, where nobody waits too long). That mean differs at random by lengths, and where arrivals were not
-    counted as much again by them. It is nearly normal: what runs beside the mean dies away in the time that the law
-    gives, and is averaged over the step.
+    bounds a replica, where nobody waits too long). Where only the mean of a load is known, that of what runs differs at
+    random, by arrivals and by lengths. It is nearly normal: what runs beside the mean dies away in the time that the
+    law gives, and is averaged over the step.
     """
 
     def __init__(
@@ -144,8 +143,6 @@ class Batching:
         share: Floats,
         full: Floats,
         step_s: float,
-        *,
-        is_counted: bool = False,
     ) -> None:
         is_known = np.isfinite(requests) & (requests > 0)
         self.requests = np.where(is_known, requests, np.maximum(USUAL_TIME_S * capacity_per_s, 1.0))
@@ -160,7 +157,7 @@ class Batching:
         self._own, self._rise = 1.0 - self.share + self._pace, 4.0 * self.share * (1.0 - self.share)
         self._half = 0.5 / self.share
         fades = time_s / (1.0 - self.share) / step_s
-        noise = (1.0 if is_counted else 2.0) * (1.0 + fades * np.expm1(-1.0 / fades))
+        noise = 2.0 * (1.0 + fades * np.expm1(-1.0 / fades))  # as much by arrivals as by lengths
         self._deviation = fades * np.sqrt(noise * self._pace / self.requests)
 
     def answered(self, running: Floats) -> Floats:
@@ -192,20 +189,11 @@ class Batching:
         left[rows, columns] = np.maximum(behind - self._longest[columns], 0.0)
         return held, left
 
-    def kept(self, held: Floats, replicas: Floats) -> Floats:
-        """The share of steps that keep their targets of those in which so much runs and waits in each replica."""
-        return normal_share((self._limit - held) * np.sqrt(replicas) / self._deviation)
+    def kept(self, held: Floats) -> Bools:
+        """Whether a step keeps its targets in which so much runs and waits in each replica."""
+        return np.asarray(held <= self._limit + 1e-9)
 
     def allowed(self, replicas: Floats) -> Floats:
         """The load of each of so many replicas at which 99 of 100 steps keep their targets."""
         held = np.maximum(self._limit - ALLOWED_DEVIATIONS * self._deviation / np.sqrt(np.maximum(replicas, 1.0)), 0.1)
         return self.answered(held)
-
-
-def normal_share(deviates: Floats) -> Floats:
-    """The share of a normal distribution below some deviates, to 2e-4."""
-    found = np.ones(deviates.shape)
-    below = deviates < FARTHEST
-    near = np.maximum(deviates[below], -FARTHEST)
-    found[below] = 0.5 + 0.5 * np.tanh(0.7978845608 * near * (1.0 + 0.044715 * near * near))
-    return found

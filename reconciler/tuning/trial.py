@@ -23,7 +23,7 @@ from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metri
 from reconciler.simulation.autoscalers.keda import PrometheusTrigger, ScaledObject
 from reconciler.simulation.autoscalers.kthena import AutoscalingPolicy
 from reconciler.simulation.autoscalers.port import Autoscaler, Seen
-from reconciler.simulation.draws import random_generator
+from reconciler.simulation.draws import Arrivals, random_generator
 from reconciler.simulation.fleet import Fleet, simulate
 from reconciler.tuning.groups import STEP_S, WARM_UP_S, Group
 
@@ -109,8 +109,8 @@ def recorded_days(group: Group) -> Days:
 class Request:
     """Settings (settings x targets) to be simulated on some days; metric targets are shares of what a replica carries.
 
-    How long replicas take to start is drawn by `seed`, target and day, the same for all settings. What was asked for on
-    the last day is kept where `keeps_asked`.
+    How long replicas take to start and which requests come is drawn by `seed`, target and day, the same for all
+    settings. What was asked for on the last day is kept where `keeps_asked`.
     """
 
     days: Days
@@ -150,16 +150,21 @@ class _Part:
 
     def starts(self) -> Integers:
         """After how many steps a replica serves that starts then (targets and days x steps)."""
-        targets, days = self.request.days.group.targets, self.request.days
-        steps = days.offered_per_s.shape[2]
-        drawn = [
-            targets[row].start.draw(
-                random_generator(self.request.seed, "start", str(targets[row].name), day_s), (steps,)
-            )
-            for row in self.members
-            for day_s in days.begin_s
-        ]
+        targets, steps = self.request.days.group.targets, self.request.days.offered_per_s.shape[2]
+        drawn = [targets[row].start.draw(generator, (steps,)) for row, generator in self._generators("start")]
         return np.rint(np.reshape(drawn, (-1, steps)) / STEP_S).astype(np.int64)
+
+    def arrivals(self) -> list[Arrivals]:
+        """What comes (steps,) to each target on each day."""
+        loads = zip(self._generators("requests"), self.offered_per_s, strict=True)
+        return [Arrivals.drawn(generator, load, STEP_S) for (_, generator), load in loads]
+
+    def _generators(self, purpose: str) -> Iterator[tuple[int, np.random.Generator]]:  # noqa: TID251 - a type
+        """Of each target and day, with the number of the target."""
+        days = self.request.days
+        for row in self.members:
+            for day_s in days.begin_s:
+                yield row, random_generator(self.request.seed, purpose, str(days.group.targets[row].name), day_s)
 
 
 def run(requests: Sequence[Request]) -> list[Trial]:
@@ -250,6 +255,7 @@ def _simulate(parts: Sequence[_Part], found: Mapping[int, Trial]) -> None:
     channels = [CHANNEL[each.signal] for each in setting.metrics]
     scaler = _Recorder(autoscaler_of(setting, channels, STEP_S, window_s=np.reshape(windows_s, (-1, 1))), parts)
     offered = np.concatenate([each.offered_per_s for each in parts])
+    arrivals = [each for part in parts for each in part.arrivals()]
     lanes, steps = offered.shape
 
     def of_targets(name: str) -> Floats:
@@ -264,6 +270,10 @@ def _simulate(parts: Sequence[_Part], found: Mapping[int, Trial]) -> None:
         capacity_per_s=capacity,
         weight=of_targets("price_per_hour"),
         start_steps=np.concatenate([each.starts() for each in parts]),
+        arrivals=Arrivals(
+            per_s=np.array([each.per_s for each in arrivals]),
+            work_per_s=np.array([each.work_per_s for each in arrivals]),
+        ),
         in_batches=of_targets("in_batches"),
         batch_share=of_targets("batch_share"),
     )

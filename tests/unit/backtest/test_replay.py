@@ -176,7 +176,9 @@ def test_days_hold_every_request_once_and_come_out_the_same_again() -> None:
     first = replay_day(subject, days_s[1], 1, ["HPA on arrival rate"])
     assert replay_day(subject, days_s[0], 1, ["HPA on arrival rate"]).day < first.day
     assert first == replay_day(subject, days_s[1], 1, ["HPA on arrival rate"])
-    expected = STEP_S * subject.fleet(days_s[1], 1).offered_per_s[:, -1440:].sum()
+    came = subject.fleet(days_s[1], 1).arrivals
+    assert came is not None
+    expected = STEP_S * came.per_s[:, -1440:].sum()
     for name, tallies in first.tallies.items():
         assert len(tallies) == (len(POLICIES[name].settings) if name in POLICIES else 1)
         for tally in tallies:
