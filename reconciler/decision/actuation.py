@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from reconciler.decision.staged_plan import branches_of
 from reconciler.domain.history import Bools, Floats
 from reconciler.domain.identity import Figure, ModelKey, ResourceKey, SourceKind
-from reconciler.domain.proposals import Proposal, ProposalState
+from reconciler.domain.proposals import Proposal, ProposalState, branches_of
 from reconciler.domain.records import dataclass
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.decision.groups import HOUR_S, together, with_merge_terms
-from reconciler.decision.staged_plan import Situation, StagedPlan, collected_groups
+from reconciler.decision.staged_plan import Situation, StagedPlan
 from reconciler.decision.variant_states import Allocations
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.plan import GroupPlan, Plan
-from reconciler.domain.proposals import Part, Proposal, ProposalState
+from reconciler.domain.proposals import Part, Proposal, ProposalState, collected_groups
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import PullRequestSettings
 from reconciler.domain.units import utc_minute

@@ -1,7 +1,5 @@
 """A plan on its way to pull requests, the situation that it is in, and what a pass over it is."""
 
-import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TypeAlias
@@ -12,7 +10,7 @@ from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Outcome, Verdict
-from reconciler.domain.proposals import Part, Proposal, ProposalState
+from reconciler.domain.proposals import Part, Proposal, ProposalState, branches_of, collected_groups, head_branch
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Solution
 from reconciler.domain.scalers import TuningEvidence, TuningScore
@@ -21,41 +19,7 @@ from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import GROUP
 from reconciler.policy.port import Spoken
 
-_SLUG_LIMIT = 60
 LAX_TO_STRICT = (Part.AUTO, Part.URGENT, Part.APPROVAL)
-
-
-def head_branch(prefix: str, group: str, part: Part) -> str:
-    """`prefix` + the group's name made safe and cut at 60 + the part + 8 hex digits of sha256 over both."""
-    identity = "\0".join((group, part))
-    return f"{prefix}{_slug(group)}-{part}-{_digest(identity)}"
-
-
-def undivided_branch(prefix: str, group: str) -> str:
-    """The branch of a group from before it had parts; what is open there is the part that needs approval."""
-    return f"{prefix}{_slug(group)}-{_digest(group)}"
-
-
-def branches_of(prefix: str, group: str) -> tuple[str, ...]:
-    """Every branch that may be this group's."""
-    return (*(head_branch(prefix, group, part) for part in Part), undivided_branch(prefix, group))
-
-
-LANES = 3
-"""Of collected pull requests of a cluster, so that more can be opened while one stays as it stands."""
-
-
-def collected_groups(cluster: str) -> tuple[str, ...]:
-    """The names under which changes of several groups of a cluster are proposed together, the first preferred."""
-    return tuple(f"{cluster}/several groups{'' if lane == 1 else f' {lane}'}" for lane in range(1, LANES + 1))
-
-
-def _slug(group: str) -> str:
-    return re.sub(r"[^a-z0-9-]+", "-", group.lower())[:_SLUG_LIMIT]
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def group_of_broken(key: ResourceKey, settings: Settings) -> str:

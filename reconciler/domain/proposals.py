@@ -1,5 +1,7 @@
 """Our pull requests as decide sees them: what they propose and promise, and what became of them."""
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
@@ -116,6 +118,42 @@ class Part(StrEnum):
     AUTO = "auto"
     CANARY = "canary"
     STATUS = "status"
+
+
+_SLUG_LIMIT = 60
+
+
+def head_branch(prefix: str, group: str, part: Part) -> str:
+    """`prefix` + the group's name made safe and cut at 60 + the part + 8 hex digits of sha256 over both."""
+    identity = "\0".join((group, part))
+    return f"{prefix}{_slug(group)}-{part}-{_digest(identity)}"
+
+
+def undivided_branch(prefix: str, group: str) -> str:
+    """The branch of a group from before it had parts; what is open there is the part that needs approval."""
+    return f"{prefix}{_slug(group)}-{_digest(group)}"
+
+
+def branches_of(prefix: str, group: str) -> tuple[str, ...]:
+    """Every branch that may be this group's."""
+    return (*(head_branch(prefix, group, part) for part in Part), undivided_branch(prefix, group))
+
+
+LANES = 3
+"""Of collected pull requests of a cluster, so that more can be opened while one stays as it stands."""
+
+
+def collected_groups(cluster: str) -> tuple[str, ...]:
+    """The names under which changes of several groups of a cluster are proposed together, the first preferred."""
+    return tuple(f"{cluster}/several groups{'' if lane == 1 else f' {lane}'}" for lane in range(1, LANES + 1))
+
+
+def _slug(group: str) -> str:
+    return re.sub(r"[^a-z0-9-]+", "-", group.lower())[:_SLUG_LIMIT]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 class ProposalState(StrEnum):

@@ -9,12 +9,11 @@ from typing import NamedTuple
 from reconciler.aftermerge import promise_of
 from reconciler.decision.decide import ordered, solve
 from reconciler.decision.limits import collected, within_limits
-from reconciler.decision.staged_plan import head_branch
 from reconciler.decision.worth import worth_opening
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, ResourceKey, Severity
 from reconciler.domain.plan import Decision, GroupPlan, Outcome, Pages, Plan, flips_fingerprint
-from reconciler.domain.proposals import ChangeSet, ConditionFlip, Draft, Edited, Part
+from reconciler.domain.proposals import ChangeSet, ConditionFlip, Draft, Edited, Part, head_branch
 from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import AS_IS, DELIVER_CONDITIONS

@@ -6,11 +6,19 @@ from dataclasses import field
 from enum import StrEnum
 
 from reconciler.decision.limits import recent, why_not_pushed
-from reconciler.decision.staged_plan import branches_of, collected_groups
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import Severity
 from reconciler.domain.plan import Decision, GroupPlan, MergeTerms, Outcome, Plan
-from reconciler.domain.proposals import STOP_LABEL, Draft, MergedOutcome, Part, Proposal, ProposalState
+from reconciler.domain.proposals import (
+    STOP_LABEL,
+    Draft,
+    MergedOutcome,
+    Part,
+    Proposal,
+    ProposalState,
+    branches_of,
+    collected_groups,
+)
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Identity, PullRequestSettings
 from reconciler.errors import ConfigurationError, ReconcilerError, TransientError

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from reconciler.decision.decide import decide
-from reconciler.decision.staged_plan import head_branch
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.history import LoadHistory
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
@@ -29,7 +28,7 @@ from reconciler.domain.observed import (
 )
 from reconciler.domain.plan import Decision, Outcome, Plan
 from reconciler.domain.profiles import Learning, PerformanceProfile, ServiceClass, SloTarget
-from reconciler.domain.proposals import Part, Proposal, ProposalState, ProposedChange
+from reconciler.domain.proposals import Part, Proposal, ProposalState, ProposedChange, head_branch
 from reconciler.domain.recording import PaidPrices, WrittenCounts
 from reconciler.domain.settings import ClusterSettings, ModelSettings, Override, SaturationRules, Setting, Settings
 from reconciler.domain.snapshot import Form, Snapshot, StatusShape, Variant

@@ -7,10 +7,9 @@ import pytest
 
 from reconciler.decision.decide import solve
 from reconciler.decision.limits import PACE_S, collected, within_limits
-from reconciler.decision.staged_plan import collected_groups, head_branch
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.plan import GroupPlan, VerdictKind
-from reconciler.domain.proposals import STOP_LABEL, Part, Proposal, ProposalState
+from reconciler.domain.proposals import STOP_LABEL, Part, Proposal, ProposalState, collected_groups, head_branch
 from reconciler.policy.files import read_policy
 from tests.unit.decision.conftest import CLUSTER, key
 

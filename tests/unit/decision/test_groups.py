@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decision.staged_plan import branches_of, head_branch, undivided_branch
 from reconciler.domain.holds import BrokenResource, Hold, HoldKind
 from reconciler.domain.plan import VerdictKind, decision_fingerprint
-from reconciler.domain.proposals import Part
+from reconciler.domain.proposals import Part, branches_of, head_branch, undivided_branch
 
 
 def suffix(name: str) -> str:

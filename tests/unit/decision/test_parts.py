@@ -7,9 +7,8 @@ import pytest
 
 from reconciler.decision.decide import decide
 from reconciler.decision.groups import part_of
-from reconciler.decision.staged_plan import undivided_branch
 from reconciler.domain.plan import Plan, Verdict, VerdictKind
-from reconciler.domain.proposals import STOP_LABEL, Part, ProposalState
+from reconciler.domain.proposals import STOP_LABEL, Part, ProposalState, undivided_branch
 
 GROUP = "us-east/llm"
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.decision.staged_plan import collected_groups, head_branch
-from reconciler.domain.proposals import Part
+from reconciler.domain.proposals import Part, collected_groups, head_branch
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import RunResult
 from reconciler.pipeline.session import Ask

@@ -5,8 +5,7 @@ from itertools import cycle
 
 import pytest
 
-from reconciler.decision.staged_plan import head_branch
-from reconciler.domain.proposals import Part
+from reconciler.domain.proposals import Part, head_branch
 from reconciler.forge.marker import PUSHES
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.run import RunResult

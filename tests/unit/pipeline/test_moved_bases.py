@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.decision.staged_plan import head_branch
-from reconciler.domain.proposals import Part
+from reconciler.domain.proposals import Part, head_branch
 from reconciler.errors import ConfigurationError
 from reconciler.forge.pull_requests import BEHIND, PullRequestState
 from reconciler.pipeline.publish import Operation

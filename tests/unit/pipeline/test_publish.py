@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.staged_plan import head_branch, undivided_branch
-from reconciler.domain.proposals import Part
+from reconciler.domain.proposals import Part, head_branch, undivided_branch
 from reconciler.domain.settings import Identity
 from reconciler.errors import ConfigurationError, ReconcilerError, RivalRunError, TransientError
 from reconciler.forge.local import Local
