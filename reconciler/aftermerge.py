@@ -184,7 +184,7 @@ def judge_merges(snapshot: Snapshot, plan: Plan) -> Iterator[MergedOutcome]:
     What is broken does not wait for the rest longer than a rollout may take.
     """
     variants, decisions = _by_resource(snapshot, plan.decisions)
-    for proposal in snapshot.proposals:
+    for proposal in snapshot.own_proposals:
         if proposal.state is not ProposalState.MERGED or proposal.closed_at_s is None or not proposal.changes:
             continue
         age_s = snapshot.now_s - proposal.closed_at_s

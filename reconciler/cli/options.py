@@ -15,6 +15,18 @@ from reconciler.domain.records import dataclass
 if TYPE_CHECKING:
     from reconciler.config.environment import Flags
 
+
+ShardOption = Annotated[
+    str,
+    typer.Option(
+        "--shard",
+        metavar="INDEX/COUNT",
+        help="Only this part of the fleet: 0/4 to 3/4 are all of it.",
+        envvar="RECONCILER_SHARD",
+        show_envvar=False,
+        show_default=False,
+    ),
+]
 LogFormat = Literal["text", "json"]
 Command = Callable[..., int]
 
@@ -50,6 +62,16 @@ class Common:
             clusters=tuple(self.cluster),
             prometheus=self.prometheus,
         )
+
+    def flags_of(self, shard: str) -> "Flags":
+        """The same for a part of the fleet, as `--shard` has it; empty is all of it."""
+        from reconciler.domain.records import replace
+        from reconciler.domain.shards import Shard
+
+        try:
+            return replace(self.flags, shard=Shard.parse(shard) if shard else None)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--shard") from None
 
 
 def with_common(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reconciler.cli.options import Common, with_common
+from reconciler.cli.options import Common, ShardOption, with_common
 
 if TYPE_CHECKING:
     from reconciler.pipeline.prepare import Prepared
@@ -33,6 +33,7 @@ Prove = Annotated[
 def plan(
     common: Common,
     *,
+    shard: ShardOption = "",
     record: Record = None,
     replay: Replay = None,
     prove: Prove = False,
@@ -44,16 +45,23 @@ def plan(
 
     if record is not None and replay is not None:
         raise typer.BadParameter("a replay has nothing new to record", param_hint="--record")
+    if shard and replay is not None:
+        raise typer.BadParameter("a recording says itself which shard made it", param_hint="--shard")
     if prove and replay is not None:
         raise typer.BadParameter("a replay has no repository to render", param_hint="--prove")
-    prepared = prepare_plan(common, record=record, replay=replay, prove=prove)
+    prepared = prepare_plan(common, shard=shard, record=record, replay=replay, prove=prove)
     present_plan(common, prepared)
     tell_workflow(prepared.plan, is_changed=prepared.plan.proposes)
     return exit_of_plan(prepared.plan, detailed=detailed_exitcode)
 
 
 def prepare_plan(
-    common: Common, *, record: Path | None = None, replay: Path | None = None, prove: bool = False
+    common: Common,
+    *,
+    shard: str = "",
+    record: Path | None = None,
+    replay: Path | None = None,
+    prove: bool = False,
 ) -> "Prepared":
     """The plan of a recording, or of what is observed now, whose render proof is printed on stderr."""
     if replay is not None:
@@ -70,7 +78,7 @@ def prepare_plan(
 
     with (
         progress(quiet=common.quiet) as step,
-        open_session(common.flags, read_environment(), writes=False, progress=step) as session,
+        open_session(common.flags_of(shard), read_environment(), writes=False, progress=step) as session,
     ):
         prepared = plan_now(session.doors, session.settings, time.time(), repository=session.repository, record=record)
         if session.paused:

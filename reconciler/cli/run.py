@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reconciler.cli.options import Common, with_common
+from reconciler.cli.options import Common, ShardOption, with_common
 
 if TYPE_CHECKING:
     from reconciler.cli.console import Exit
@@ -18,7 +18,7 @@ FailWhenHeld = Annotated[bool, typer.Option("--fail-when-held", help="Exit with 
 
 
 @with_common(outputs=OUTPUTS)
-def run(common: Common, *, record: Record = None, fail_when_held: FailWhenHeld = False) -> int:
+def run(common: Common, *, shard: ShardOption = "", record: Record = None, fail_when_held: FailWhenHeld = False) -> int:
     """Open or update pull requests with the plan."""
     from reconciler.cli.console import exit_for, progress
     from reconciler.cli.output import present_run
@@ -30,7 +30,7 @@ def run(common: Common, *, record: Record = None, fail_when_held: FailWhenHeld =
 
     with (
         progress(quiet=common.quiet) as step,
-        open_session(common.flags, read_environment(), writes=True, progress=step) as session,
+        open_session(common.flags_of(shard), read_environment(), writes=True, progress=step) as session,
     ):
         try:
             result = run_now(

@@ -54,8 +54,8 @@ def load(kind: type[Value], dumped: object) -> Value:
 def dump_settings(settings: Settings) -> object:
     """Effective settings as a recording holds them; secrets are references.
 
-    Rules, workloads, events, limits, automatic merging, signing, attainments, intervals and what learned profiles got
-    later are left out where they are the default: older recordings keep their fingerprint.
+    Rules, workloads, events, limits, automatic merging, signing, attainments, intervals, shards and what learned
+    profiles got later are left out where they are the default: older recordings keep their fingerprint.
     """
     dumped = cast(dict[str, object], dump(Settings, settings))
     for model in cast(list[dict[str, list[dict[str, Any]]]], dumped["models"]):
@@ -64,7 +64,10 @@ def dump_settings(settings: Settings) -> object:
             _drop_defaults(profile, tokens_per_step=1.0, step_tokens=1.0, overlap=0.0)
             _drop_defaults(profile["learning"] or {}, cached=0.0, margin=1.0)
     _drop_defaults(cast(dict[str, object], dumped["git"]), signing=None, commit_message=AS_IS)
-    _drop_defaults(dumped, run_interval_s=RUN_INTERVAL_S, run_interval_source="")
+    _drop_defaults(dumped, run_interval_s=RUN_INTERVAL_S, run_interval_source="", shard=None)
+    for name in ("clusters", "other_clusters"):
+        for cluster in cast(list[dict[str, object]], dumped[name]):
+            _drop_defaults(cluster, is_part=False)
     for service_class in cast(list[dict[str, object]], dumped["service_classes"]):
         _drop_defaults(service_class, attainment=ATTAINMENT)
     pull_requests = cast(dict[str, object], dumped["pull_requests"])

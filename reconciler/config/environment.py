@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from reconciler.domain.records import dataclass
 from reconciler.domain.settings import SecretRef
+from reconciler.domain.shards import Shard
 from reconciler.errors import ConfigurationError
 from reconciler.forge.registry import FORGES, TOKEN_VARIABLES
 from reconciler.http.redaction import origin_of
@@ -36,7 +37,7 @@ class Flags:
     """What the command line says of repository, configuration and Prometheus.
 
     `repo` is `--repo` as written; `remote` the URL of the remote `origin` when `repo` is a directory: naming
-    the directory names its remote too. `clusters` empty is all of them.
+    the directory names its remote too. `clusters` empty is all of them, so is no `shard`.
     """
 
     repo: str = "."
@@ -45,6 +46,7 @@ class Flags:
     config_files: tuple[Path, ...] = ()
     prometheus: str = ""
     clusters: tuple[str, ...] = ()
+    shard: Shard | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -607,7 +607,8 @@ def _select(settings: Settings, flags: Flags, environment: Environment) -> Setti
                 prometheus = replace(prometheus, bearer_token=environment.prometheus_token, basic_auth=None)
             connected.append(replace(cluster, prometheus=prometheus))
         selected = tuple(connected)
-    return replace(settings, clusters=selected, other_clusters=others)
+    shard = None if flags.shard is None or flags.shard.count == 1 else flags.shard
+    return replace(settings, clusters=selected, other_clusters=others, shard=shard)
 
 
 FIRST_LINE = "# Kept by reconciler fit --write: edits are lost."

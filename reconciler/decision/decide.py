@@ -235,6 +235,7 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
         refusals=snapshot.observed.refusals,
         warnings=snapshot.observed.warnings,
         notes=(
+            *(() if snapshot.share is None else (snapshot.share.words,)),
             *_forecasts(context.formulated.demands),
             *dict.fromkeys(decision.caution for decision in decisions if decision.caution),
         ),

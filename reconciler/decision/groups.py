@@ -258,7 +258,7 @@ def with_merge_terms(
     """The plans of all groups, with how those merge that need no person."""
     # Pull requests of ours that were merged in the last hour, whoever merged them.
     now_s = situation.snapshot.now_s
-    merged = (each for each in situation.snapshot.proposals if each.state is ProposalState.MERGED)
+    merged = (each for each in situation.snapshot.own_proposals if each.state is ProposalState.MERGED)
     left = sum(each.closed_at_s is None or now_s - each.closed_at_s < HOUR_S for each in merged)
     found = ((plan, _terms(situation, staged, plan, left)) for plan in plans)
     return tuple(

@@ -312,19 +312,21 @@ def _without_slot(situation: Situation, openings: Iterable[Written]) -> Iterator
     """The branches for which no pull request is opened now, of all that wait for one in this order."""
     settings, now_s = situation.snapshot.settings.pull_requests, situation.snapshot.now_s
     opened, are_open = _counted(situation)
-    lately = len(opened)
+    lately, shard = len(opened), situation.snapshot.settings.shard
+    of_shard = "" if shard is None else f" of shard {shard}"
     most, per_hour = settings.open_at_once, settings.created_per_hour
     for each in openings:
         comes_s = now_s
         is_repair = each.plan.part is Part.URGENT
         if most and are_open >= most and not is_repair:
             are = "of our pull requests are open, or are opened before it"
-            yield each.branch, _words(f"{are_open} {are}", "open", most, "one of them is merged or closed")
+            limit = f"open{of_shard}"
+            yield each.branch, _words(f"{are_open} {are}", limit, most, "one of them is merged or closed")
             continue
         if per_hour and len(opened) >= per_hour and not is_repair:
             comes_s = max(opened[-per_hour] + HOUR_S, now_s)
             words = f"{max(lately, per_hour)} of our pull requests were opened in an hour, or are before it"
-            yield each.branch, _words(words, "createdPerHour", per_hour, _moment(comes_s))
+            yield each.branch, _words(words, f"createdPerHour{of_shard}", per_hour, _moment(comes_s))
         else:
             are_open += 1
         insort(opened, comes_s)
@@ -333,7 +335,7 @@ def _without_slot(situation: Situation, openings: Iterable[Written]) -> Iterator
 def _counted(situation: Situation, within_s: float = HOUR_S) -> tuple[list[float], int]:
     """When those of the last hour were opened, and how many of ours are open."""
     now_s = situation.snapshot.now_s
-    ours = [each for each in situation.snapshot.proposals if each.decision or each.branch_decision]
+    ours = [each for each in situation.snapshot.own_proposals if each.decision or each.branch_decision]
     opened = recent((_opened_by_s(each, now_s) for each in ours), now_s, within_s)
     return opened, sum(each.state is ProposalState.OPEN for each in ours)
 

@@ -14,18 +14,12 @@ from reconciler.domain.proposals import Part, Proposal, ProposalState, branches_
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Solution
 from reconciler.domain.scalers import TuningEvidence, TuningScore
-from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.variant_settings import GROUP
 from reconciler.policy.port import Spoken
+from reconciler.snapshot.effective_settings import group_of_broken
 
 LAX_TO_STRICT = (Part.AUTO, Part.URGENT, Part.APPROVAL)
-
-
-def group_of_broken(key: ResourceKey, settings: Settings) -> str:
-    """The group that its key suggests, of a resource that could not be read."""
-    subject = {"cluster": key.cluster, "namespace": key.namespace}
-    return "/".join(subject.get(name, "none") for name in settings.pull_requests.group_by) or "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +54,8 @@ class Situation:
             group: tuple(each for branch in branches_of(prefix, group) for each in by_branch.get(branch, ()))
             for group in set(group_of.values())
         }
-        names = {name for cluster in {key.cluster for key in group_of} for name in collected_groups(cluster)}
+        clusters = {key.cluster for key in group_of} - (frozenset() if snapshot.share is None else snapshot.share.split)
+        names = {name for cluster in clusters for name in collected_groups(cluster)}
         collected = {
             head_branch(prefix, name, part): (name, part)
             for name in sorted(names - proposals.keys())

@@ -11,6 +11,7 @@ from reconciler.domain.priors import ModelShape, Weights
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass
 from reconciler.domain.records import dataclass
 from reconciler.domain.rules import Rule
+from reconciler.domain.shards import Shard
 
 DEFAULT_RETENTION_S = 600.0
 RUN_INTERVAL_S = 600.0
@@ -202,6 +203,8 @@ class ClusterSettings:
     prometheus: PrometheusSettings | None = None
     pools: tuple[PoolSettings, ...] = ()
     place: Place | None = None
+    is_part: bool = False
+    """Whether a shard decides some of its namespaces alone: no others are asked about."""
 
     def holds(self, path: str) -> bool:
         """Whether a file of the repository describes this cluster."""
@@ -387,6 +390,8 @@ class Settings:
     """Who says so; empty where it is only assumed."""
     rules: tuple[Rule, ...] = ()
     """The guard rails; without any a person merges every change."""
+    shard: Shard | None = None
+    """Which part of the fleet this run decides; None: all of it."""
 
     @property
     def delivers_status(self) -> bool:

@@ -17,6 +17,7 @@ from reconciler.domain.recording import PaidPrices, WrittenCounts
 from reconciler.domain.records import dataclass
 from reconciler.domain.scalers import ScalerHistory, TunedScaler
 from reconciler.domain.settings import SaturationRules, Settings, ZeroRules
+from reconciler.domain.shards import Share
 from reconciler.domain.variant_settings import VariantSettings
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.domain.written import DeliveryPlace, DocumentRef, EntryPlace
@@ -235,6 +236,14 @@ class Snapshot:
     unmanaged: tuple[UnmanagedWorkload, ...] = ()
     """By key."""
     findings: tuple[Finding, ...] = ()
+    share: Share | None = None
+    """What one of several shards decides: `variants` and `broken` are its own, `proposals` all. None: no other."""
+
+    @property
+    def own_proposals(self) -> tuple[Proposal, ...]:
+        """The pull requests that no other shard looks after."""
+        share = self.share
+        return self.proposals if share is None else tuple(each for each in self.proposals if share.owns(each))
 
     @property
     def tuned(self) -> dict[ResourceKey, TunedScaler]:

@@ -49,6 +49,9 @@ SHORTEST_POINTS = 60
 NAMED_NAMESPACES = 50
 """Up to so many namespaces are named in every selector; with more, the matcher costs more than it saves."""
 
+MOST_NAMED = 1000
+"""Namespaces of a part of a cluster in one selector: Prometheus looks each up, and reads nothing of the others."""
+
 HISTORY_S = 3600.0
 """How far back a run asks for histories."""
 SATURATION_STEP_S = 15.0
@@ -317,7 +320,8 @@ def history_queries(
         return ()
     replicas = sum(max(1, count) for count in namespaces.values())
     points = min(grid.count, MAX_POINTS, max(SHORTEST_POINTS, sample_budget // replicas))
-    wheres = [matchers(cluster.prometheus, batch) for batch in batches_of(namespaces, max(1, sample_budget // points))]
+    batches = batches_of(namespaces, max(1, sample_budget // points), is_part=cluster.is_part)
+    wheres = [matchers(cluster.prometheus, batch) for batch in batches]
     names = label_names(cluster.prometheus)
     own = {where: _configured(cluster.prometheus, where) for where in wheres}
     queries: list[Query] = []
@@ -368,18 +372,21 @@ def delay_queries(
     return history_queries(cluster, targets, start_s, end_s, DELAY_STEP_S, names)
 
 
-def batches_of(namespaces: Mapping[str, int], series_budget: int) -> list[list[str]]:
-    """Namespaces to name together, by the replicas expected in them; one empty batch asks for all without a name."""
+def batches_of(namespaces: Mapping[str, int], series_budget: int, *, is_part: bool = False) -> list[list[str]]:
+    """Namespaces to name together, by the replicas expected in them; one empty batch asks for all without a name.
+
+    Where they are a part of a cluster's, all are named.
+    """
     batches: list[list[str]] = [[]]
     room = series_budget
     for name, replicas in sorted(namespaces.items()):
         expected = max(1, replicas)
-        if expected > room and batches[-1]:
+        if batches[-1] and (expected > room or (is_part and len(batches[-1]) == MOST_NAMED)):
             batches.append([])
             room = series_budget
         batches[-1].append(name)
         room -= expected
-    return [[]] if len(batches) == 1 and len(namespaces) > NAMED_NAMESPACES else batches
+    return [[]] if len(batches) == 1 and len(namespaces) > NAMED_NAMESPACES and not is_part else batches
 
 
 # ---- all queries of a run about replicas and models
@@ -432,8 +439,8 @@ def queries_for(
     )
     texts = [
         *((Name.ARRIVALS_CONFIGURED, text) for text in configured_arrivals(settings)),
-        *_built_in(present, settings, namespaces, series_budget),
-        *_built_in(saturation, settings, needs.saturation, series_budget),
+        *_built_in(present, cluster, namespaces, series_budget),
+        *_built_in(saturation, cluster, needs.saturation, series_budget),
     ]
     return (
         *(instant_query(cluster.name, name, text, now_s) for name, text in texts),
@@ -449,14 +456,17 @@ def configured_arrivals(settings: PrometheusSettings) -> list[str]:
 
 
 def _built_in(
-    quantities: Sequence[Quantity], settings: PrometheusSettings, namespaces: Mapping[str, int], series_budget: int
+    quantities: Sequence[Quantity], cluster: ClusterSettings, namespaces: Mapping[str, int], series_budget: int
 ) -> Iterator[tuple[Name, str]]:
-    if not namespaces:
+    settings = cluster.prometheus
+    if settings is None or not namespaces:
         return
     names = label_names(settings)
-    wheres = [matchers(settings, batch) for batch in batches_of(namespaces, series_budget)]
+    batches = batches_of(namespaces, series_budget, is_part=cluster.is_part)
+    wheres = [matchers(settings, batch) for batch in batches]
     # series that two batches would both find must not be queried twice
-    anywhere = [matchers(settings, ("", *namespaces) if len(namespaces) <= NAMED_NAMESPACES else ())]
+    is_named = len(namespaces) <= (MOST_NAMED if cluster.is_part else NAMED_NAMESPACES)
+    anywhere = [matchers(settings, ("", *namespaces) if is_named else ())]
     own = {where: _configured(settings, where) for where in (*anywhere, *wheres)}
     for quantity in quantities:
         for where in anywhere if quantity.may_lack_namespace else wheres:

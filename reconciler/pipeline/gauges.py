@@ -42,7 +42,9 @@ def failed_outcome(session: Session, exit_code: int, now_s: float) -> RunOutcome
 def outcome_of(result: RunResult, exit_code: int, now_s: float) -> RunOutcome:
     """What the gauges show of a run with a result; `now_s` (Unix seconds) is when it ended."""
     snapshot = result.prepared.snapshot
-    merged = (each for each in result.forge.pull_requests.values() if each.state is PullRequestState.MERGED)
+    own = {each.number for each in snapshot.own_proposals}
+    shown = (each for each in result.forge.pull_requests.values() if each.number in own)
+    merged = (each for each in shown if each.state is PullRequestState.MERGED)
     return RunOutcome(
         ended_s=now_s,
         exit_code=exit_code,
@@ -75,6 +77,7 @@ def tell_gauges(session: Session, outcome: RunOutcome) -> None:
             # Runs of other repositories, or of other clusters of this one, must not replace these gauges.
             chosen = [cluster.name for cluster in session.settings.clusters] if session.settings.other_clusters else []
             grouping = {"repository": session.repository, **({"clusters": ",".join(chosen)} if chosen else {})}
+            grouping |= {} if session.settings.shard is None else {"shard": str(session.settings.shard)}
             push_gauges(settings.pushgateway, gauges, grouping, session.read_secret, replaces=outcome.is_success)
     except ReconcilerError as error:
         logger.warning("gauges were not published: %s", error)
@@ -115,7 +118,7 @@ def _open(result: RunResult, now_s: float) -> Iterator[OpenPullRequest]:
     """Those that were open and were neither closed nor merged, and those that this run created."""
     gone = (Operation.CLOSED, Operation.MERGED)
     closed = {each.number for each in result.published if each.operation in gone}
-    for proposal in result.forge.proposals:
+    for proposal in result.prepared.snapshot.own_proposals:
         shown = result.forge.pull_requests.get(proposal.number)
         if proposal.decision and shown is not None and shown.is_open and proposal.number not in closed:
             tip = result.forge.tips.get(proposal.head_branch)

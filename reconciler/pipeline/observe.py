@@ -19,6 +19,7 @@ from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.recording import PaidPrices, Recording, WrittenCounts
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Assumption, ClusterSettings, Identity, Settings
+from reconciler.domain.shards import Share
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.written import WrittenField
 from reconciler.errors import ConfigurationError, ReconcilerError
@@ -47,6 +48,7 @@ from reconciler.snapshot.declarations import (
 )
 from reconciler.snapshot.inventory import device_names
 from reconciler.snapshot.priors import with_shapes
+from reconciler.snapshot.shards import share_of
 from reconciler.snapshot.variants import build_catalogs, declared_variants, join_variants
 from reconciler.tuning.schedule import looks
 
@@ -403,7 +405,14 @@ class ObservedRun:
     files: "Files"
     declaration: Declaration
     variants: tuple[Variant, ...]
+    """Of the whole fleet, whatever the share."""
     forge: ForgeView
+    share: Share | None = None
+
+    @property
+    def split(self) -> frozenset[str]:
+        """Clusters of which other shards may decide parts."""
+        return frozenset() if self.share is None else self.share.split
 
 
 def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str) -> ObservedRun:
@@ -416,7 +425,8 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
     declaration = fold(files.commit, settings)
     commit = doors.repository.commit
     logger.info("read %d manifests at %s", len(files.commit.manifests), commit[:7])
-    variants = declared_variants(settings, declaration)
+    fleet = declared_variants(settings, declaration)
+    settings, share, variants = _shared_out(settings, declaration, fleet)
     answers = _ask(doors, settings, variants, declaration, now_s)
     if Assumption.ONE_CLUSTER in settings.assumed:
         refuse_several_clusters(answers, files.commit.fleet)
@@ -449,7 +459,21 @@ def observe(doors: Doors, settings: Settings, now_s: float, repository_name: str
         paid=paid,
         moved=moved,
     )
-    return ObservedRun(recording=recording, files=files, declaration=declaration, variants=variants, forge=forge_view)
+    return ObservedRun(
+        recording=recording, files=files, declaration=declaration, variants=fleet, forge=forge_view, share=share
+    )
+
+
+def _shared_out(
+    settings: Settings, declaration: Declaration, fleet: tuple[Variant, ...]
+) -> tuple[Settings, Share | None, tuple[Variant, ...]]:
+    """What this shard decides: clusters of which that is a part are asked about its own namespaces alone."""
+    share = share_of(settings, declaration, fleet)
+    if share is None:
+        return settings, None, fleet
+    logger.info("%s", share.words)
+    clusters = tuple(replace(each, is_part=each.name in share.split) for each in settings.clusters)
+    return replace(settings, clusters=clusters), share, tuple(each for each in fleet if share.holds(each.key))
 
 
 def read_moved(

@@ -405,7 +405,7 @@ def _without_plan(plan: Plan, observed: ObservedRun) -> list[tuple[str, str]]:
     """Branches of groups for parts that neither change anything nor are open: a killed run left them."""
     known = {group.head_branch for group in plan.groups}
     prefix = observed.recording.settings.git.branch_prefix
-    of_several = _collected_branches(plan, prefix)
+    of_several = _collected_branches(plan, prefix, observed.split)
     known |= {  # of these the inputs must be whole
         each.head_branch
         for each in observed.recording.proposals
@@ -421,9 +421,9 @@ def _own_branches(plan: Plan, prefix: str) -> dict[str, str]:
     return {branch: name for name in groups for branch in branches_of(prefix, name)}
 
 
-def _collected_branches(plan: Plan, prefix: str) -> dict[str, str]:
-    """Every branch that may be of several groups of the plan, with their common name."""
-    clusters = sorted({each.variant.cluster for each in plan.decisions})
+def _collected_branches(plan: Plan, prefix: str, split: Container[str]) -> dict[str, str]:
+    """Every branch that may be of several groups of the plan, with their common name; none of `split` clusters."""
+    clusters = sorted({each.variant.cluster for each in plan.decisions if each.variant.cluster not in split})
     names = (name for cluster in clusters for name in collected_groups(cluster))
     return {branch: name for name in names for branch in branches_of(prefix, name)}
 
@@ -433,8 +433,8 @@ def _vanished(plan: Plan, observed: ObservedRun) -> list[tuple[str, str]]:
 
     So is one of several groups that none of them is in any more.
     """
-    prefix = observed.recording.settings.git.branch_prefix
-    of_several = _collected_branches(plan, prefix)
+    prefix, share = observed.recording.settings.git.branch_prefix, observed.share
+    of_several = _collected_branches(plan, prefix, observed.split)
     known = {group.head_branch for group in plan.groups} | (_own_branches(plan, prefix).keys() - of_several.keys())
     return [
         (proposal.group or of_several.get(proposal.head_branch, proposal.head_branch), proposal.head_branch)
@@ -443,6 +443,7 @@ def _vanished(plan: Plan, observed: ObservedRun) -> list[tuple[str, str]]:
         # Without a decision it is a person's, under our prefix, unless its commit is ours and a person edited its text.
         and (proposal.decision or (proposal.branch_decision and proposal.head_branch in of_several))
         and proposal.head_branch not in known
+        and (share is None or share.owns(proposal))
         and not _is_partial(plan, observed)
     ]
 
@@ -467,7 +468,7 @@ def _unseen(plan: Plan, observed: ObservedRun) -> dict[str, str]:
         return {}
     decisions = {str(each.variant): each for each in plan.decisions}
     plans = {each.head_branch: each for each in plan.groups}
-    collected = _collected_branches(plan, observed.recording.settings.git.branch_prefix)
+    collected = _collected_branches(plan, observed.recording.settings.git.branch_prefix, observed.split)
     found = {}
     for proposal in observed.recording.proposals:
         unseen = [
@@ -548,7 +549,7 @@ class _Press:
         """Delete the branches on which a killed run had the forge write commits."""
         left = {name: oid for name, oid in self.observed.forge.branches.items() if name.endswith(WORKPLACE)}
         prefix = self.observed.recording.settings.git.branch_prefix
-        ours = _own_branches(plan, prefix) | _collected_branches(plan, prefix) if left else {}
+        ours = _own_branches(plan, prefix) | _collected_branches(plan, prefix, self.observed.split) if left else {}
         for branch in (each for each in left if each.removesuffix(WORKPLACE) in ours):
             try:
                 self.clone.delete_branch(branch, expected=left[branch])
@@ -558,7 +559,7 @@ class _Press:
     def take_back_retargeted(self, plan: Plan) -> None:
         """Cancel merges into another branch, which a person has chosen since: what is pushed now would go there."""
         prefix = self.observed.recording.settings.git.branch_prefix
-        ours = _own_branches(plan, prefix).keys() | _collected_branches(plan, prefix).keys()
+        ours = _own_branches(plan, prefix).keys() | _collected_branches(plan, prefix, self.observed.split).keys()
         for each in self.observed.forge.retargeted:
             if each.is_open and each.head_branch in ours:
                 logger.warning("pull request %d goes to %s now: we do not merge it", each.number, each.base_branch)

@@ -137,7 +137,8 @@ def run(
         prepared=prepared, drafts=drafts, published=(), judged=judged, forge=observed.forge, acts=acts.seconds
     )
     paused = find_pause(paused, observed.forge)
-    keeps_dashboard = settings.pull_requests.dashboard and not settings.other_clusters  # a part would hide the rest
+    is_part = bool(settings.other_clusters) or settings.shard is not None
+    keeps_dashboard = settings.pull_requests.dashboard and not is_part  # a part would hide the rest
     if paused:
         take_back(doors.forge, observed.forge)
         result = replace(result, paused=paused)

@@ -190,6 +190,11 @@ class RuleBook:
         return None
 
     @property
+    def shares_limits(self) -> bool:
+        """Whether any rule limits several variants together."""
+        return bool(self._sharing)
+
+    @property
     def looks_back(self) -> bool:
         """Whether any rule may want to know what Git said before."""
         return bool(self._looking_back)

@@ -18,13 +18,13 @@ from reconciler.metrics.scaler_metrics import read_scalers
 from reconciler.metrics.tracked_histories import read_tracked
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.llmd.saturation import saturation_for, zero_for
-from reconciler.resources.registry import KINDS
 from reconciler.snapshot.adoption import find_left, find_unmanaged
 from reconciler.snapshot.canaries import is_canary, measured_profiles, read_tried
 from reconciler.snapshot.inventory import take_inventory
 from reconciler.snapshot.priors import with_hub_shapes
+from reconciler.snapshot.shards import broken_variants, divided, share_of
 from reconciler.snapshot.tuned import of_this_query
-from reconciler.snapshot.variants import build_catalogs, join_variants, scaled_targets
+from reconciler.snapshot.variants import build_catalogs, declared_variants, join_variants, scaled_targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,12 @@ def read_snapshot(
     """Join the `declaration` (read from the recording's manifests) with Prometheus' answers.
 
     What runs of a change is what its base declares, of new variants none. `declared` are the variants where they were
-    joined before without pull requests, which matter only to Kthena's minimums.
+    joined before without pull requests, which matter only to Kthena's minimums. Of a shard it has its own variants.
     """
+    share = None
+    if recording.settings.shard is not None:
+        known = declared_variants(recording.settings, declaration) if declared is None else declared
+        share = share_of(recording.settings, declaration, known)
     settings = with_hub_shapes(recording.settings, declaration.llmaz.models)
     catalogs = build_catalogs(settings, declaration)
     kthena = declaration.kthena
@@ -65,6 +69,11 @@ def read_snapshot(
     if measured:
         variants = join_variants(settings, declaration, catalogs, recording.proposals, measured=measured)
         variants = variants if base is None else tuple(_as_running(variants, base))
+    fleet, broken = variants, broken_variants(declaration)
+    if share is not None:
+        settings = divided(settings)
+        variants = tuple(each for each in fleet if share.holds(each.key))
+        broken = tuple(each for each in broken if share.holds(each.key))
     models = sorted({variant.model for variant in variants})
     tracked = followed_targets(variants, declaration, recording.proposals)
     if base is not None and _seen(variants, settings) == _seen(base.variants, base.settings):
@@ -75,7 +84,7 @@ def read_snapshot(
         histories = base.histories
     else:
         histories = read_tracked(tracked, recording.answers, recording.now_s, settings)
-    left = find_left(settings, declaration, {each.workload.key for each in variants if each.workload})
+    left = find_left(settings, declaration, {each.workload.key for each in fleet if each.workload})
     return Snapshot(
         now_s=recording.now_s,
         repository=recording.repository,
@@ -84,9 +93,7 @@ def read_snapshot(
         fingerprint=fingerprint,
         settings=settings,
         variants=variants,
-        broken=tuple(
-            each for each in declaration.broken if each.key.kind in KINDS and KINDS[each.key.kind].declares_variants
-        ),
+        broken=broken,
         observed=observed,
         saturation=saturation_rules(declaration, models),
         zero=zero_rules(declaration, models),
@@ -95,14 +102,15 @@ def read_snapshot(
         histories=histories,
         committed_s=recording.committed_s,
         catalogs=catalogs,
-        inventory=take_inventory(settings, catalogs, variants, observed.devices, recording.now_s, left),
+        inventory=take_inventory(settings, catalogs, fleet, observed.devices, recording.now_s, left),
         proposals=recording.proposals,
         tried=tried,
         written={each.variant: each for each in recording.written},
         paid={each.variant: each for each in recording.paid},
         moved=None if recording.moved is None else frozenset(recording.moved),
         findings=tuple(sorted({*declaration.findings, *recording.unread})),
-        unmanaged=find_unmanaged(settings, left),
+        unmanaged=tuple(each for each in find_unmanaged(settings, left) if share is None or share.holds(each.key)),
+        share=share,
     )
 
 

@@ -177,6 +177,12 @@ def default_group(
     return "/".join(parts) or "all"
 
 
+def group_of_broken(key: ResourceKey, settings: Settings) -> str:
+    """The group that its key suggests, of a resource that could not be read."""
+    subject = {"cluster": key.cluster, "namespace": key.namespace}
+    return "/".join(subject.get(name, "none") for name in settings.pull_requests.group_by) or "all"
+
+
 # ---- service classes: of the resource, the configuration, and upstream's ConfigMaps
 
 UPSTREAM_CONFIG_MAP = "service-classes-config"

@@ -7,6 +7,7 @@ import yaml
 
 from reconciler import __version__
 from reconciler.config.environment import Environment, Flags
+from reconciler.domain.shards import Shard
 from reconciler.pipeline.init import InitRequest, Wishes, init
 from tests.servers.desk import open_desk
 from tests.servers.git_workshop import Workshop
@@ -101,21 +102,40 @@ def test_what_init_writes_is_built_and_taken(tool: str, template: Workshop, tmp_
         assert (spec["source"] if tool == "argocd" else spec)["path"] == "reconciler"
 
 
-@pytest.mark.usefixtures("impatient")
-def test_the_page_gives_the_job_a_github_app_in_place_of_a_token(template: Workshop, tmp_path: Path) -> None:
+def patched(section: str, template: Workshop, tmp_path: Path) -> Manifest:
+    """The CronJob of an overlay with the patches of a section of the page."""
     desk = open_desk(template, tmp_path)
     desk.workshop.git("remote", "set-url", "origin", "git@github.com:acme/fleet.git")
     flags = Flags(repo=str(desk.workshop.clone))
     init(InitRequest(flags=flags, environment=Environment(), wishes=Wishes(cronjob=True), now_s=desk.now_s))
     folder = desk.workshop.clone / "reconciler"
-    section = PAGE.read_text().partition("### A GitHub App\n")[2]
-    patches = section.partition("```yaml\n")[2].partition("```")[0]
+    patches = PAGE.read_text().partition(f"### {section}\n")[2].partition("```yaml\n")[2].partition("```")[0]
     overlay = folder / "kustomization.yaml"
     before = overlay.read_text()
     assert "patches:\n" in before
     overlay.write_text(before.replace("patches:\n", f"patches:\n{patches}"))
-    pod = next(pod for each in build(folder) if (pod := pod_spec_of(each)) is not None)
+    return next(each for each in build(folder) if each["kind"] == "CronJob")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_page_gives_the_job_a_github_app_in_place_of_a_token(template: Workshop, tmp_path: Path) -> None:
+    pod = pod_spec_of(patched("A GitHub App", template, tmp_path))
+    assert pod is not None
     names = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
     assert "RECONCILER_FORGE_TOKEN_FILE" not in names
     assert names["RECONCILER_GITHUB_APP_KEY_FILE"] == "/var/run/secrets/reconciler/app-key"
     assert names["RECONCILER_GITHUB_APP_ID"] == "123456"
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_page_runs_a_shard_in_each_pod_of_an_indexed_job(template: Workshop, tmp_path: Path) -> None:
+    made = patched("Several jobs for one fleet", template, tmp_path)
+    assert objections(made) == []
+    job, pod = made["spec"]["jobTemplate"]["spec"], pod_spec_of(made)
+    assert pod is not None
+    assert (job["completionMode"], job["backoffLimitPerIndex"]) == ("Indexed", 0)
+    assert "backoffLimit" not in job
+    arguments = pod["containers"][0]["args"]
+    for index in range(job["completions"]):
+        text = arguments[arguments.index("--shard") + 1].replace("$(JOB_COMPLETION_INDEX)", str(index))
+        assert Shard.parse(text) == Shard(index=index, count=job["parallelism"])

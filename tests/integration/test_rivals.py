@@ -65,3 +65,76 @@ def test_two_runs_that_make_the_same_commit_agree(fleet: Fleet, tmp_path: Path) 
     codes = [code for code, _ in race(fleet, tmp_path / "meeting", later_s=0.0)]
     assert codes == [0, 0]
     assert_sound(fleet)
+
+
+@pytest.fixture(params=["github", "local"])
+def divided(request: pytest.FixtureRequest, make_fleet: Callable[..., Fleet]) -> Fleet:
+    """Three namespaces on devices of their own in a busy hour: of two shards the first has chat, the second code."""
+    fleet = make_fleet(request.param)
+    settings = fleet.read("reconciler.yaml").decode().replace("{name: prod,", "{name: east,")
+    fleet.write(
+        "reconciler.yaml", settings.replace("serviceClass: standard}", "serviceClass: standard, accelerator: keep}")
+    )
+    fleet.go_to(Level.BUSY)
+    return fleet
+
+
+def run_together(fleet: Fleet, folder: Path, *shards: str, step: str = "none") -> list[str]:
+    """What runs of these shards print that are started at the same moment; all end well."""
+    folder.mkdir()
+    halt = f"meet:{folder}" if step == "push" else step
+    ended = [each.end() for each in [fleet.start(halt, "--shard", shard) for shard in shards]]
+    assert [code for code, _ in ended] == [0] * len(shards), ended
+    return [printed for _, printed in ended]
+
+
+def standing(fleet: Fleet) -> dict[str, tuple[str, str]]:
+    """State and commit of each pull request, by its head branch."""
+    branches = fleet.branches()
+    return {each.head: (each.state, branches.get(each.head, "")) for each in fleet.pull_requests()}
+
+
+def test_two_shards_at_once_open_what_each_has_to_and_then_nothing(divided: Fleet, tmp_path: Path) -> None:
+    chat, code = run_together(divided, tmp_path / "first", "0/2", "1/2", step="push")
+    assert "created: east/chat urgent" in chat
+    assert "east/code" not in chat
+    assert "created: east/code urgent" in code
+    assert "east/chat" not in code
+    before = standing(divided)
+    assert len(before) == 2
+    with divided.writes() as writes:
+        for round_name, shards in (
+            ("again", ("0/2", "1/2")),
+            ("more", ("0/3", "1/3", "2/3")),
+            ("mixed", ("0/2", "1/3")),
+        ):
+            run_together(divided, tmp_path / round_name, *shards)
+        assert divided.run().code == 0
+    assert writes == []
+    assert standing(divided) == before
+
+
+def test_a_shard_updates_and_withdraws_its_own_alone(divided: Fleet, tmp_path: Path) -> None:
+    run_together(divided, tmp_path / "first", "0/2", "1/2")
+    before = standing(divided)
+    divided.go_to(Level.QUIET)  # chat needs no more, code is as busy as ever
+    assert divided.run("--shard", "1/2").code == 0
+    assert standing(divided) == before
+    run_together(divided, tmp_path / "second", "0/2", "1/2")
+    assert sorted(state for state, _ in standing(divided).values()) == ["closed", "open"]
+    with divided.writes() as writes:
+        run_together(divided, tmp_path / "third", "0/2", "1/2", "0/3", "1/3", "2/3")
+    assert writes == []
+
+
+def test_two_numbers_of_shards_at_once_are_as_two_runs_at_once(divided: Fleet, tmp_path: Path) -> None:
+    folder = tmp_path / "meeting"
+    folder.mkdir()
+    started = [
+        divided.start(f"meet:{folder}", "--shard", shard, later_s=s) for shard, s in (("1/2", 0.0), ("1/3", 60.0))
+    ]
+    (won, _), (lost, out_lost) = sorted(each.end() for each in started)
+    assert (won, lost) == (0, 4)
+    assert "another run" in out_lost
+    (code,) = standing(divided).values()
+    assert code[0] == "open"

@@ -15,6 +15,7 @@ from reconciler.config.environment import Environment, Flags
 from reconciler.config.files import REPOSITORY_FILE
 from reconciler.config.loading import LoadedSettings, load_settings
 from reconciler.domain.settings import Settings
+from reconciler.domain.shards import Shard
 from reconciler.forge.local import Local
 from reconciler.forge.pull_requests import NEUTRAL_IDENTITY, Forge, PullRequest
 from reconciler.git.clone import Clone, clone_base
@@ -74,6 +75,10 @@ class Desk:
     now_s: float = NOW_S
     runs: int = 0
     clusters: tuple[str, ...] = ()
+    shard: Shard | None = None
+    """Which part its runs decide."""
+    prometheus: str = "http://127.0.0.1:9"
+    """Of one cluster; empty where its configuration names them."""
     dates: set[float] = field(default_factory=set)
     variables: Mapping[str, str] = field(default_factory=dict)
     url: str = ""
@@ -107,7 +112,7 @@ class Desk:
             read_repository_file=lambda path: repository.read_file_at(repository.commit, path),
             list_repository_folder=repository.files_below,
             operator_files=(),
-            flags=Flags(prometheus="http://127.0.0.1:9", clusters=self.clusters),
+            flags=Flags(prometheus=self.prometheus, clusters=self.clusters, shard=self.shard),
             environment=Environment(variables=self.variables),
         )
 

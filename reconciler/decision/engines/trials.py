@@ -21,7 +21,9 @@ from reconciler.snapshot.priors import hardware_of, known_profiles, shape_of
 LEAST_SHARE = 0.1
 """Of what a model costs: less than this at the slow edge is not worth a trial."""
 MOST_SIZED = 20
-"""Models that are sized, the costliest of those that could be: all of a large fleet would take longer than its plan."""
+"""Models that are sized, the costliest of those that could be: all of a large fleet would take longer than its plan.
+
+Shards divide them: each starts its portion of canaries at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +110,17 @@ def size_trials(snapshot: Snapshot, decisions: Iterable[Decision]) -> tuple[Size
     """
     rows: list[SizingRow] = []
     found: list[tuple[TrialModel, Prior]] = []
+    shard = snapshot.settings.shard
+    most = MOST_SIZED if shard is None else shard.portion(MOST_SIZED)
     sized, stated_of = 0, {each.model_id: each for each in snapshot.settings.models}
     for asked in sorted(_asked(snapshot, decisions), key=lambda each: (-each.cost_per_hour, each.model)):
+        if sized == most:
+            break
         priors = _priors(snapshot, asked, stated_of)
         for prior in priors:
             rows += _rows(asked, prior, len(found))
             found.append((asked, prior))
         sized += bool(priors)
-        if sized == MOST_SIZED:
-            break
     if not rows:
         return ()
     carried = {key: each.rate_per_s for key, each in Capacities(rows).of.items()}
