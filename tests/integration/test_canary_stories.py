@@ -1,37 +1,29 @@
 """An accelerator that nobody tried, from the proposal of one replica to its end: nothing moves on a prior alone."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 
 import pytest
 
-from tests.servers.fleet import HOUR_S, Day, write_gauge, write_replica
-from tests.servers.prometheus import ABSENT, History, serve_blocks, write_blocks
+from tests.servers.prometheus import ABSENT
 from tests.servers.speeds import Speed
-from tests.stories.stage import MINUTE_S, Moment, Phase, Replacements, Served, Team, at_work
+from tests.stories.canaries import (
+    FILE,
+    GROUPS,
+    MUCH_LATER_H,
+    REPLICAS,
+    Tale,
+    canary_of,
+    look,
+    opened,
+    remembered,
+    start,
+)
+from tests.stories.stage import Team
 
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(ABSENT), reason=ABSENT)]
-
-LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
-BEGIN = Moment(at="2026-09-07T10:00+00:00", served=())
-A100 = Speed(alpha_s=0.0135, beta_s=0.00012, max_batch=128)
-GOOD = Speed(alpha_s=0.0085, beta_s=0.00006, max_batch=128)
-REPLICAS, PER_S = 4, 75.0
-MUCH_LATER_H = 240
-"""Prometheus' answers reach back a week: a canary of the first days is not in them any more."""
-CANARY = "chat-canary-h100"
-FILE = f"{CANARY}.yaml"
-SETTINGS: Replacements = (
-    ("      - {accelerator: H100, alpha: 6.958ms, beta: 0.042ms, maxBatchSize: 64}\n", ""),
-    ("alpha: 20.58ms, beta: 0.41ms, maxBatchSize: 32", "alpha: 13.5ms, beta: 0.12ms, maxBatchSize: 128"),
-    ("accelerator: keep", "accelerator: choose"),
-    ("costPerHour: 6.00", "costPerHour: 3.00"),
-    ("policies: [.reconciler/policies/]", "policies: [default]"),
-)
-
 
 PROFILED = """\
 apiVersion: llmd.ai/v1alpha1
@@ -93,65 +85,6 @@ data:
     scheduler-name: inftyai-scheduler
     init-container-image: inftyai/model-loader:v0.0.10
 """
-GROUPS = ("chat-{}", "chat-canary-h100-{}")
-"""Of pods of LeaderWorkerSets, which llmaz makes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tale:
-    """A namespace of its own: when people look (hours after the beginning), and what the canary does."""
-
-    name: str
-    looks: Sequence[float]
-    speed: Speed | None = GOOD
-    until_h: float = 27.0
-    pending: bool = False
-    scaled: int = 1
-    """Replicas of the canary."""
-    manifest: str = ""
-    """Of the team's own replicas, where that is no VariantAutoscaling with a target."""
-    model: str = LLAMA
-    pods: tuple[str, str] = ("chat-5d4c8b7f9-bcd{}2", "chat-canary-h100-6f5d9c8b7-zxc{}2")
-    """The names of the team's pods, and of the canary's."""
-
-    @property
-    def served(self) -> Served:
-        """The team's own replicas."""
-        phases = (Phase(replicas=REPLICAS, per_s=PER_S),)
-        return Served(name="chat", namespace=self.name, model=self.model, accelerator="A100", phases=phases)
-
-    @property
-    def path(self) -> str:
-        """The file of its canary."""
-        return f"prod/{self.name}/{FILE}"
-
-    def write(self, history: History) -> None:
-        """What Prometheus scraped of it: the team's replicas when somebody looks, the canary all the time."""
-        for look in self.looks:
-            day = Day(start_s=BEGIN.at_s + look * HOUR_S - 75 * MINUTE_S, hours=1.5)
-            if look == MUCH_LATER_H:  # half of the fleet has moved
-                for number, (which, speed) in enumerate([(0, A100), (0, A100), (1, GOOD), (1, GOOD)]):
-                    self._pod(history, day, self._named(which, number % 2), PER_S / 4, speed)
-                continue
-            sharing = REPLICAS + (self.scaled if look and self.speed is not None and look < self.until_h else 0)
-            for number in range(REPLICAS):
-                self._pod(history, day, self._named(0, number), PER_S / sharing, A100)
-        day = Day(start_s=BEGIN.at_s + 10 * MINUTE_S, hours=self.until_h)
-        for number in range(self.scaled):
-            name = self._named(1, number)
-            if self.speed is not None:
-                self._pod(history, day, name, PER_S / (REPLICAS + self.scaled), self.speed)
-            if self.pending:
-                write_gauge(history, day, "kube_pod_status_unschedulable", {"namespace": self.name, "pod": name})
-
-    def _named(self, which: int, number: int) -> str:
-        return self.pods[which].format(number if self.pods is GROUPS else "fghj"[number])
-
-    def _pod(self, history: History, day: Day, name: str, per_s: float, speed: Speed) -> None:
-        labels = {"namespace": self.name, "pod": name, "model_name": self.model}
-        write_replica(history, day, labels, lambda _at_s: per_s, speed)
-
-
 KUSTOMIZATION = """\
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -180,12 +113,7 @@ FAMILIES = (FORM, SLOW_FORM, PLAY, SLOW_PLAY)
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where all of them are remembered."""
-    folder = tmp_path_factory.mktemp("canaries")
-    history = History(end_s=BEGIN.at_s + 250 * HOUR_S)
-    for tale in (*TALES, *FAMILIES):
-        tale.write(history)
-    write_blocks(history, folder / "canaries.om", folder / "blocks", block_h=54)
-    with serve_blocks(folder / "blocks", folder) as url:
+    with remembered((*TALES, *FAMILIES), tmp_path_factory.mktemp("canaries")) as url:
         yield url
 
 
@@ -196,47 +124,13 @@ Begin = Callable[..., Team]
 def begin(prometheus: str, tmp_path: Path) -> Iterator[Begin]:
     """Opens the repository of one tale."""
     with ExitStack() as stack:
-
-        def opened(tale: Tale, *rules: str, settings: Replacements = ()) -> Team:
-            moment = Moment(at=BEGIN.at, served=(tale.served,))
-            work = at_work(moment, prometheus, tmp_path, rules=rules, settings=(*SETTINGS, *settings))
-            team = stack.enter_context(work)
-            if tale.manifest:
-                team.write(tale.served.path, tale.manifest.replace("SPACE", tale.name).encode())
-            return team
-
-        yield opened
-
-
-def start(begin: Begin, tale: Tale, *rules: str, settings: Replacements = ()) -> Team:
-    """A team that merged the canary."""
-    team = begin(tale, *rules, settings=settings)
-    assert team.run().code == 0
-    (opened,) = team.pull_requests()
-    assert opened.title.startswith("Try H100 with chat-canary-h100")
-    assert ("Nothing of it is proven" in opened.body, "Proven to be" in opened.body) == (True, False)
-    assert (opened.labels, tale.path in team.changed_lines(opened.head)) == (("reconciler", "canary"), True)
-    assert team.replicas_of("chat", opened.head) == REPLICAS
-    team.merge_all()
-    return team
-
-
-def look(team: Team, hours: float) -> dict[str, str]:
-    """The words of what is open so many hours after the merge."""
-    team.go_back(BEGIN.at_s + hours * HOUR_S)
-    outcome = team.run()
-    assert outcome.code == 0, outcome.err
-    return team.proposed()
-
-
-def canary_of(team: Team, tale: Tale, branch: str = "main") -> int:
-    """How many replicas a branch gives it."""
-    lines = team.read(tale.path, branch).decode().splitlines()
-    return next(int(line.split(":")[1]) for line in lines if line.strip().startswith("replicas:"))
+        yield lambda tale, *rules, settings=(): stack.enter_context(
+            opened(tale, prometheus, tmp_path, *rules, settings=settings)
+        )
 
 
 def test_one_that_is_good_gets_the_load_and_nothing_moves_before(begin: Begin) -> None:
-    team = start(begin, PASSES)
+    team = start(begin(PASSES), PASSES)
     assert look(team, 5) == {}
     ((branch, words),) = look(team, 26).items()
     assert (canary_of(team, PASSES, branch), team.replicas_of("chat", branch)) == (2, 2)
@@ -253,7 +147,7 @@ def test_one_that_is_good_gets_the_load_and_nothing_moves_before(begin: Begin) -
 
 
 def test_one_that_is_far_slower_is_taken_back_and_not_tried_again(begin: Begin) -> None:
-    team = start(begin, SLOW, settings=(("costPerHour: 3.00", "costPerHour: 4.00"),))
+    team = start(begin(SLOW, settings=(("costPerHour: 3.00", "costPerHour: 4.00"),)), SLOW)
     ((branch, words),) = look(team, 5).items()
     assert (canary_of(team, SLOW, branch), team.replicas_of("chat", branch)) == (0, REPLICAS)
     assert "which the band did not hold" in words
@@ -263,13 +157,13 @@ def test_one_that_is_far_slower_is_taken_back_and_not_tried_again(begin: Begin) 
 
 
 def test_one_that_is_far_faster_is_sized_by_what_was_measured(begin: Begin) -> None:
-    team = start(begin, FAST)
+    team = start(begin(FAST), FAST)
     ((branch, _),) = look(team, 26).items()
     assert (canary_of(team, FAST, branch), team.replicas_of("chat", branch)) == (2, 2)
 
 
 def test_one_that_nothing_is_heard_of_ends_after_four_days(begin: Begin) -> None:
-    team = start(begin, NOTHING)
+    team = start(begin(NOTHING), NOTHING)
     assert look(team, 26) == {}
     ((branch, words),) = look(team, 97).items()
     assert canary_of(team, NOTHING, branch) == 0
@@ -277,13 +171,13 @@ def test_one_that_nothing_is_heard_of_ends_after_four_days(begin: Begin) -> None
 
 
 def test_one_that_a_person_removes_does_not_come_back(begin: Begin) -> None:
-    team = start(begin, REMOVED)
+    team = start(begin(REMOVED), REMOVED)
     team.rearrange({}, REMOVED.path)
     assert look(team, 2) == {}
 
 
 def test_one_that_finds_no_node_is_taken_back(begin: Begin) -> None:
-    team = start(begin, PENDING)
+    team = start(begin(PENDING), PENDING)
     assert look(team, 3) == {}
     ((branch, words),) = look(team, 7).items()
     assert canary_of(team, PENDING, branch) == 0
@@ -291,7 +185,7 @@ def test_one_that_finds_no_node_is_taken_back(begin: Begin) -> None:
 
 
 def test_one_that_misses_a_target_is_taken_back_at_once(begin: Begin) -> None:
-    team = start(begin, HARMFUL)
+    team = start(begin(HARMFUL), HARMFUL)
     ((branch, words),) = look(team, 3).items()
     assert (canary_of(team, HARMFUL, branch), "-urgent-" in branch) == (0, True)
     assert "and the others keep it" in words
@@ -301,20 +195,20 @@ def test_one_that_misses_a_target_is_taken_back_at_once(begin: Begin) -> None:
 def test_a_freeze_lets_a_person_end_one_that_does_harm(begin: Begin, repairs: str) -> None:
     files = ("policies: [default]", "policies: [default, .reconciler/policies/]")
     freeze = f'{{name: afternoon, freeze: {{cron: "0 12 * * *", for: 4h, repairs: {repairs}}}}}'
-    team = start(begin, HARMFUL, freeze, settings=(files,))
+    team = start(begin(HARMFUL, freeze, settings=(files,)), HARMFUL)
     found = look(team, 3)
     assert [canary_of(team, HARMFUL, branch) for branch in found] == ([0] if repairs == "ask" else [])
     assert all("a person decides about repairs" in words for words in found.values())
 
 
 def test_without_metrics_nothing_is_known_and_nothing_is_done(begin: Begin) -> None:
-    team = start(begin, BLIND)
+    team = start(begin(BLIND), BLIND)
     assert look(team, 100) == {}
     assert canary_of(team, BLIND) == 1
 
 
 def test_one_that_a_person_scales_holds_its_model_until_it_is_measured(begin: Begin) -> None:
-    team = start(begin, SCALED)
+    team = start(begin(SCALED), SCALED)
     team.write(SCALED.path, team.read(SCALED.path).replace(b"replicas: 1", b"replicas: 3"))
     assert look(team, 5) == {}
     assert "it has 3 replicas, and what one carries is measured in 24 hours with load" in team.plan().out
@@ -323,7 +217,7 @@ def test_one_that_a_person_scales_holds_its_model_until_it_is_measured(begin: Be
 
 
 def test_one_that_gets_dearer_meanwhile_is_taken_back(begin: Begin) -> None:
-    team = start(begin, DEARER)
+    team = start(begin(DEARER), DEARER)
     settings = team.read("reconciler.yaml").decode()
     team.write(
         "reconciler.yaml",
@@ -382,7 +276,7 @@ CLASSES = ("serviceClasses:\n", "serviceClasses:\n  - {name: interactive, ttft: 
 
 @pytest.mark.parametrize("tale", [FORM, PLAY], ids=["profile form", "llmaz"])
 def test_another_family_is_tried_and_moved_as_well(begin: Begin, tale: Tale) -> None:
-    team = start(begin, tale, settings=(CLASSES,))
+    team = start(begin(tale, settings=(CLASSES,)), tale)
     ((branch, words),) = look(team, 26).items()
     assert (canary_of(team, tale, branch), team.replicas_of("chat", branch)) == (2, 2)
     assert "It measured 26 hours with load" in words
@@ -390,7 +284,7 @@ def test_another_family_is_tried_and_moved_as_well(begin: Begin, tale: Tale) -> 
 
 @pytest.mark.parametrize("tale", [SLOW_FORM, SLOW_PLAY], ids=["profile form", "llmaz"])
 def test_another_family_is_taken_back_as_well(begin: Begin, tale: Tale) -> None:
-    team = start(begin, tale, settings=(CLASSES, DEARER_H100))
+    team = start(begin(tale, settings=(CLASSES, DEARER_H100)), tale)
     ((branch, words),) = look(team, 5).items()
     assert (canary_of(team, tale, branch), team.replicas_of("chat", branch)) == (0, REPLICAS)
     assert "it would cost" in words
