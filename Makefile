@@ -44,7 +44,7 @@ attack: $(VENV)/installed-dev  ## Try the optimizer on 5,000 random problems, 50
 	ATTACK_PROBLEMS=5000 ATTACK_FLEETS=500 ATTACK_RULED_FLEETS=3000 ATTACK_FAULTS=all $(PYTHON) -m pytest $(PYTEST_ARGS) tests/attack \
 		tests/unit/decision/test_whole_fleets.py tests/unit/decision/test_ruled_fleets.py
 
-soak: $(VENV)/installed-dev  ## A thousand runs over a week of twenty models, a real git and a real Prometheus
+soak: $(VENV)/installed-dev  ## A thousand runs over ten days of twenty models, a real git and a real Prometheus
 	SOAK_RUNS=1000 $(PYTHON) -m pytest -q tests/integration/test_soak.py
 
 api-server-test: $(VENV)/installed-dev  ## Deliver statuses to a real API server: kube-apiserver, etcd and kubectl on PATH

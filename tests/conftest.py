@@ -14,7 +14,7 @@ INCIDENT, ATTACK, FAULTS, SOAK = "incident", "attack", "faults", "soak"
 TABLES = {
     INCIDENT: "incidents: name | replicas | truth | told",
     ATTACK: "attacks on merging: way | forge | told",
-    SOAK: "soak: runs | restarts | pull requests | memory of a run at first and at last | growth of all in one process",
+    SOAK: "soak: runs | restarts | pull requests | memory of a run | growth of all in one process | by a backtest",
     FAULTS: "faults that the next run healed: operation | forge | calls | tried | held",
 }
 HELD = "held"

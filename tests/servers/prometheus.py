@@ -155,6 +155,7 @@ def serve_blocks(blocks: Path, directory: Path) -> Iterator[str]:
                 f"--web.listen-address={address}",
                 f"--storage.tsdb.path={blocks}",
                 "--storage.tsdb.retention.time=100y",
+                "--web.enable-remote-write-receiver",
                 # No compaction, which begins after a minute and lets queries wait for half of another.
                 "--storage.tsdb.min-block-duration=2h",
                 "--storage.tsdb.max-block-duration=2h",
