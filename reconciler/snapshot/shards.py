@@ -36,7 +36,6 @@ from reconciler.policy.port import Subject
 from reconciler.resources.declaration import Declaration
 from reconciler.resources.registry import KINDS
 from reconciler.snapshot.accelerators import find_or_name
-from reconciler.snapshot.canaries import is_canary
 from reconciler.snapshot.effective_settings import group_of_broken
 from reconciler.snapshot.inventory import accelerators_of
 from reconciler.snapshot.priors import shape_of, with_hub_shapes
@@ -170,11 +169,6 @@ def _devices(
     """The device types that variants have or may get, where a cluster may say how many there are."""
     limited = {each.name for each in settings.clusters if each.prometheus is not None or each.pools}
     stated = {each.model_id: each for each in settings.models}
-    tried: defaultdict[str, set[str]] = defaultdict(set)
-    """By model id the accelerators of canaries: what they measure is a profile for the model in every cluster."""
-    for variant in variants:
-        if is_canary(variant):
-            tried[variant.model.model_id].add(variant.current.accelerator)
     has_shape: dict[str, bool] = {}
     seen: set[tuple[_Namespace, str]] = set()
     for variant in variants:
@@ -184,7 +178,7 @@ def _devices(
         if model_id not in has_shape:
             has_shape[model_id] = shape_of(stated.get(model_id, ModelSettings(model_id=model_id))) is not None
         catalog = catalogs[cluster]
-        names = {*accelerators_of(variant), *tried[model_id]}
+        names = set(accelerators_of(variant))
         if has_shape[model_id] and _may_be_tried(variant):
             names.update(name for name, each in catalog.accelerators.items() if each.cost_per_hour)
         here = _here(variant.key)
