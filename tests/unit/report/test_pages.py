@@ -159,6 +159,14 @@ def test_a_page_loads_nothing_and_closes_what_it_opens() -> None:
     assert "HPA on arrival rate would cost 2.6 % less" in text
 
 
+def test_a_legend_shows_each_line_as_it_is_drawn() -> None:
+    page = Elements(Renderer().render(TEMPLATE, backtest_page(backtest())))
+    paths = [attributes for tag, attributes in page.found if tag == "path"]
+    shown = {each["class"] for each in paths if each["d"] == "M1 2H39"}
+    assert shown == {each["class"] for each in paths if each["d"] != "M1 2H39"} - {"fan", "miss"}
+    assert "peer peer-0" in shown
+
+
 def test_hostile_names_stay_text() -> None:
     page = Elements(Renderer().render(TEMPLATE, backtest_page(backtest(name=HOSTILE))))
     assert page.open == []
@@ -214,5 +222,5 @@ def test_places_are_percent_and_stay_inside() -> None:
 def test_every_policy_that_is_swept_has_a_color_of_its_own_in_light_and_dark() -> None:
     text = shipped_templates()[TEMPLATE]
     for place in range(len(POLICIES)):
-        assert f"path.peer-{place},i.peer-{place}{{stroke:var(--p{place})" in text
+        assert f"path.peer-{place}{{stroke:var(--p{place})" in text
         assert len(set(re.findall(rf"--p{place}:(#\w+)", text))) == 2
