@@ -9,6 +9,7 @@ from reconciler.domain.plan import Plan
 from reconciler.domain.proposals import branches_of, collected_groups
 from reconciler.domain.shards import Shard
 from reconciler.errors import ConfigurationError
+from reconciler.pipeline.gauges import outcome_of
 from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.publish import Operation
 from reconciler.pipeline.recording import read_recording
@@ -209,3 +210,14 @@ def test_a_replay_is_of_the_shard_that_was_recorded(desk: Desk, tmp_path: Path) 
     again = prepare(read_recording(tmp_path / "shard.zip"), RENDERER)
     assert again.snapshot.settings.shard == shard
     assert (decided(again.plan), again.plan.recording) == (decided(made.plan), made.plan.recording)
+
+
+def test_gauges_of_all_shards_count_each_pull_request_once(desk: Desk) -> None:
+    fleet = busy_fleet(*APART)
+    fleet.write(desk)
+    run_all(desk, fleet, 3)
+    told = Counter[int]()
+    for desk.shard in shards(3):
+        found = outcome_of(desk.run(fleet.ask(), desk.dated_forge), 0, desk.now_s)
+        told.update(each.number for each in found.pull_requests)
+    assert told == Counter(each.number for each in desk.pull_requests())
