@@ -316,9 +316,10 @@ def _why_ended(
     if not any(isinstance(each, Load) for each in loads) or snapshot.observed.incomplete.get(canary.key.cluster):
         # Metrics are gone: that says nothing of the canary, nor against what is proposed.
         return "this was proposed, and it is not known what it does now, as metrics are missing" if is_open else ""
+    is_silent = not _is_reporting(snapshot, canary)
+    if not is_silent and not any(_is_reporting(snapshot, each) for each in others):
+        return ""  # Whatever it costs, it is all that serves the model.
     began_s = _began_s(snapshot, canary)
-    observation = snapshot.observed.observations.get(canary.key)
-    is_silent = observation is None or observation.absence is not None or not observation.replicas_reporting
     if snapshot.observed.unschedulable.get(canary.key, 0) and is_silent:
         seen_s = None if measured is None else measured.seen_s
         waits_s = snapshot.now_s - max((each for each in (began_s, seen_s) if each is not None), default=snapshot.now_s)
@@ -341,6 +342,11 @@ def _why_ended(
     if snapshot.now_s - began_s >= LATEST_S:
         return _told_too_little(measured, snapshot.now_s - began_s)
     return ""
+
+
+def _is_reporting(snapshot: Snapshot, variant: Variant) -> bool:
+    found = snapshot.observed.observations.get(variant.key)
+    return found is not None and found.absence is None and bool(found.replicas_reporting)
 
 
 def _told_too_little(measured: Measured | None, age_s: float) -> str:

@@ -26,7 +26,8 @@ MOVED = Tale(name="moved", looks=(0, 26))
 SILENT = Tale(name="silent", looks=(0, 26, 97), speed=None)
 FORGOTTEN = Tale(name="forgotten", looks=(0, 26, 46), since_h=20, until_h=47)
 UNSTEADY = Tale(name="unsteady", looks=(0, 26, 97), speed=None, factors=(2.4, 1.0) * 49, until_h=98)
-TALES = (EAST, WEST, EDITED, RENAMED, RENAMED_LATER, DELETED, MOVED, SILENT, FORGOTTEN, UNSTEADY)
+ALONE = Tale(name="alone", looks=(0,), since_h=80, until_h=98)
+TALES = (ALONE, EAST, WEST, EDITED, RENAMED, RENAMED_LATER, DELETED, MOVED, SILENT, FORGOTTEN, UNSTEADY)
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +132,15 @@ def test_one_whose_original_is_deleted_asks_a_person(begin: Begin) -> None:
     assert "merges by itself" not in words
     team.merge_all()
     assert look(team, 5.1) == {}
+
+
+def test_one_that_serves_alone_is_not_taken_back_before_another_serves(begin: Begin) -> None:
+    team = start(begin(ALONE), ALONE)
+    at(team, 5)
+    text = team.read("prod/alone/chat.yaml").replace(b"replicas: 4", b"replicas: 0")
+    team.write("prod/alone/chat.yaml", text)
+    (branch,) = look(team, 97)
+    assert (canary_of(team, ALONE, branch), team.replicas_of("chat", branch)) == (1, 1)
 
 
 @pytest.mark.parametrize(("tale", "hours"), [(MOVED, 26), (SILENT, 97)], ids=["good", "silent"])
