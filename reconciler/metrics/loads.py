@@ -1,7 +1,7 @@
 """The load of each model, the share of each variant, and the requests queued before its replicas."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -448,13 +448,18 @@ class _Part:
     reason: str = ""
 
 
-def queues_of(variants: Sequence[Variant], readings: MetricReadings) -> dict[ModelKey, UpstreamQueue]:
-    """The queue of each model that a picker reports; the same reason for all if that query failed."""
+def queues_of(
+    variants: Sequence[Variant], readings: MetricReadings, beside: Iterable[Variant] = ()
+) -> dict[ModelKey, UpstreamQueue]:
+    """The queue of each model that a picker reports; the same reason for all if that query failed.
+
+    It may as well be that of a model `beside` them in the cluster.
+    """
     keys = sorted({variant.model for variant in variants})
     if Name.FLOW_CONTROL_QUEUE_SIZE in readings.failed:
         return dict.fromkeys(keys, UpstreamQueue(reason=readings.failed[Name.FLOW_CONTROL_QUEUE_SIZE].reason))
     meant: dict[Served, set[ModelName]] = {}  # the models that a series may be about: it may lack either label
-    for variant in variants:
+    for variant in (*variants, *beside):
         for namespace, model in served_by(variant):
             for alike in (Served(namespace, model), Served("", model), Served(namespace, ""), Served("", "")):
                 meant.setdefault(alike, set()).add((variant.model.namespace, variant.model.model_id))

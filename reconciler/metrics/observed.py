@@ -230,16 +230,26 @@ def _membership(variants: Iterable[Variant], readings: MetricReadings) -> Callab
     return variant_of
 
 
-def read_observed(variants: Sequence[Variant], answers: Sequence[Answer], now_s: float, settings: Settings) -> Observed:
-    """What was observed at `now_s` (Unix seconds), cluster by cluster, one answer in memory at a time."""
+def read_observed(
+    variants: Sequence[Variant],
+    answers: Sequence[Answer],
+    now_s: float,
+    settings: Settings,
+    beside: Iterable[Variant] = (),
+) -> Observed:
+    """What was observed at `now_s` (Unix seconds), cluster by cluster, one answer in memory at a time.
+
+    `beside` are variants that others decide: a series that lacks a label may be about them.
+    """
     answers_of = grouped((answer.query.cluster, answer) for answer in answers)
     variants_of = grouped((variant.key.cluster, variant) for variant in variants)
+    beside_of = grouped((variant.key.cluster, variant) for variant in beside)
     configured = {cluster.name: cluster for cluster in settings.clusters}
     parts = [Observed()]
     for name in sorted({*variants_of, *answers_of}):
         mine, asked = variants_of.get(name, []), answers_of.get(name, [])
         if asked:
-            parts.append(_read_cluster(name, mine, asked, now_s, names_in(settings, name)))
+            parts.append(_read_cluster(name, mine, beside_of.get(name, ()), asked, now_s, names_in(settings, name)))
         else:
             cluster = configured.get(name)
             absence = NoAnswer(Absence.FAILED, f"the Prometheus of cluster {name} was not queried")
@@ -264,7 +274,12 @@ def _blind(variants: Sequence[Variant], absence: NoAnswer) -> Observed:
 
 
 def _read_cluster(
-    name: str, variants: Sequence[Variant], answers: Sequence[Answer], now_s: float, names: LabelNames
+    name: str,
+    variants: Sequence[Variant],
+    beside: Sequence[Variant],
+    answers: Sequence[Answer],
+    now_s: float,
+    names: LabelNames,
 ) -> Observed:
     readings = read(answers, names)
     attribution = attribution_of(variants, readings)
@@ -283,7 +298,8 @@ def _read_cluster(
     partial_demand = next(filter(says_partial, demand.warnings), "")  # a part of what arrived looks like less load
     lost_demand = [NoAnswer(Absence.FAILED, partial_demand)] if partial_demand else list(demand.failed.values())
     demand = PastReadings() if partial_demand else demand
-    seen = _look(variants, readings, attribution, past, usual, demand, fine, now_s)
+    queues = queues_of(variants, readings, beside)
+    seen = _look(variants, readings, attribution, queues, past, usual, demand, fine, now_s)
     failed = [
         *(readings.failed[quantity] for quantity in sorted(readings.failed)),
         *(each for history in histories for each in history.failed),
@@ -311,7 +327,7 @@ def _read_cluster(
         incomplete={name: partial} if partial else {},
         lost={name: lost[0]} if lost else {},
         demand_lost={name: lost_demand[0]} if lost_demand else {},
-        queues=queues_of(variants, readings),
+        queues=queues,
         quotas={(name, namespace): tuple(quotas) for namespace, quotas in sorted(readings.quotas.items())},
         traces={key: tuple(traces[key]) for key in sorted(traces)},
         live=live_of(variants, live),
@@ -335,6 +351,7 @@ def _look(
     variants: Sequence[Variant],
     readings: MetricReadings,
     attribution: Attribution,
+    queues: Mapping[ModelKey, UpstreamQueue],
     past: PastReadings,
     usual: PastReadings,
     demand: PastReadings,
@@ -348,7 +365,7 @@ def _look(
     models = tuple(models_of(variants, sightings, observations))
     usually = usual_of(models, usual)
     loads = loads_of(models, readings, lambda model: lengths_in(model, past))
-    loads = with_lengths(models, _queued(models, loads, queues_of(variants, readings)), usually)
+    loads = with_lengths(models, _queued(models, loads, queues), usually)
     return Observed(
         loads=loads,
         observations=dict(with_arrivals(variants, readings, sightings, observations, loads)),

@@ -79,7 +79,8 @@ def read_snapshot(
     if base is not None and _seen(variants, settings) == _seen(base.variants, base.settings):
         observed = base.observed
     else:
-        observed = read_observed(variants, recording.answers, recording.now_s, settings)
+        beside = () if share is None else tuple(each for each in fleet if not share.holds(each.key))
+        observed = read_observed(variants, recording.answers, recording.now_s, settings, beside)
     if base is not None and (tracked, settings) == (base.tracked, base.settings):
         histories = base.histories
     else:

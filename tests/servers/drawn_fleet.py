@@ -1,10 +1,11 @@
 """Fleets of several clusters that are drawn: their files and settings, and a Prometheus that knows their replicas."""
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.pipeline.session import Ask
-from tests.servers.answers import Replica, answering
+from tests.servers.answers import Replica, Rows, answering
 from tests.servers.desk import Desk
 from tests.servers.speeds import GRANITE_A100, LLAMA_H100, QWEN_L4, Speed
 
@@ -109,8 +110,8 @@ class DrawnFleet:
         policies = ", .reconciler/policies/" if self.rules else ""
         return SETTINGS.format(clusters=clusters, models=models, limits=self.limits, policies=policies)
 
-    def ask(self) -> Ask:
-        """A Prometheus that answers for all clusters alike: names of namespaces differ."""
+    def ask(self, rows: Mapping[str, Rows] | None = None) -> Ask:
+        """A Prometheus that answers for all clusters alike: names of namespaces differ; `rows` as `answering` has."""
         return answering(
             *(
                 Replica(
@@ -122,7 +123,8 @@ class DrawnFleet:
                 )
                 for each in self.variants
                 for index in range(each.replicas)
-            )
+            ),
+            rows=rows,
         )
 
     def write(self, desk: Desk) -> None:

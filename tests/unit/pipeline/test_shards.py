@@ -9,6 +9,7 @@ from reconciler.domain.plan import Plan
 from reconciler.domain.proposals import branches_of, collected_groups
 from reconciler.domain.shards import Shard
 from reconciler.errors import ConfigurationError
+from reconciler.metrics.quantities import Name
 from reconciler.pipeline.gauges import outcome_of
 from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.publish import Operation
@@ -200,6 +201,16 @@ def test_a_shard_asks_about_its_own_namespaces(desk: Desk) -> None:
         texts = [each.query.text for each in found.recording.answers if "vllm:" in each.query.text]
         others = {each.namespace for each in fleet.variants if each.cluster in ("c0", "c1")} - own
         assert not [text for text in texts for each in others if f'"{each}"' in text or f"|{each}" in text]
+
+
+def test_a_queue_without_labels_may_be_of_a_model_of_another_shard(desk: Desk) -> None:
+    fleet = busy_fleet("c0/a/L4", "c0/b/H100", "c0/c/A100")
+    fleet.write(desk)
+    for shard in (None, *shards(3)):
+        desk.shard = shard
+        found = desk.plan(fleet.ask({Name.FLOW_CONTROL_QUEUE_SIZE: [({}, 40.0)]})).snapshot.observed.queues
+        assert not [each for each in found.values() if each.num_waiting is not None]
+        assert all("may be that of a/a-m and b/b-m and c/c-m" in each.reason for each in found.values())
 
 
 def test_a_replay_is_of_the_shard_that_was_recorded(desk: Desk, tmp_path: Path) -> None:
