@@ -8,11 +8,12 @@ one Prometheus query asks for it. Namespaces are one component where their varia
 - a type of devices in a cluster that any of them runs on or may be moved to, a canary's included: whether a pool binds
   is only known from Prometheus, and who decides must not depend on that;
 - a budget, or a limit on changes (`RuleBook.shared` says whose);
+- a service class, and autoscalers that are tuned: those that behave alike get one setting;
 - a rule that looks at the whole fleet: a spot share of all models, an expression about `fleet`. Then all are one;
 - the inventory that the limiters of upstream's autoscaler grant from: all models that it sizes are one.
 
 Everything here is from Git alone, so all shards of a commit agree. What is learned from many variants without deciding
-about them together, such as how long merges take, each shard learns from its own.
+about them together, such as how long starts take in a cluster, each shard learns from its own.
 """
 
 import hashlib
@@ -161,6 +162,8 @@ def _shared_by(variant: Variant) -> Iterator[Hashable]:
     yield _Group(variant.settings[GROUP].value)
     if variant.settings[ENGINE].value in _LIMITED:
         yield _Shared("limiters", "")
+    if variant.tuned is not None and variant.tuned.metric is not None:
+        yield _Shared("tuning", "" if variant.service_class is None else variant.service_class.value.name)
 
 
 def _devices(

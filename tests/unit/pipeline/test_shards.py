@@ -190,6 +190,31 @@ def test_what_a_rule_judges_together_is_one_part(desk: Desk, rule: str, parts: i
     assert f"of {parts} parts that share nothing" in planned(desk, fleet, Shard(index=0, count=2)).plan.notes[0]
 
 
+SCALED = """apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {{name: {name}, namespace: {namespace}}}
+spec:
+  scaleTargetRef: {{name: {name}}}
+  triggers:
+  - type: prometheus
+    metadata: {{query: 'sum(vllm:num_requests_running{{namespace="{namespace}"}})', threshold: "40"}}
+"""
+
+
+@pytest.mark.parametrize(("when", "parts"), [("tune", 5), ("bounds", 6)])
+def test_autoscalers_that_may_get_one_setting_are_one_part(desk: Desk, when: str, parts: int) -> None:
+    fleet = busy_fleet(*APART)
+    fleet.write(desk)
+    for each in fleet.variants[1::3]:
+        path = f"clusters/{each.cluster}/{each.namespace}/scaler.yaml"
+        desk.workshop.write(path, SCALED.format(name=each.name, namespace=each.namespace).encode())
+    settings = fleet.files()["reconciler.yaml"].replace(
+        "accelerator: keep", f"accelerator: keep, whenAutoscaled: {when}"
+    )
+    desk.write("reconciler.yaml", settings)
+    assert f"of {parts} parts that share nothing" in planned(desk, fleet, Shard(index=0, count=2)).plan.notes[0]
+
+
 def test_a_shard_asks_about_its_own_namespaces(desk: Desk) -> None:
     fleet = busy_fleet(*APART)
     fleet.write(desk)
