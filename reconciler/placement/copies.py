@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from reconciler.domain.canaries import CopyPlace
+from reconciler.domain.records import replace
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Value, mapping_of, value_at
 from reconciler.placement.fleet import Fleet
@@ -34,7 +35,13 @@ def find_copy_place(fleet: Fleet, built: BuiltObject) -> CopyPlace:
         return CopyPlace(reason=f"{built.path} may not be what runs: {reason}")
     if built.obstacles or _without(built.fields, _SET_ELSEWHERE) != _without(written, _SET_ELSEWHERE):
         return CopyPlace(reason=f"{built.root} changes what {built.path} says of it, which a copy would lack")
-    caution = "; ".join(_cautions(built))
+    claims = tuple(_claims(built))
+    lone = next((each for each in claims if _is_for_one_node(fleet, built, each)), "")
+    if lone:
+        return CopyPlace(
+            reason=f"accessModes of claim {lone} let one node mount it: a copy could take it from its pods"
+        )
+    caution = "; ".join(f"the canary mounts claim {each}, too: it needs access from several nodes" for each in claims)
     if built.path in build.plain or _is_deployed_with_its_directory(fleet, built):
         return CopyPlace(directory=directory_of(built.path), caution=caution)
     document = own_kustomization(fleet, built.root)
@@ -90,9 +97,16 @@ def _without(fields: Mapping[str, Value], paths: tuple[tuple[str, str], ...]) ->
     return {key: value for key, value in kept.items() if value != {}}
 
 
-def _cautions(built: BuiltObject) -> Iterator[str]:
+def _claims(built: BuiltObject) -> Iterator[str]:
     volumes = built.value_at("spec", "template", "spec", "volumes")
     for volume in volumes if isinstance(volumes, list) else ():
         claim = value_at(volume, ("persistentVolumeClaim", "claimName"))
         if isinstance(claim, str):
-            yield f"the canary mounts claim {claim}, too: it needs access from several nodes"
+            yield claim
+
+
+def _is_for_one_node(fleet: Fleet, built: BuiltObject, claim: str) -> bool:
+    """Whether Git has a claim that pods on several nodes cannot mount."""
+    found = fleet.find(replace(built.key, kind="PersistentVolumeClaim", name=claim))
+    modes = None if found is None else found.value_at("spec", "accessModes")
+    return isinstance(modes, list) and bool(modes) and not any(str(mode).endswith("Many") for mode in modes)

@@ -1,5 +1,7 @@
 """Where a second Deployment is written beside one, and where none can be."""
 
+import pytest
+
 from reconciler.domain.identity import ResourceKey
 from reconciler.placement.copies import find_copy_place
 from tests.unit.placement.conftest import Build
@@ -63,3 +65,24 @@ def test_what_two_clusters_build_is_not_copied(build: Build) -> None:
         "clusters/b/kustomization.yaml": overlay,
     }
     assert "is built more than once" in str(found(build, files, a=["clusters/a/**"], b=["clusters/b/**"]))
+
+
+CLAIM = """\
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: weights}
+spec: {accessModes: MODES, resources: {requests: {storage: 90Gi}}}
+"""
+MOUNTED = "volumes: [{name: models, persistentVolumeClaim: {claimName: weights}}], containers:"
+
+
+@pytest.mark.parametrize(
+    ("modes", "is_lone"),
+    [("[ReadWriteOnce]", True), ("[ReadWriteOncePod]", True), ("[ReadOnlyMany]", False), ("[ReadWriteMany]", False)],
+)
+def test_no_copy_takes_a_volume_that_one_node_may_mount(build: Build, modes: str, *, is_lone: bool) -> None:
+    text = DEPLOYMENT.replace("containers:", MOUNTED) + CLAIM.replace("MODES", modes)
+    for files in ({"apps/llama.yaml": text}, {"apps/llama.yaml": text, "apps/kustomization.yaml": LISTING}):
+        reason = found(build, files, "llm" if len(files) > 1 else "default")
+        assert ("accessModes of claim weights let one node mount it" in str(reason)) is is_lone
