@@ -9,7 +9,16 @@ from reconciler.report.explain import Chain, SettingRow, value_text
 from reconciler.report.formatting import count, labels_of, model_name, one_line, quantity, rate
 from reconciler.report.page import Chart, Layer, Page, Scale, Section, Tick, columns, line, spelled, table, ticks
 from reconciler.report.rows import by_urgency, change_row, hold_rows
-from reconciler.report.summary import SHOWN_TRIALS, cost_unit, losers, proof, put_back_lines, totals_text, trial_lines
+from reconciler.report.summary import (
+    SHOWN_TRIALS,
+    cost_unit,
+    experiment_lines,
+    losers,
+    proof,
+    put_back_lines,
+    totals_text,
+    trial_lines,
+)
 from reconciler.report.text import counts_text, nothing_decided
 
 MOST_CHARTS = 20
@@ -49,6 +58,7 @@ def _sections(plan: Plan) -> Iterator[Section]:
         heading=count(len(changes), "change"),
         tables=(table("What changes", headings, rows, (4,)),) if rows else (),
     )
+    yield Section(heading="Experiments", lines=tuple(experiment_lines(changes, labels)))
     yield Section(heading="Load and capacity", charts=tuple(_charts(plan, changes)))
     yield Section(heading="Failed", lines=(*plan.refusals, *plan.failures))
     yield Section(heading="To fix", lines=(*map(str, plan.findings), *plan.warnings))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.domain.canaries import CanaryStep
+from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection
 from reconciler.domain.priors import Trial
 from reconciler.domain.records import dataclass
@@ -448,6 +449,18 @@ def put_back_lines(plan: Plan) -> Iterator[str]:
 
 
 # What an accelerator that a model never ran on would probably save.
+
+STARTED_IN = 3
+"""Sentences: what it is, what it costs, and what it would save."""
+
+
+def experiment_lines(changes: Iterable[Decision], labels: Mapping[ResourceKey, str]) -> Iterator[str]:
+    """What each canary that is started costs and would save, and why each other one is taken back."""
+    for each in changes:
+        if each.canary is not None:
+            told = each.canary.words[: STARTED_IN if each.canary.step is CanaryStep.START else 1]
+            yield f"{labels[each.variant]}: {' '.join(told)}"
+
 
 SHOWN_TRIALS = 5
 

@@ -21,6 +21,7 @@ from reconciler.report.pull_request import flip_lines
 from reconciler.report.rows import ChangeRow, HoldRow, by_urgency, change_row, hold_rows
 from reconciler.report.summary import (
     cost_unit,
+    experiment_lines,
     losers,
     prices,
     proof,
@@ -55,6 +56,7 @@ def plan_text(plan: Plan, *, width: int = 0, is_last: bool = True) -> str:
         _head(plan, width),
         _section("Gets less than it needs", losers(plan, plan.decisions), width),
         table,
+        _section("Experiments", tuple(experiment_lines(changes, labels)), width),
         _section("Failed", (*plan.refusals, *plan.failures), width),
         _section("To fix", (*map(str, plan.findings), *plan.warnings), width),
         _named("Held", held, name_width, width),

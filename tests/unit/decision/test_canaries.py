@@ -20,6 +20,8 @@ from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Form
 from reconciler.domain.workloads import PodPlace
 from reconciler.policy.files import read_policy
+from reconciler.rendering.renderer import Renderer
+from reconciler.report.plan_page import plan_page
 from reconciler.report.text import plan_text
 from reconciler.snapshot.canaries import canary_name
 from tests.unit.decision.conftest import CLUSTER, GPU, key
@@ -80,6 +82,9 @@ def test_one_replica_is_started_in_a_pull_request_of_its_own(busy: Any) -> None:
     before = {each.variant: each.desired for each in without.decisions}
     assert {each.variant: each.desired for each in plan.decisions if each.canary is None} == before
     assert plan.trials == ()
+    for text in (plan_text(plan), Renderer().render("html/page.html.j2", plan_page(plan))):
+        assert "one replica on H100 beside the" in text
+        assert "Nothing of it is proven. It costs 3.00 USD/h" in text
 
 
 def test_it_never_merges_by_itself(busy: Any) -> None:
@@ -246,8 +251,10 @@ def test_one_that_has_become_too_dear_ends_and_a_quiet_hour_ends_none(
     add_canary(busy, replicas=1)
     busy.price(A100=4.0, H100=price)
     busy.offer(load, model_id=LLAMA, input_tokens=1000.0, output_tokens=200.0)
-    (canary,) = (each for each in planned(busy).decisions if each.variant.name == CANARY)
+    plan = planned(busy)
+    (canary,) = (each for each in plan.decisions if each.variant.name == CANARY)
     assert canary.desired.replicas == replicas
+    assert ("The canary is taken back: even at the fast edge" in plan_text(plan)) is (replicas == 0)
 
 
 def end_of(fleet: Any, found: Measured | None = None, unschedulable: int = 0) -> str:
