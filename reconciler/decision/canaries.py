@@ -180,13 +180,13 @@ class _Room:
 def _start(canary: Variant, original: Variant, trial: Trial, currency: str) -> CanaryOrder:
     price, whole = trial.replica_cost_per_hour, trial.planned_cost_per_hour
     least, _, most = trial.saves_per_hour
-    most_spent = price * LATEST_S / HOUR_S
+    spent, days = price * LATEST_S / HOUR_S, LATEST_S / 86_400
     copied = canary.copied
     beside = f"{original.current.replicas} of {original.key.label} on {original.current.accelerator}"
     edge = f"with {trial.replicas} replicas at the slow edge"
     told = [
         f"An experiment: one replica on {trial.accelerator} beside the {beside}. Nothing of it is proven.",
-        f"It costs {price:.2f} {currency}/h, at most {most_spent:.0f} {currency} until it ends.",
+        f"It costs {price:.2f} {currency}/h, {spent:.0f} {currency} in the {days:.0f} days that it has.",
         f"It would save {least:.2f} to {most:.2f} of {whole:.2f} {currency}/h (90 %), {edge}.",
         f"This is estimated, not measured (a prior): {trial.evidence}.",
         DECIDES,
@@ -325,7 +325,8 @@ def _why_ended(
         waits_s = snapshot.now_s - max((each for each in (began_s, seen_s) if each is not None), default=snapshot.now_s)
         if waits_s >= UNPLACED_S:
             return (
-                f"it has found no node for {waits_s / HOUR_S:.0f} hours: {canary.current.accelerator} is not to be had"
+                f"it has found no node for {waits_s / HOUR_S:.0f} hours: {canary.current.accelerator} is not to be "
+                "had, or affinity, volumes or taints keep its pod off what there is"
             )
     saves = None if trial is None else trial.shares_saved_per_hour
     edge = 1 if is_open and saves is not None and saves[2] > 0 else 2

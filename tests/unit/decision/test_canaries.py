@@ -84,7 +84,7 @@ def test_one_replica_is_started_in_a_pull_request_of_its_own(busy: Any) -> None:
     assert plan.trials == ()
     for text in (plan_text(plan), Renderer().render("html/page.html.j2", plan_page(plan))):
         assert "one replica on H100 beside the" in text
-        assert "Nothing of it is proven. It costs 3.00 USD/h" in text
+        assert "Nothing of it is proven. It costs 3.00 USD/h, 288 USD in the 4 days that it has." in text
 
 
 def test_it_never_merges_by_itself(busy: Any) -> None:
@@ -329,7 +329,7 @@ def test_a_short_wait_for_a_node_after_days_of_measuring_ends_nothing(busy: Any)
     busy.observations.pop(key(CANARY), None)
     busy.observations.pop(key(CANARY, "Deployment"), None)
     prior = prior_of_h100(busy)
-    for hours, words in ((0.5, ""), (7, "it has found no node for 7 hours")):
+    for hours, words in ((0.5, ""), (7, "it has found no node for 7 hours: H100 is not to be had, or affinity")):
         seen_s = busy.now_s - hours * 3600
         told = end_of(busy, replace(measured(prior, 1.0, 20), seen_s=seen_s), unschedulable=1)
         assert words in told
