@@ -240,6 +240,7 @@ def assemble(context: DecisionContext, decisions: Sequence[Decision], *, solver:
             *dict.fromkeys(decision.caution for decision in decisions if decision.caution),
         ),
         unmanaged=tuple(each.key for each in snapshot.unmanaged),
+        is_part=snapshot.share is not None,
         value=round(solution.value, DIGITS),
         shared=solution.shared,
         greedy_value=None if solution.greedy_value is None else round(solution.greedy_value, DIGITS),

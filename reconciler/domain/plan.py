@@ -395,6 +395,8 @@ class Plan:
     notes: tuple[str, ...] = field(default_factory=tuple)
     unmanaged: tuple[ResourceKey, ...] = ()
     """The workloads that serve models and that nothing wants managed."""
+    is_part: bool = False
+    """Whether other shards decide the rest of the fleet."""
     value: float = 0.0
     """What the solver's whole plan is worth under the objective, which other pull requests may yet lead to."""
     shared: tuple[SharedUse, ...] = ()

@@ -87,6 +87,8 @@ def counts_text(plan: Plan) -> str:
 
 def nothing_decided(plan: Plan) -> str:
     """That a run came to nothing, as its last line: a list of reasons every five minutes is not read."""
+    if not plan.decisions and plan.is_part:
+        return "Nothing to decide for this shard."
     if not plan.decisions and plan.unmanaged:
         return "Nothing is managed yet."
     if not plan.decisions:

@@ -3,6 +3,7 @@ from collections.abc import Callable
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Figure, Finding, ModelKey, Place, ResourceKey, Severity
 from reconciler.domain.plan import Decision, Outcome, Plan, Step
+from reconciler.domain.records import replace
 from reconciler.report.explain import Chain, SettingRow, explain_json, explain_text
 from reconciler.report.formatting import display_width
 from reconciler.report.text import plan_text
@@ -138,6 +139,13 @@ def test_an_empty_plan_says_what_it_looked_for_and_where(plan_of: Callable[..., 
     assert last.startswith("Nothing to size: https://git.example.com/acme/fleet at ")
     assert "VariantAutoscaling" in last
     assert "the clusters' paths" in last
+
+
+def test_an_empty_plan_of_a_shard_says_nothing_of_the_repository(plan_of: Callable[..., Plan]) -> None:
+    adopted = ResourceKey(cluster="c", namespace="n", kind="Deployment", name="a")
+    for unmanaged in ((), (adopted,)):
+        plan = replace(plan_of(), is_part=True, unmanaged=unmanaged)
+        assert plan_text(plan).endswith("Nothing to decide for this shard.\n")
 
 
 def test_no_line_of_explain_leaves_a_narrow_terminal(decide: Callable[..., Decision]) -> None:
