@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 ShardOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--shard",
         metavar="INDEX/COUNT",
@@ -63,13 +63,13 @@ class Common:
             prometheus=self.prometheus,
         )
 
-    def flags_of(self, shard: str) -> "Flags":
-        """The same for a part of the fleet, as `--shard` has it; empty is all of it."""
+    def flags_of(self, shard: str | None) -> "Flags":
+        """The same for a part of the fleet, as `--shard` has it; None is all of it."""
         from reconciler.domain.records import replace
         from reconciler.domain.shards import Shard
 
         try:
-            return replace(self.flags, shard=Shard.parse(shard) if shard else None)
+            return replace(self.flags, shard=None if shard is None else Shard.parse(shard))
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--shard") from None
 

@@ -33,7 +33,7 @@ Prove = Annotated[
 def plan(
     common: Common,
     *,
-    shard: ShardOption = "",
+    shard: ShardOption = None,
     record: Record = None,
     replay: Replay = None,
     prove: Prove = False,
@@ -45,7 +45,7 @@ def plan(
 
     if record is not None and replay is not None:
         raise typer.BadParameter("a replay has nothing new to record", param_hint="--record")
-    if shard and replay is not None:
+    if shard is not None and replay is not None:
         raise typer.BadParameter("a recording says itself which shard made it", param_hint="--shard")
     if prove and replay is not None:
         raise typer.BadParameter("a replay has no repository to render", param_hint="--prove")
@@ -58,7 +58,7 @@ def plan(
 def prepare_plan(
     common: Common,
     *,
-    shard: str = "",
+    shard: str | None = None,
     record: Path | None = None,
     replay: Path | None = None,
     prove: bool = False,

@@ -18,7 +18,9 @@ FailWhenHeld = Annotated[bool, typer.Option("--fail-when-held", help="Exit with 
 
 
 @with_common(outputs=OUTPUTS)
-def run(common: Common, *, shard: ShardOption = "", record: Record = None, fail_when_held: FailWhenHeld = False) -> int:
+def run(
+    common: Common, *, shard: ShardOption = None, record: Record = None, fail_when_held: FailWhenHeld = False
+) -> int:
     """Open or update pull requests with the plan."""
     from reconciler.cli.console import exit_for, progress
     from reconciler.cli.output import present_run

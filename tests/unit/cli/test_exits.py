@@ -31,6 +31,9 @@ Command = Callable[..., Outcome]
         ("schema", "policies"),
         ("plan", "extra"),
         ("plan", "--record", "a.zip", "--replay", "b.zip"),
+        ("plan", "--shard", "4/4"),
+        ("run", "--shard", ""),  # of a script whose variable is not set: it is not all of the fleet
+        ("plan", "--shard", "0/4", "--replay", "b.zip"),
     ],
 )
 def test_a_wrong_command_line_is_5_with_a_sentence_and_no_traceback(
