@@ -33,6 +33,10 @@ MACHINE_KEYS = (
     "cloud.google.com/machine-family",
     "eks.amazonaws.com/nodegroup",
     "kubernetes.azure.com/agentpool",
+    "agentpool",
+    "nvidia.com/gpu.family",
+    "nvidia.com/gpu.machine",
+    "nvidia.com/gpu.memory",
     "kubernetes.io/hostname",
 )
 """Node label keys whose value means machines of one kind, and so one kind of accelerators."""

@@ -140,7 +140,9 @@ def test_one_term_that_the_other_accelerator_meets_is_enough() -> None:
     assert words_of("required-affinity", IN_H100, terms)["A100"] == ""
 
 
-@pytest.mark.parametrize("key", ["node.kubernetes.io/instance-type", "cloud.google.com/gke-nodepool"])
+@pytest.mark.parametrize(
+    "key", ["node.kubernetes.io/instance-type", "cloud.google.com/gke-nodepool", "nvidia.com/gpu.memory"]
+)
 def test_a_pod_that_is_kept_on_machines_of_one_kind_is_not_moved(key: str) -> None:
     said = f"{key} keeps it on machines of one kind: remove it by hand"
     affinity = IN_H100.replace("example.com/gpu-name", key)
