@@ -267,10 +267,11 @@ def assess_variants(snapshot: Snapshot, refused: Mapping[ResourceKey, Hold]) -> 
         _beside(state, *blind[state.variant.model]) if state.variant.model in blind else state for state in alone
     )
     # The load of a model is sized without its canary, so more replicas of a canary would be capacity bought twice.
+    # While a target is missed that is better than too little: then none goes, and what is short is added.
     grown = {each.model.whole: each for each in snapshot.variants if is_canary(each) and each.current.replicas > 1}
     return tuple(
         _beside(state, grown[state.variant.model.whole], unmeasured(grown[state.variant.model.whole]))
-        if state.variant.model.whole in grown
+        if state.variant.model.whole in grown and not (state.kept and state.kept.kind is HoldKind.TARGET_MISSED)
         else state
         for state in alone
     )

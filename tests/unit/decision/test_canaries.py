@@ -11,6 +11,7 @@ from reconciler.decision.decide import decide, ordered
 from reconciler.decision.engines.trials import size_trials
 from reconciler.domain.answers import Absence
 from reconciler.domain.canaries import CanaryStep, CopyPlace, Measured
+from reconciler.domain.observed import Observation, Performance
 from reconciler.domain.plan import Decision, Outcome, Plan, VerdictKind
 from reconciler.domain.priors import Prior
 from reconciler.domain.profiles import PerformanceProfile
@@ -242,6 +243,17 @@ def test_it_counts_for_nobody_while_it_runs(busy: Any) -> None:
     add_canary(busy, replicas=1)
     assert busy.decision().desired == before
     assert (busy.decision(CANARY).desired.replicas, busy.decision(CANARY).engine) == (1, "canary")
+
+
+@pytest.mark.parametrize(("itl_s", "outcome", "is_more"), [(0.02, Outcome.HELD, False), (0.09, Outcome.CHANGE, True)])
+def test_more_replicas_of_it_hold_its_model_but_while_a_target_is_missed(
+    busy: Any, itl_s: float, outcome: Outcome, is_more: bool
+) -> None:
+    add_canary(busy, replicas=2, hours=400)
+    busy.offer(500.0, model_id=LLAMA, input_tokens=1000.0, output_tokens=200.0)
+    busy.observations[key("llama")] = Observation(performance=Performance(itl_s=itl_s), replicas_reporting=6)
+    found = busy.decision()
+    assert (found.outcome, found.desired.replicas > 6) == (outcome, is_more)
 
 
 @pytest.mark.parametrize(("load", "price", "replicas"), [(125.0, 3.0, 1), (125.0, 20.0, 0), (2.0, 4.2, 1)])
