@@ -46,7 +46,9 @@ def plan(
     if record is not None and replay is not None:
         raise typer.BadParameter("a replay has nothing new to record", param_hint="--record")
     if shard is not None and replay is not None:
-        raise typer.BadParameter("a recording says itself which shard made it", param_hint="--shard")
+        raise typer.BadParameter(
+            "a recording says itself which shard made it: give neither this nor RECONCILER_SHARD", param_hint="--shard"
+        )
     if prove and replay is not None:
         raise typer.BadParameter("a replay has no repository to render", param_hint="--prove")
     prepared = prepare_plan(common, shard=shard, record=record, replay=replay, prove=prove)
