@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -154,20 +154,23 @@ def replace_file(path: Path, content: bytes) -> None:
         temporary.replace(path)
 
 
-def claim_number(folder: Path, first: int, render: Callable[[int], bytes]) -> Path:
-    """Write `N.md` under the first free number from `first` on, and return its path.
+def _write_next(folder: Path, content: bytes) -> None:
+    """Write `N.md` under the first free number; never over another file."""
+    for number in range(1, 1 + MAX_NUMBER_TRIES):
+        if _claim(folder, number, content):
+            return
+    raise TransientError(f"{folder}: all numbers up to {MAX_NUMBER_TRIES} are taken")
 
-    A link appears complete or not at all, and never replaces another file.
-    """
-    for number in range(first, first + MAX_NUMBER_TRIES):
-        path = folder / f"{number}.md"
-        with _written(folder, render(number)) as temporary:
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                continue
-        return path
-    raise TransientError(f"{folder}: no free number near {first}")
+
+def _claim(folder: Path, number: int, content: bytes) -> Path | None:
+    """The path of a new `N.md`, complete once it is there; None where there is one already."""
+    path = folder / f"{number}.md"
+    with _written(folder, content) as temporary:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return None
+    return path
 
 
 @contextmanager
@@ -251,25 +254,29 @@ class Local(PlainForge):
     ) -> PullRequest | None:
         """See `Forge`; a directory has nobody to ask, and no milestones."""
         del assignment
-        present = self._read_all()
-        for pull_request in present:
-            if pull_request.is_open and (pull_request.head_branch, pull_request.base_branch) == (head, base):
-                return self.update(pull_request.number, labels=labels)
-        wanted = PullRequest(
-            number=max((pull_request.number for pull_request in present), default=0) + 1,
-            state=PullRequestState.OPEN,
-            head_branch=head,
-            base_branch=base,
-            title=one_line(title),
-            body=body,
-            labels=tuple(one_line(label) for label in labels),
-            is_draft=draft,
-            opened_at_s=self._clock.now_s(),
-        )
-        number = wanted.number
-        return self._read(
-            claim_number(self._folder, number, lambda free: render_pull_request(replace(wanted, number=free)))
-        )
+        first = 1
+        for _ in range(MAX_NUMBER_TRIES):
+            present = self._read_all()
+            for pull_request in present:
+                if pull_request.is_open and (pull_request.head_branch, pull_request.base_branch) == (head, base):
+                    return self.update(pull_request.number, labels=labels)
+            number = max((first, *(pull_request.number + 1 for pull_request in present)))
+            wanted = PullRequest(
+                number=number,
+                state=PullRequestState.OPEN,
+                head_branch=head,
+                base_branch=base,
+                title=one_line(title),
+                body=body,
+                labels=tuple(one_line(label) for label in labels),
+                is_draft=draft,
+                opened_at_s=self._clock.now_s(),
+            )
+            path = _claim(self._folder, number, render_pull_request(wanted))
+            if path is not None:
+                return self._read(path)
+            first = number + 1  # Another run has just taken it, perhaps for the same branch.
+        raise TransientError(f"{self._folder}: no free number near {first}")
 
     def update(
         self,
@@ -345,7 +352,7 @@ class Local(PlainForge):
 
     def write_comment(self, number: int, body: str) -> None:
         """Add one."""
-        claim_number(self._comments(number), 1, lambda _number: body.encode("utf-8", "replace"))
+        _write_next(self._comments(number), body.encode("utf-8", "replace"))
 
     def edit_comment(self, number: int, key: str, body: str) -> None:
         """See `Forge`."""
