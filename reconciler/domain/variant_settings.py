@@ -34,6 +34,10 @@ class Engine(StrEnum):
     """Of canaries alone: nobody chooses it."""
 
 
+GRANTED_TOGETHER = frozenset(each for each in Engine if each.startswith("wva-"))
+"""Engines with limiters, which grant devices to all models of theirs out of one inventory."""
+
+
 class ValueKind(StrEnum):
     """What a value is, in the words of the documentation; files and annotations have a parser for each."""
 

@@ -30,7 +30,7 @@ from reconciler.domain.rules import AutoMergeRule, ExpressionRule, Rule, SpotRul
 from reconciler.domain.settings import SPOT, ModelSettings, Settings
 from reconciler.domain.shards import MOST_SHARDS, Shard, Share, shard_of
 from reconciler.domain.snapshot import Variant, priority_of
-from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, ENGINE, GROUP, Engine
+from reconciler.domain.variant_settings import ACCELERATOR, CHOOSE, ENGINE, GRANTED_TOGETHER, GROUP
 from reconciler.errors import ConfigurationError
 from reconciler.policy.judging import RuleBook
 from reconciler.policy.port import Subject
@@ -61,10 +61,6 @@ class _Shared(NamedTuple):
 
     what: str
     which: Hashable
-
-
-_LIMITED = frozenset({Engine.WVA_V1, Engine.WVA_V2})
-"""Engines whose limiters grant devices to all models that they size."""
 
 
 def share_of(settings: Settings, declaration: Declaration, variants: Iterable[Variant]) -> Share | None:
@@ -160,7 +156,7 @@ def _shared_by(variant: Variant) -> Iterator[Hashable]:
     if variant.tracked_by is not None:
         yield _Shared("target", variant.tracked_by)
     yield _Group(variant.settings[GROUP].value)
-    if variant.settings[ENGINE].value in _LIMITED:
+    if variant.settings[ENGINE].value in GRANTED_TOGETHER:
         yield _Shared("limiters", "")
     if variant.tuned is not None and variant.tuned.metric is not None:
         yield _Shared("tuning", "" if variant.service_class is None else variant.service_class.value.name)
