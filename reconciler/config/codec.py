@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Hashable
-from dataclasses import field, fields, make_dataclass
+from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_type_hints
 
+import msgspec
 from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic_core import core_schema
 
-from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.profiles import ATTAINMENT
+from reconciler.domain.records import Record
 from reconciler.domain.settings import AS_IS, RUN_INTERVAL_S, PullRequestSettings, Settings
 from reconciler.errors import ConfigurationError
 
@@ -34,7 +35,8 @@ _LEFT_OUT_EMPTY = ("rules", "workloads", "events")
 
 def dump(kind: type[Value], value: Value) -> object:
     """`value` of a domain type (`Settings`, `tuple[Proposal, ...]`) as dicts, lists and scalars."""
-    return _adapter(kind).dump_python(value, mode="json")
+    del kind
+    return json.loads(json.dumps(msgspec.to_builtins(value, str_keys=True)))  # which has lists alone, and infinities
 
 
 def load(kind: type[Value], dumped: object) -> Value:
@@ -93,22 +95,23 @@ def _adapter(kind: type[Value]) -> TypeAdapter[Value]:
     return cast(TypeAdapter[Value], _build_adapter(cast(Hashable, kind)))
 
 
-def _as_dataclass(kind: type[Any], source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-    """How pydantic reads and writes a `key`, which is a struct: as the dataclass that it is to everybody else."""
+def _read_record(kind: type[Any], source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    """How pydantic reads a record: as it reads a dataclass, which a struct is to everybody else."""
     del source
-    listed = ((each.name, each.type, field(default=each.default)) for each in fields(kind))
-    made = make_dataclass(kind.__name__, listed, kw_only=True)
+    types = get_type_hints(kind)
+    listed = {
+        each.name: core_schema.typed_dict_field(
+            handler.generate_schema(types[each.name]),
+            required=each.default is MISSING and each.default_factory is MISSING,
+        )
+        for each in fields(kind)
+    }
     return core_schema.no_info_after_validator_function(
-        lambda read: kind(**vars(read)),
-        handler.generate_schema(made),
-        serialization=core_schema.plain_serializer_function_ser_schema(
-            lambda value: {each.name: getattr(value, each.name) for each in fields(kind)}
-        ),
+        lambda read: kind(**read), core_schema.typed_dict_schema(listed)
     )
 
 
-for _kind in cast(tuple[Any, ...], (ResourceKey, ModelKey, CandidateKey)):
-    _kind.__get_pydantic_core_schema__ = classmethod(_as_dataclass)
+cast(Any, Record).__get_pydantic_core_schema__ = classmethod(_read_record)
 
 
 @cache

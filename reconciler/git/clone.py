@@ -32,7 +32,7 @@ MOST_UPDATES = 10
 FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--force")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Clone(Repository):
     """A repository that may also be written: commits here, branches on the remote, each push with a lease.
 

@@ -130,7 +130,7 @@ def parse_batch(output: bytes) -> Iterator[tuple[str, bytes]]:
         position = start + size + 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Repository:
     """A repository at one commit, for reading.
 

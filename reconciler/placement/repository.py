@@ -278,7 +278,7 @@ def _list(value: Value, *path: str) -> Sequence[Value]:
     return found if isinstance(found, list) else []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ManifestRepository:
     """Every YAML file of a commit: `files` by path, and the errors of those in `unreadable`.
 

@@ -119,10 +119,10 @@ Listed = TypeVar("Listed")
 Spec_co = TypeVar("Spec_co", bound=BaseModel, covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
 class Declared:
-    """A resource by its object. Its places are looked up when they are needed."""
+    """A record of a resource, by its object. Its places are looked up when they are needed."""
 
+    __slots__ = ()
     source: KubernetesObject
 
     @property
@@ -149,6 +149,7 @@ class Declared:
 class Record(Declared, Generic[Spec_co]):
     """A custom resource with its spec as it was validated."""
 
+    source: KubernetesObject
     spec: Spec_co
 
 

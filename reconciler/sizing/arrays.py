@@ -5,6 +5,8 @@ from typing import Any, Self, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from reconciler.domain.records import field_names
+
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Integers: TypeAlias = NDArray[np.int64]
@@ -21,12 +23,12 @@ def align(*columns: ArrayLike) -> tuple[Floats, ...]:
 class CandidateRows:
     """A record of arrays with an element for each candidate; other records of that kind may be among them, or None."""
 
-    __slots__: tuple[str, ...] = ()
+    __slots__ = ()
 
     def take(self, index: Integers | Bools) -> Self:
         """Return what belongs to the candidates that `index` selects."""
         kind: Any = type(self)
-        return cast(Self, kind(**{name: _take(getattr(self, name), index) for name in self.__slots__}))
+        return cast(Self, kind(**{name: _take(getattr(self, name), index) for name in field_names(self)}))
 
 
 def _take(column: Any, index: Integers | Bools) -> Any:

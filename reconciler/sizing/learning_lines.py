@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reconciler.domain.observed import Trace
-from reconciler.domain.records import dataclass, replace
+from reconciler.domain.records import dataclass, field_names, replace
 from reconciler.sizing.arrays import Bools, Floats
 
 # Beyond these a number is no measurement, and squares of it would overflow: a nanosecond, eleven days, a billion.
@@ -37,7 +37,7 @@ class Samples:
 
     def chosen(self, which: Bools | NDArray[np.intp]) -> "Samples":
         """Return the samples that `which` says, a mask or an order."""
-        return Samples(**{name: getattr(self, name)[which] for name in Samples.__slots__})
+        return Samples(**{name: getattr(self, name)[which] for name in field_names(Samples)})
 
 
 def samples_of(traces: Sequence[Trace]) -> Samples:
@@ -85,7 +85,7 @@ def measured(samples: Samples) -> Samples:
         plausible(samples.completions, 0.0, MOST),
         plausible(samples.prefix_hit_rate, 0.0, 1.0),
     )
-    return Samples(**dict(zip(Samples.__slots__, columns, strict=True))).chosen(np.lexsort(columns))
+    return Samples(**dict(zip(field_names(Samples), columns, strict=True))).chosen(np.lexsort(columns))
 
 
 # What is learned is wrong by so much, at the best; bursts are told beyond this many standard errors.

@@ -5,7 +5,7 @@ Formulas and defaults: rules/queueing.md#steady-state.
 
 import numpy as np
 
-from reconciler.domain.records import dataclass
+from reconciler.domain.records import dataclass, field_names
 from reconciler.sizing.arrays import Bools, CandidateRows, Floats, Integers
 from reconciler.sizing.queueing_laws import ServiceCurves
 
@@ -52,10 +52,10 @@ def solve_head(curves: ServiceCurves, rate_per_s: Floats) -> QueueHead:
         return _solve_by_beta_function(curves, rate_per_s)
     if not closed.any():
         return _solve_by_recursion(curves, rate_per_s)
-    whole = QueueHead(**{name: np.empty_like(rate_per_s) for name in QueueHead.__slots__})
+    whole = QueueHead(**{name: np.empty_like(rate_per_s) for name in field_names(QueueHead)})
     for mask, solve in ((closed, _solve_by_beta_function), (~closed, _solve_by_recursion)):
         part = solve(curves.take(mask), rate_per_s[mask])
-        for name in QueueHead.__slots__:
+        for name in field_names(QueueHead):
             getattr(whole, name)[mask] = getattr(part, name)
     return whole
 

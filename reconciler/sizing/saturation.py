@@ -283,7 +283,7 @@ class Flow:
     drain_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelReadings:
     """Everything that sizing one model needs; `history` is what earlier runs remembered, nothing is kept here.
 

@@ -58,7 +58,7 @@ from reconciler.upstream.wva_limits import (
 from reconciler.upstream.wva_throughput import ThroughputAnalysis, ThroughputReadings, analyze_throughput
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class UpstreamReadings(ModelReadings):
     """A model's readings with the analyzers that vote, and the input of the one called `throughput`."""
 

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from reconciler.domain.identity import Figure, ResourceKey
 from reconciler.domain.observed import Role, UpstreamQueue
-from reconciler.domain.records import dataclass
+from reconciler.domain.records import dataclass, field_names
 from reconciler.sizing.saturation_readings import VariantFacts, number_fault, screen_queue
 from reconciler.upstream.wva_analyzers import Ballot, Signal, is_live, signal_of
 
@@ -208,7 +208,7 @@ def play_back(samples: Iterable[ThroughputSample]) -> VariantThroughput | None:
     if state is None:
         return None
     return VariantThroughput(
-        **{name: getattr(state, name) for name in VariantThroughput.__slots__ if name != "points"},
+        **{name: getattr(state, name) for name in field_names(VariantThroughput) if name != "points"},
         points=tuple(point for _, point in playback.points),
     )
 

@@ -164,7 +164,7 @@ def _part(known: Floats, now: float, longest: float) -> Floats:
     return np.asarray((filled - now) / (longest - now))
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class QueueProblem:
     """Collects the problem of one model, variant by variant.
 

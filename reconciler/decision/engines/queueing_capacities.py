@@ -17,7 +17,7 @@ from reconciler.domain.profiles import (
     ServiceClass,
     SloTarget,
 )
-from reconciler.domain.records import dataclass, replace
+from reconciler.domain.records import dataclass, field_names, replace
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
 from reconciler.sizing.arrays import Floats
@@ -398,7 +398,7 @@ def _holds(compared: Sequence[_Compared]) -> dict[CandidateKey, Hold]:
         key: _hold_of(
             [compared[number] for number in numbers],
             [
-                Forecast(**{name: getattr(each, name)[list(numbers)] for name in Forecast.__slots__})
+                Forecast(**{name: getattr(each, name)[list(numbers)] for name in field_names(Forecast)})
                 for each in forecasts
             ],
         )

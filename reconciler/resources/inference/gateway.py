@@ -138,8 +138,6 @@ class InferencePool(Record[PoolSpec | ExperimentalPoolSpec]):
     It has no replicas and names no scale target: it belongs to the scale targets whose pods it selects.
     """
 
-    __slots__ = ()
-
     @property
     def selector(self) -> Mapping[str, str]:
         """The labels of its pods."""
@@ -153,8 +151,6 @@ class InferencePool(Record[PoolSpec | ExperimentalPoolSpec]):
 class InferenceObjective(Record[ObjectiveSpec]):
     """How important the requests are that name it: higher goes first, below 0 is expendable."""
 
-    __slots__ = ()
-
     @property
     def priority(self) -> int:
         """Its priority, or the default one."""
@@ -163,8 +159,6 @@ class InferenceObjective(Record[ObjectiveSpec]):
 
 class InferenceModel(Record[ModelSpec]):
     """The older objective: a model's name in requests and its criticality."""
-
-    __slots__ = ()
 
     @property
     def criticality(self) -> str:
@@ -179,8 +173,6 @@ class InferenceModel(Record[ModelSpec]):
 
 class ModelRewrite(Record[RewriteSpec]):
     """That requests of a pool are sent to other models; its rules change no count."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

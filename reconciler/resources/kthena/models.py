@@ -380,6 +380,7 @@ class ModelBackend:
 class ModelResource(Declared):
     """A Model or ModelBooster: backends that serve `model_id`, scaled together, one by one, or not at all."""
 
+    source: KubernetesObject
     generation: Generation
     label_prefix: str
     model_id: str

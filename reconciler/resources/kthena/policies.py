@@ -52,6 +52,7 @@ TargetSpec: TypeAlias = ScaledTarget | GroupTarget | DisaggregatedFields
 class PolicyResource(Declared):
     """An AutoscalingPolicy; `target` is None where bindings name the targets (before v1.0)."""
 
+    source: KubernetesObject
     spec: PolicySpec
     target: TargetSpec | None = None
     settings: Mapping[str, Annotation] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class PolicyResource(Declared):
 class BindingResource(Declared):
     """An AutoscalingPolicyBinding: which policy of its namespace scales which targets."""
 
+    source: KubernetesObject
     generation: Generation
     label_prefix: str
     policy: str

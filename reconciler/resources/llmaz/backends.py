@@ -184,8 +184,6 @@ class RuntimeSpec(Shape):
 class BackendRuntime(Record[RuntimeSpec]):
     """An inference engine and how it is started; of the whole cluster."""
 
-    __slots__ = ()
-
     def find_config(self, name: str) -> RecommendedConfig | None:
         """The recommended config of that name."""
         return next((config for config in self.spec.configs or () if config.name == name), None)

@@ -119,8 +119,6 @@ class OpenModelSpec(Shape):
 class OpenModel(Record[OpenModelSpec]):
     """A model and its flavors, the preferred one first; of the whole cluster, so its key has no namespace."""
 
-    __slots__ = ()
-
     @property
     def protocol(self) -> str:
         """Of the address that its weights come from, in lower case; empty where a hub has them."""

@@ -286,8 +286,6 @@ class Serving(Record[PlaygroundSpec | ServiceSpec]):
     The workload with its key is its scale target.
     """
 
-    __slots__ = ()
-
     @property
     def claim(self) -> ModelClaim:
         """Which models it serves, in which flavors."""

@@ -1,6 +1,7 @@
 import json
 from collections.abc import Mapping
-from typing import get_args
+from dataclasses import MISSING, fields
+from typing import Any, cast, get_args, get_type_hints
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from reconciler.config.codec import dump, dump_settings, load, load_settings_json
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.proposals import Proposal
+from reconciler.domain.records import Record
 from reconciler.domain.settings import Assumption, SecretRef, Setting, Settings, SettingScalar
 from reconciler.errors import ConfigurationError
 
@@ -16,6 +18,18 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 scalars = st.text() | st.integers(-(2**53), 2**53) | finite | st.booleans()
 st.register_type_strategy(float, finite)
 st.register_type_strategy(Mapping, lambda kind: st.dictionaries(*map(st.from_type, get_args(kind)), max_size=3))
+
+
+def records_of(kind: type[Record]) -> st.SearchStrategy[Record]:
+    """Records of a kind, which may have their defaults."""
+    values = {name: st.from_type(each) for name, each in get_type_hints(kind).items()}
+    needed = [each.name for each in fields(cast(Any, kind)) if each.default is each.default_factory is MISSING]
+    given = {name: values.pop(name) for name in needed}
+    return st.fixed_dictionaries(given, optional=values).map(lambda drawn: kind(**drawn))
+
+
+for _kind in Record.__subclasses__():
+    st.register_type_strategy(_kind, records_of)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
