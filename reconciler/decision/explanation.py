@@ -31,6 +31,7 @@ from reconciler.domain.plan import (
     SloProjection,
     Step,
     VerdictKind,
+    written_in,
 )
 from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import Shortfall, Solution
@@ -422,11 +423,10 @@ def _caution(context: DecisionContext, variant: Variant, desired: Allocation) ->
 
 
 def _written_at(variant: Variant, desired: Allocation) -> tuple[str, ...]:
-    """The fields that get the number; none while it stays."""
-    if variant.workload is None or desired.replicas == variant.current.replicas:
-        return ()
-    fields = (written for written in variant.workload.written_at if written.takes(desired.replicas))
-    return tuple(f"{each.place} {each.place.field}".rstrip() for each in fields)
+    """The fields that get a number; none while all stay."""
+    fields = () if variant.workload is None else variant.workload.written_at
+    changed = (each for each in fields if written_in(each, variant.current, desired) is not None)
+    return tuple(f"{each.place} {each.place.field}".rstrip() for each in changed)
 
 
 def _has_metrics(state: VariantState, observation: Observation | None, hold: Hold | None) -> bool:

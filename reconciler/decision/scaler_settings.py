@@ -1,5 +1,6 @@
 """An autoscaler's setting from text to numbers, and a chosen one back to text in the form that its file has."""
 
+import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -34,6 +35,8 @@ _KINDS = {
 _TARGET = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?m?")
 _LONGEST_WINDOW_S, _LONGEST_PERIOD_S, _MOST_POLICIES = 3600, 1800, 10
 """What the API server takes of `stabilizationWindowSeconds` and `periodSeconds`."""
+MOST = 2**31 - 1
+"""Of replicas: a field of Kubernetes has no more."""
 _RULES = frozenset({"stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance"})
 
 
@@ -67,7 +70,9 @@ def with_setting(scaler: Scaler, setting: ScalerSetting) -> Scaler:
     """The same autoscaler with another setting, as a sound text has it."""
     metric = scaler.metrics[0]
     amount = float(setting.target[:-1]) / 1000 if setting.target.endswith("m") else float(setting.target)
-    return replace(scaler, metrics=(replace(metric, target=amount, text=setting.target),), behavior=setting.behavior)
+    metrics = (replace(metric, target=amount, text=setting.target),)
+    found = replace(scaler, metrics=metrics, behavior=setting.behavior)
+    return found if setting.least is None else replace(found, least=setting.least, most=setting.most)
 
 
 def written_setting(scaler: Scaler, chosen: AutoscalerSetting) -> ScalerSetting:
@@ -84,7 +89,8 @@ def written_setting(scaler: Scaler, chosen: AutoscalerSetting) -> ScalerSetting:
     for key, wanted in (("scaleUp", chosen.tolerance_up), ("scaleDown", chosen.tolerance_down)):
         if wanted != _tolerance(behavior.get(key)):
             behavior[key] = {**mapping_of(behavior.get(key)), "tolerance": f"{float(wanted):g}"}
-    return ScalerSetting(target=text, behavior=behavior or None)
+    most = None if math.isinf(chosen.most) else round(float(chosen.most))
+    return ScalerSetting(target=text, behavior=behavior or None, least=round(float(chosen.least)), most=most)
 
 
 def has_tolerance(scaler: Scaler) -> bool:
@@ -95,6 +101,8 @@ def has_tolerance(scaler: Scaler) -> bool:
 def is_sound(setting: ScalerSetting | None) -> bool:
     """Whether a setting that a pull request's text names is one: anybody may have edited it."""
     if setting is None or _TARGET.fullmatch(setting.target) is None or not setting.target.strip("0.m"):
+        return False
+    if setting.least is not None and not 0 <= setting.least <= (MOST if setting.most is None else setting.most) <= MOST:
         return False
     behavior = setting.behavior
     return behavior is None or (behavior.keys() <= {"scaleUp", "scaleDown"} and _behavior(behavior) is not None)
@@ -169,7 +177,7 @@ def _policy(written: object) -> RatePolicy | None:
     if not isinstance(written, Mapping) or written.get("type") not in ("Pods", "Percent") or len(written) > 3:
         return None
     value, period_s = written.get("value"), written.get("periodSeconds")
-    if not _is_count(value, 1, 2**31 - 1) or not _is_count(period_s, 1, _LONGEST_PERIOD_S):
+    if not _is_count(value, 1, MOST) or not _is_count(period_s, 1, _LONGEST_PERIOD_S):
         return None
     return RatePolicy(
         value=float(str(value)), period_s=float(str(period_s)), is_percent=written.get("type") == "Percent"

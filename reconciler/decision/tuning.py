@@ -8,15 +8,17 @@ import numpy as np
 
 from reconciler.aftermerge import Merge, compared, load_of
 from reconciler.decision.actuation import ActuationDelays
+from reconciler.decision.scaler_bounds import AllowedBounds, BoundsRoom
 from reconciler.decision.scaler_settings import declared_setting, has_tolerance, is_sound, with_setting, written_setting
 from reconciler.decision.staged_plan import Situation, StagedPlan
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.history import DemandHistory, Floats
 from reconciler.domain.holds import Hold, HoldKind, hold_of
 from reconciler.domain.identity import ModelKey, ResourceKey
+from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import Load
 from reconciler.domain.plan import RATE
-from reconciler.domain.proposals import Promise
+from reconciler.domain.proposals import Promise, ProposedChange
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.scalers import (
     AutoscalerSetting,
@@ -33,7 +35,7 @@ from reconciler.metrics.queries import duration
 from reconciler.simulation.draws import Spread
 from reconciler.simulation.fleet import batch_of
 from reconciler.simulation.fluid import LARGEST_SHARE, USUAL_SHARE
-from reconciler.tuning.choice import Choice, Goal, Outcome, Score, Unchanged, choose, score
+from reconciler.tuning.choice import FLOOR, Choice, Goal, Outcome, Score, Unchanged, choose, score
 from reconciler.tuning.groups import Group, TargetHistory, TunedTarget, alike
 from reconciler.tuning.reproduction import Reproduction, reproduce
 from reconciler.tuning.schedule import PAUSE_S, TuningMerges
@@ -64,6 +66,7 @@ class _Target:
     batch: tuple[float, float]
     price_per_hour: float
     start: Spread
+    allowed: AllowedBounds
     has_tolerance: bool = False
 
 
@@ -79,7 +82,7 @@ class _Found:
 
 
 def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
-    """Propose settings of autoscalers that are tuned, or hold them; their bounds stay as they are."""
+    """Propose settings of autoscalers that are tuned with their bounds, or hold them."""
     snapshot = situation.snapshot
     tuned = {key: each for key, each in snapshot.tuned.items() if each.metric is not None or each.hold is not None}
     if not tuned:
@@ -88,13 +91,18 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
     merges = TuningMerges(snapshot.proposals, snapshot.variants, snapshot.settings, snapshot.now_s)
     open_now = [key for key in sorted(tuned) if key not in staged.holds]
     waiting = {key: hold for key in open_now if (hold := _settling(merges, key, snapshot.now_s)) is not None}
-    found = {key: _target(situation, variants[key], tuned[key]) for key in open_now}
+    room = BoundsRoom(situation)
+    found = {key: _target(situation, variants[key], tuned[key], room) for key in open_now}
     holds = {key: each for key, each in found.items() if isinstance(each, Hold) and key not in waiting}
     targets = tuple(each for key, each in found.items() if isinstance(each, _Target) and key not in waiting)
     results = dict(zip((each.key for each in targets), _chosen(targets), strict=True))
     merged = tuple(_merged(snapshot, merges, tuned, (found[key] for key in waiting)))
     scores = {each.target.key: score for each, score in zip(merged, _scored(merged), strict=True) if score is not None}
-    proposals = {key: each for key in open_now if (each := _proposed(situation, key)) is not None}
+    proposals = {
+        key: each
+        for key in open_now
+        if (each := _proposed(situation, variants[key], merges.last(key), room)) is not None
+    }
     holds |= {
         key: each.hold
         for key, each in results.items()
@@ -107,7 +115,7 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
         last, score, proposal = merges.last(key), scores.get(key), proposals.get(key)
         broken = _why_back(situation, variants[key], last, score, proposal)
         if last is not None and broken:
-            allocations[key] = replace(now, scaling=last.change.scaling_before)
+            allocations[key] = replace(now, scaling=last.change.scaling_before, replicas=last.change.replicas_before)
             reverts[key] = last.number
             reasons[key] = f"goes back to what it had before pull request #{last.number} tuned it: {broken}"
             waiting.pop(key, None)
@@ -116,13 +124,15 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
         result = results.get(key, _Found(words="its autoscaler is looked at once a day, in another run"))
         wanted = None if result.setting is None else written_setting(tuned[key].scaler, result.setting)
         if proposal is not None:
-            allocations[key], kept[key] = replace(now, scaling=proposal.scaling), proposal.number
+            allocations[key], kept[key] = proposal.allocation, proposal.number
             reasons[key] = f"as in open pull request #{proposal.number}"
         elif wanted is None:
             reasons[key] = result.words
         else:
-            allocations[key] = replace(now, scaling=str(wanted))
-            reasons[key] = _why(now.scaling, wanted)
+            least = now.replicas if wanted.least in (None, tuned[key].scaler.least) else wanted.least
+            allocations[key] = replace(now, scaling=str(wanted), replicas=least)
+            limit = "" if result.evidence is None else result.evidence.limit
+            reasons[key] = "; ".join(filter(None, (_why(now.scaling, wanted), limit)))
         # a setting that is kept may be another than today's choice, of which the evidence says nothing
         if result.evidence is not None and now.scaling != allocations[key].scaling == str(wanted):
             tunings[key] = result.evidence
@@ -143,29 +153,63 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Proposed:
-    """What an open pull request makes of an autoscaler: the setting as text, and what it promises."""
+    """What an open pull request makes of an autoscaler: the setting as text with its floor, and what it promises."""
 
     number: int
-    scaling: str
+    allocation: Allocation
     reverts: int | None = None
     evidence: TuningEvidence | None = None
 
 
-def _proposed(situation: Situation, key: ResourceKey) -> _Proposed | None:
+def _proposed(situation: Situation, variant: Variant, last: Merge | None, room: BoundsRoom) -> _Proposed | None:
     """The open pull request that changes its setting from what Git has now, and to what: noise never pushes."""
-    now = situation.current[key]
+    key, now = variant.key, variant.current
     for proposal in situation.open_proposals(situation.group_of[key]).values():
         promise = next((each for each in proposal.promises if each.resource == str(key)), None)
+        reverts = None if promise is None else promise.reverts
         for change in proposal.changes:
-            is_its = change.resource == str(key) and change.is_tuning and change.begins_at(now)
-            if is_its and is_sound(ScalerSetting.parse(change.scaling_after)):
+            if change.resource != str(key) or not change.is_tuning or not change.begins_at(now):
+                continue
+            is_back = reverts is not None and last is not None and _takes_back(change, last)
+            if is_back or _is_allowed(change, room.of(variant)):
                 return _Proposed(
                     number=proposal.number,
-                    scaling=change.scaling_after,
-                    reverts=None if promise is None else promise.reverts,
+                    allocation=change.merged(now),
+                    reverts=reverts,
                     evidence=None if promise is None else evidence_of(promise),
                 )
     return None
+
+
+def _is_allowed(change: ProposedChange, allowed: AllowedBounds) -> bool:
+    """Whether a setting that a text names may be proposed now, with its bounds: anybody may have edited it."""
+    before, after = ScalerSetting.parse(change.scaling_before), ScalerSetting.parse(change.scaling_after)
+    if before is None or after is None or not is_sound(after):
+        return False
+    is_low_enough = change.replicas_after == change.replicas_before
+    if after.least is not None and after.least != before.least:
+        is_low_enough = max(allowed.least, FLOOR) <= after.least == change.replicas_after < change.replicas_before
+    was, then = _most_of(before), _most_of(after)
+    return is_low_enough and (then == was or was < then <= allowed.most)
+
+
+def _may_go_back(change: ProposedChange) -> bool:
+    """Whether what was before a merged change may be proposed again: bounds only go back to within those of now."""
+    before, after = ScalerSetting.parse(change.scaling_before), ScalerSetting.parse(change.scaling_after)
+    if before is None or after is None or not is_sound(before):
+        return False
+    is_floor = change.replicas_before in (change.replicas_after, before.least)
+    return is_floor and (before.least or 0) >= (after.least or 0) and _most_of(before) <= _most_of(after)
+
+
+def _takes_back(change: ProposedChange, last: Merge) -> bool:
+    """Whether a change makes of an autoscaler what it was before its last merge."""
+    to, was = (change.scaling_after, change.replicas_after), (last.change.scaling_before, last.change.replicas_before)
+    return to == was and _may_go_back(last.change)
+
+
+def _most_of(setting: ScalerSetting) -> float:
+    return math.inf if setting.most is None else setting.most
 
 
 def _why(before: str, after: ScalerSetting) -> str:
@@ -179,7 +223,7 @@ def _why(before: str, after: ScalerSetting) -> str:
 # ---- what is known of a target
 
 
-def _target(situation: Situation, variant: Variant, tuned: TunedScaler) -> _Target | Hold | None:
+def _target(situation: Situation, variant: Variant, tuned: TunedScaler, room: BoundsRoom) -> _Target | Hold | None:
     """What its autoscaler is tuned from; why not; or None where this run does not look at it."""
     snapshot, key = situation.snapshot, variant.key
     if tuned.hold is not None or tuned.metric is None:
@@ -221,6 +265,7 @@ def _target(situation: Situation, variant: Variant, tuned: TunedScaler) -> _Targ
         batch=(in_batches, batch_share),
         price_per_hour=math.nan if price is None else price,
         start=Spread(low_s=start.low_s, median_s=start.median_s, high_s=start.high_s),
+        allowed=room.of(variant),
         has_tolerance=has_tolerance(tuned.scaler),
     )
 
@@ -259,33 +304,52 @@ def _chosen(targets: tuple[_Target, ...]) -> tuple[_Found, ...]:
             for group, keys in zip(groups, keys_of, strict=True)
         ]
     )
+    by_key = {each.key: each for each in known}
     for keys, answer in zip(keys_of, answers, strict=True):
-        signals = {key: reproduced[key].setting.metrics[0].signal for key in keys}
-        found |= dict(_answered(signals, answer, is_priced=all(math.isfinite(priced[key]) for key in keys)))
+        members = [by_key[key] for key in keys]
+        found |= dict(_answered(members, answer, is_priced=all(math.isfinite(priced[key]) for key in keys)))
     return tuple(found[each.key] for each in targets)
 
 
 def _answered(
-    signals: Mapping[ResourceKey, Signal], answer: Choice | Unchanged, *, is_priced: bool
+    targets: Sequence[_Target], answer: Choice | Unchanged, *, is_priced: bool
 ) -> Iterator[tuple[ResourceKey, _Found]]:
-    keys = list(signals)
     if isinstance(answer, Unchanged):
-        yield from ((key, _Found(words=f"its setting stays: {answer.words}")) for key in keys)
+        words = f"its setting stays: {answer.words}"
+        yield from ((each.key, _Found(words="; ".join(filter(None, (words, _bound(each)))))) for each in targets)
         return
-    evidence = _evidence(answer, len(keys), is_priced=is_priced)
-    for key in keys:
-        setting = answer.settings[key]
+    evidence = _evidence(answer, len(targets), is_priced=is_priced)
+    for target in targets:
+        key = target.key
+        setting, signal = answer.settings[key], target.setting.metrics[0].signal
         metric = setting.metrics[0]
-        if metric.signal is signals[key]:
-            yield key, _Found(setting=setting, evidence=evidence)
+        if metric.signal is signal:
+            limit = _limit(target.allowed, float(setting.most), answer.most_wanted[key])
+            yield key, _Found(setting=setting, evidence=replace(evidence, limit=limit))
         else:  # another metric needs a query of its own, which a person writes
             words = (
-                f"it scales by {signals[key]}, which say too little: by the {metric.signal} of the model with a target "
+                f"it scales by {signal}, which say too little: by the {metric.signal} of the model with a target "
                 f"of {float(metric.target):g} a replica it would have kept {100 * answer.after.attainment:.1f} % of "
                 f"requests inside their targets instead of {100 * answer.before.attainment:.1f} %, at "
                 f"{100 * _change(answer.before, answer.after):+.0f} % cost"
             )
             yield key, _Found(hold=Hold(kind=HoldKind.AUTOSCALER_METRIC, words=words, is_daily=True))
+
+
+def _limit(allowed: AllowedBounds, most: float, wanted: float) -> str:
+    """That more replicas at most would be needed than are allowed; empty where that is not so."""
+    if wanted <= most or not allowed.limit:
+        return ""
+    return f"the largest load with a quarter of room takes a maximum of {wanted:.0f}, but {allowed.limit}"
+
+
+def _bound(target: _Target) -> str:
+    """For how long its maximum bound it, and what leaves no more; empty where it did not."""
+    most, desired = float(target.setting.most), target.history.desired
+    known = np.isfinite(desired)
+    share = float((desired[known] >= most).mean()) if known.any() else 0.0
+    limit = f", {target.allowed.limit}" if target.allowed.limit else ""
+    return f"it was at its maximum of {most:.0f} for {share:.1%} of that time{limit}" if share > 0 else ""
 
 
 def _history(target: _Target) -> TargetHistory:
@@ -336,6 +400,8 @@ def _tuned_target(target: _Target, history: TargetHistory) -> TunedTarget:
         batch_share=share,
         price_per_hour=target.price_per_hour if math.isfinite(target.price_per_hour) else 1.0,
         start=target.start,
+        least_allowed=target.allowed.least,
+        most_allowed=target.allowed.most,
     )
 
 
@@ -450,13 +516,13 @@ def _merged(
     targets: Iterable[_Target | Hold | None],
 ) -> Iterator[_Merged]:
     """Those that can be scored now."""
-    current = {each.key: each.current.scaling for each in snapshot.variants}
+    current = {each.key: each.current for each in snapshot.variants}
     for target in targets:
         if not isinstance(target, _Target):
             continue
         scaler, metric = tuned[target.key].scaler, tuned[target.key].metric
         last, since_s = merges.last(target.key), merges.scored_from(target.key)
-        if last is None or since_s is None or metric is None or last.change.scaling_after != current[target.key]:
+        if last is None or since_s is None or metric is None or not _stands(last, current[target.key]):
             continue
         written = ScalerSetting.parse(last.change.scaling_before)
         before = declared_setting(with_setting(scaler, written), metric) if written and is_sound(written) else None
@@ -514,9 +580,9 @@ def _why_back(
 
     What takes it back stays open until a score says that the change does what it promised.
     """
-    if last is None or last.change.scaling_after != variant.current.scaling:
+    if last is None or not _stands(last, variant.current):
         return ""
-    if not is_sound(ScalerSetting.parse(last.change.scaling_before)):
+    if not _may_go_back(last.change):
         return ""
     if situation.snapshot.now_s - last.at_s >= PAUSE_S:
         return ""
@@ -526,6 +592,11 @@ def _why_back(
         return score.broken
     is_proposed = proposal is not None and proposal.reverts == last.number
     return f"pull request #{proposal.number} says so, and nothing newer is known" if is_proposed and proposal else ""
+
+
+def _stands(last: Merge, current: Allocation) -> bool:
+    """Whether Git still has what a merge made of an autoscaler."""
+    return last.change.merged(current) == current
 
 
 def _is_missed(snapshot: Snapshot, variant: Variant, last: Merge) -> bool:

@@ -32,7 +32,8 @@ STANDING = Verdict(kind=VerdictKind.NEEDS_APPROVAL, reason="no policy allows a c
 def keep_to_limits(situation: Situation, staged: StagedPlan) -> StagedPlan:
     """Cut what a variant gets to what rules leave it where it stays: the optimizer may have meant to move it.
 
-    After open pull requests, which may be older than a rule; before what is drained and what waits.
+    After open pull requests, which may be older than a rule; before what is drained and what waits. A setting of an
+    autoscaler is not cut: what speaks for it is of its bounds as well.
     """
     guard, held = situation.formulated.guard, staged.holds
     cut = {
@@ -40,19 +41,28 @@ def keep_to_limits(situation: Situation, staged: StagedPlan) -> StagedPlan:
         for key, each in staged.allocations.items()
         if key not in held and each != situation.current[key]
     }
-    return replace(staged, allocations={**staged.allocations, **cut})
+    stopped = {
+        key: _hold(said)
+        for key in cut
+        if _is_tuned(situation, staged, key)
+        and (said := guard.limits.get(key, NO_LIMITS).stopped(staged.allocations[key].replicas)) is not None
+    }
+    as_now = {key: situation.current[key] for key in stopped}
+    return replace(staged, allocations={**staged.allocations, **cut, **as_now}, holds={**held, **stopped})
 
 
 def obey_rules(situation: Situation, staged: StagedPlan) -> StagedPlan:
     """Leave as they are what rules stop, and what was to give way to it; after every pass that changes allocations.
 
     What stays changes what others may do, so all is looked at again until no rule stops anything more: each turn
-    holds or ends one change more, so they end. What was said last is kept for the verdicts.
+    holds or ends one change more, so they end. What was said last is kept for the verdicts. Nor is a setting of an
+    autoscaler ended on its way.
     """
     while True:
         heard = _said_of_changes(situation, staged)
         stopped = {key: said for key, each in heard.items() for said in each[:1] if said.kind in STOPPING}
         ended = {key: said for key, each in heard.items() if key not in stopped for said in _ends(each, staged, key)}
+        stopped |= {key: ended.pop(key) for key in [*ended] if _is_tuned(situation, staged, key)}
         if not stopped and not ended:
             return replace(staged, said=heard)
         as_now = {key: situation.current[key] for key in stopped}
@@ -65,6 +75,11 @@ def obey_rules(situation: Situation, staged: StagedPlan) -> StagedPlan:
             stopped={**staged.stopped, **stopped},
         )
         staged = make_independent(situation, keep_serving(situation, staged))
+
+
+def _is_tuned(situation: Situation, staged: StagedPlan, key: ResourceKey) -> bool:
+    """Whether an autoscaler would get another setting."""
+    return staged.allocations[key].scaling != situation.current[key].scaling
 
 
 def _ends(said: Iterable[Spoken], staged: StagedPlan, key: ResourceKey) -> Iterator[Spoken]:

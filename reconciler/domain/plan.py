@@ -17,6 +17,7 @@ from reconciler.domain.requirements import ModelCoverage, Sensitivity, SharedUse
 from reconciler.domain.scalers import ScalerSetting, SettingChange, TuningEvidence, TuningScore
 from reconciler.domain.snapshot import StatusShape
 from reconciler.domain.units import utc_minute
+from reconciler.domain.written import WrittenField
 
 HOME = "inference-reconciler/reconciler"
 """Where the project is published: code, action and image."""
@@ -265,6 +266,10 @@ class Decision:
         """Whether its autoscaler gets another setting."""
         return self.outcome is Outcome.CHANGE and self.current.scaling != self.desired.scaling
 
+    def written_in(self, field: WrittenField) -> int | None:
+        """The number that it writes into a field of its variant's replicas or bounds; None where that stays."""
+        return written_in(field, self.current, self.desired)
+
     @property
     def setting_changes(self) -> tuple[SettingChange, ...]:
         """The fields of its autoscaler that change."""
@@ -279,6 +284,13 @@ class Decision:
             return max(value for value in (slo.before_s, slo.after_s, 0.0) if value is not None) / slo.target_s
 
         return max(self.slos, key=used, default=None)
+
+
+def written_in(field: WrittenField, current: Allocation, desired: Allocation) -> int | None:
+    """The number that a change writes into a field of replicas or of an autoscaler's bounds; None where that stays."""
+    replicas = None if desired.replicas == current.replicas else desired.replicas
+    setting = None if desired.scaling == current.scaling else ScalerSetting.parse(desired.scaling)
+    return field.wanted(replicas, None if setting is None else setting.most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,8 +102,9 @@ class Scaler:
 
     @property
     def setting(self) -> "ScalerSetting":
-        """What is written of it."""
-        return ScalerSetting(target=self.metrics[0].text if self.metrics else "", behavior=self.behavior)
+        """What is written of it, with its bounds as they count."""
+        target = self.metrics[0].text if self.metrics else ""
+        return ScalerSetting(target=target, behavior=self.behavior, least=self.least, most=self.most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,25 +127,31 @@ class BehaviorAnnotations:
             elif change.field == "behavior.scaleDown.policies":
                 (policy,) = rules["policies"]
                 yield self.factor, f"{1 / (1 - (policy['value'] + HALF_PERCENT) / 100):.3f}"
-            elif change.field != "target":
+            elif change.field not in ("target", MINIMUM, MAXIMUM):
                 raise ValueError(f"{change.field} has no annotation")
 
 
 HALF_PERCENT = 0.5
+MINIMUM, MAXIMUM = "minimum", "maximum"
+"""What the bounds of an autoscaler are called, however its kind names their fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalerSetting:
-    """What a reviewed change moves of an autoscaler: the target of its metric as it is written, and its behavior.
+    """What a reviewed change moves of an autoscaler: the target of its metric as written, its behavior, its bounds.
 
-    As text it is JSON with sorted keys: equal settings are equal texts.
+    As text it is JSON with sorted keys: equal settings are equal texts. `most` None is no limit; `least` None: nothing
+    is said of its bounds.
     """
 
     target: str
     behavior: Mapping[str, object] | None = None
+    least: int | None = None
+    most: int | None = None
 
     def __str__(self) -> str:
-        content = {"behavior": self.behavior, "target": self.target}
+        bounds = {} if self.least is None else {"least": self.least, "most": self.most}
+        content = {"behavior": self.behavior, "target": self.target, **bounds}
         return json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
 
     @classmethod
@@ -154,16 +161,21 @@ class ScalerSetting:
             content: object = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(content, dict) or content.keys() != {"behavior", "target"}:
+        if not isinstance(content, dict) or content.keys() - {"least", "most"} != {"behavior", "target"}:
             return None
         target, behavior = content["target"], content["behavior"]
+        bounds = content.get("least"), content.get("most")
         if not isinstance(target, str) or not isinstance(behavior, dict | None):
             return None
-        return cls(target=target, behavior=behavior)
+        if not all(each is None or type(each) is int for each in bounds):
+            return None
+        return cls(target=target, behavior=behavior, least=bounds[0], most=bounds[1])
 
     def fields(self) -> dict[str, str]:
         """Every value by the field that it stands in, such as `behavior.scaleDown.stabilizationWindowSeconds`."""
-        return {"target": self.target, **dict(_leaves(self.behavior or {}, "behavior"))}
+        bounds = {MINIMUM: self.least, MAXIMUM: self.most}
+        told = {name: str(each) for name, each in bounds.items() if each is not None}
+        return {"target": self.target, **told, **dict(_leaves(self.behavior or {}, "behavior"))}
 
     def changes(self, after: "ScalerSetting") -> tuple["SettingChange", ...]:
         """What another setting has otherwise; a field that it only adds was at its default before."""
@@ -401,9 +413,10 @@ class TuningEvidence:
 
     `cost_change` is a fraction (-0.18 is a saving of 18 %), attainment a fraction of all requests, starts are replicas
     that started in a day; each before and after. The same of the `left_out` days that the setting was not fitted on.
-    Starts and these days are empty in what a pull request's marker keeps. `tried` names other settings in words. `day`
-    has what replicas were on one day, with the written setting and with this one, hour by hour. `saves_per_hour` is
-    None without a price.
+    Starts and these days are empty in what a pull request's marker keeps. `tried` names other settings in words;
+    `limit` says why more replicas at most would be needed than are allowed, empty where that is not so. `day` has what
+    replicas were on one day, with the written setting and with this one, hour by hour. `saves_per_hour` is None without
+    a price.
     """
 
     days: float
@@ -415,6 +428,7 @@ class TuningEvidence:
     left_out_attainment: tuple[float, ...] = ()
     saves_per_hour: float | None = None
     tried: tuple[str, ...] = ()
+    limit: str = ""
     day: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     is_repair: bool = False
 

@@ -44,9 +44,17 @@ class WrittenField:
     patch: "OverlayPatch | None" = None
     way: PatchPath = ()
 
-    def takes(self, replicas: int) -> bool:
-        """Whether that number is written here; a ceiling takes only what would pass it."""
-        return not self.is_ceiling or (self.value is not None and replicas > self.value)
+    def wanted(self, replicas: int | None, ceiling: int | None = None) -> int | None:
+        """The number that is to be written here, None where it stays; so do replicas and a ceiling that are None.
+
+        A ceiling that is not given itself takes only replicas that would pass it.
+        """
+        if not self.is_ceiling:
+            return replicas
+        if ceiling is not None:
+            return ceiling if ceiling != self.value else None
+        is_passed = replicas is not None and self.value is not None and replicas > self.value
+        return replicas if is_passed else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -405,19 +405,19 @@ class Editor:
     renderer: Renderer
 
     def count_edits(self, decision: Decision, variant: Variant, open_sheet: OpenSheet) -> Iterator[FileEdit]:
-        """The edits of another number of replicas."""
-        workload = variant.workload
-        if workload is not None and decision.desired.replicas != decision.current.replicas:
-            patched: dict[OverlayPatch, dict[str, Value]] = {}
-            for written in workload.written_at:
-                replicas, patch = decision.desired.replicas, written.patch
-                if patch is None:
-                    yield from self._count(written, replicas, open_sheet)
-                elif written.takes(replicas):
-                    entry = {str(written.field[-1]): replicas}
-                    patched[patch] = plant(patched.get(patch, {}), written.way, entry)
-            for patch, fields in patched.items():
-                yield from Patching(renderer=self.renderer, open_sheet=open_sheet).edits(patch, fields)
+        """The edits of another number of replicas, or of other bounds of what moves them."""
+        patched: dict[OverlayPatch, dict[str, Value]] = {}
+        for written in variant.workload.written_at if variant.workload is not None else ():
+            number, patch = decision.written_in(written), written.patch
+            if number is None:
+                continue
+            if patch is None:
+                yield self._count(written, number, open_sheet)
+            else:
+                entry: dict[str, Value] = {str(written.field[-1]): number}
+                patched[patch] = plant(patched.get(patch, {}), written.way, entry)
+        for patch, fields in patched.items():
+            yield from Patching(renderer=self.renderer, open_sheet=open_sheet).edits(patch, fields)
 
     def tuning_edits(self, decision: Decision, variant: Variant, open_sheet: OpenSheet) -> Iterator[FileEdit]:
         """The edits of another setting of the autoscaler: its target where that stands, its behavior in its manifest.
@@ -516,22 +516,19 @@ class Editor:
             return resource.insert(text, "status")
         return resource.replace(text, "status")
 
-    def _count(self, written: WrittenField, replicas: int, open_sheet: OpenSheet) -> Iterator[FileEdit]:
-        """The number where it is written; a ceiling above it stays, one that stands nowhere is written to be raised."""
-        if not written.takes(replicas):
-            return
-        if written.entry:
+    def _count(self, written: WrittenField, replicas: int, open_sheet: OpenSheet) -> FileEdit:
+        """The number where it is written, or where it is to stand."""
+        sheet = open_sheet(written.document) if written.embedding is None else None
+        if written.entry and sheet is not None:
             view = ReplicaEntryView(name=written.entry, count=replicas)
             text = self.renderer.render("manifests/kustomize-replicas.yaml.j2", view)
-            sheet = open_sheet(written.document)
             listed = sheet.find(*written.field)
             number = len(listed) if isinstance(listed, list) else 0
             add = sheet.append(text, number, *written.field, in_line=True) if number else None
-            yield add or sheet.insert(text, *written.field)
-        elif written.embedding is None and open_sheet(written.document).find(*written.field) is None:
-            yield open_sheet(written.document).insert(str(replicas), *written.field)
-        else:
-            yield set_field(written, replicas, open_sheet)
+            return add or sheet.insert(text, *written.field)
+        if sheet is not None and sheet.find(*written.field) is None:
+            return sheet.insert(str(replicas), *written.field)
+        return set_field(written, replicas, open_sheet)
 
 
 def _as_written(target: str) -> str | int:

@@ -206,6 +206,7 @@ def _tuning(decision: Decision) -> Json:
         "saves_per_hour": _number(evidence.saves_per_hour),
         "is_repair": evidence.is_repair,
         "tried": list(evidence.tried),
+        **({"limit": evidence.limit} if evidence.limit else {}),
     }
 
 

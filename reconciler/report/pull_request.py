@@ -628,7 +628,8 @@ def _detail_row(decision: Decision, labels: Mapping[ResourceKey, str], pages: Pa
 def _written_as(decision: Decision) -> str:
     if not decision.bounds_of:
         return ""
-    return f"{'the lower bound' if len(decision.written_at) == 1 else 'the bounds'} of {decision.bounds_of}"
+    one = "the upper bound" if decision.current.replicas == decision.desired.replicas else "the lower bound"
+    return f"{one if len(decision.written_at) == 1 else 'the bounds'} of {decision.bounds_of}"
 
 
 def _wrapped(lines: Iterable[str]) -> Iterator[str]:

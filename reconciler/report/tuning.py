@@ -26,8 +26,9 @@ class SettingRow:
 class TuningRow:
     """One autoscaler with its fields, and why.
 
-    `days` are the replicas of one day hour by hour, with the present setting and the new one; empty where that is not
-    known. `bars` are the same in characters.
+    `limit` says why more replicas at most would be needed than are allowed; may be empty. `days` are the replicas of
+    one day hour by hour, with the present setting and the new one; empty where that is not known. `bars` are the same
+    in characters.
     """
 
     variant: str
@@ -35,6 +36,7 @@ class TuningRow:
     headline: str
     left_out: str
     tried: tuple[str, ...]
+    limit: str
     days: tuple[tuple[str, ...], ...]
     bars: tuple[str, ...]
     highest: str
@@ -57,6 +59,7 @@ def tuning_rows(changes: Iterable[Decision], labels: Mapping[ResourceKey, str]) 
             headline="" if evidence is None else headline(evidence),
             left_out="" if evidence is None else _left_out(evidence),
             tried=() if evidence is None else tuple(map(one_line, evidence.tried)),
+            limit="" if evidence is None else one_line(evidence.limit),
             days=tuple(tuple(f"{value:.4g}" for value in day) for day in days),
             bars=tuple(
                 "".join(BARS[min(len(BARS) - 1, int(value / (most or 1.0) * len(BARS)))] for value in day)

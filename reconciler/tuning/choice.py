@@ -108,15 +108,16 @@ class Course:
 class Choice:
     """A setting for each target, and what it came to before and after over all days and over those left out.
 
-    `saving` is the share of cost saved on the days left out, and between which values in nine of ten draws of these
-    days. `steps` apply one knob after the other, the present setting first; `frontier` are settings that none beats in
-    both cost and attainment on the days it was chosen on. `repairs` says that the present setting misses the goal on
-    the days left out, and that at least half of what it is short of is gained. `reaches_goal` is whether the goal is
-    kept on the days it was chosen on and on those left out; where no setting does, this one keeps more requests inside
-    their targets for no more money.
+    `most_wanted` are the replicas that each would have at most if nothing limited them. `saving` is the share of cost
+    saved on the days left out, and between which values in nine of ten draws of these days. `steps` apply one knob
+    after the other, the present setting first; `frontier` are settings that none beats in both cost and attainment on
+    the days it was chosen on. `repairs` says that the present setting misses the goal on the days left out, and that at
+    least half of what it is short of is gained. `reaches_goal` is whether the goal is kept on the days it was chosen on
+    and on those left out; where no setting does, this one keeps more requests inside their targets for no more money.
     """
 
     settings: Mapping[Hashable, AutoscalerSetting]
+    most_wanted: Mapping[Hashable, float]
     before: Outcome
     after: Outcome
     left_out_before: Outcome
@@ -296,6 +297,8 @@ class _Search:
         if reaches and float(self._lasting(trial)[-1]) < aim:  # two digits took too much: more replicas
             steps = self._steps(tried[row], rounds_down=True)
             trial = yield self._request(self._days, steps, keeps_asked=True)
+        if steps[-1].least is not None and not self._needs_no_floor(trial, reaches=reaches):
+            steps, trial = steps[:-1], trial.without_last()
         for candidate in self._refinements(steps[-1]) if reaches else ():
             more = yield self._request(self._days, [candidate], keeps_asked=True)
             paid, most_paid = float(more.cost_per_hour(fit)[0]), float(trial.cost_per_hour(fit)[-1])
@@ -333,6 +336,7 @@ class _Search:
         settings = {each.name: self._setting(each, steps[-1], row) for row, each in enumerate(self._group.targets)}
         return Choice(
             settings=settings,
+            most_wanted=dict(zip(settings, self._most_wanted(steps[-1]), strict=True)),
             before=_outcome(present, 0, "before"),
             after=_outcome(trial, -1, "after"),
             left_out_before=left_before,
@@ -349,6 +353,10 @@ class _Search:
             frontier=frontier,
             course=self._course(present, trial),
         )
+
+    def _needs_no_floor(self, trial: Trial, *, reaches: bool) -> bool:
+        """Whether the last setting of a trial, which lowers floors, keeps the goal on the days left out too."""
+        return reaches and float(trial.attainment(slice(self._first, None))[-1]) >= self._goal.attainment
 
     @property
     def _left_out(self) -> int:
@@ -446,7 +454,7 @@ class _Search:
             step = replace(step, words="more replicas at most", most=ceilings)
             steps.append(step)
         if chosen.least is not None:
-            steps.append(replace(step, words=f"floors of {FLOOR:.0f}", least=chosen.least))
+            steps.append(replace(step, words="lower floors", least=chosen.least))
         return steps
 
     def _refinements(self, step: _Variant) -> Iterator[_Variant]:
@@ -467,17 +475,24 @@ class _Search:
         return lowered if (lowered < present).any() else None
 
     def _ceilings(self, variant: _Variant) -> Floats:
-        """The most replicas of each target: what its largest load takes and a quarter more, as far as allowed."""
+        """The most replicas of each target: as wanted, as far as allowed, and never fewer than now."""
+        limits = [(float(each.setting.most), each.most_allowed) for each in self._group.targets]
+        wanted = self._most_wanted(variant)
+        return np.array([max(now, min(allowed, each)) for (now, allowed), each in zip(limits, wanted, strict=True)])
+
+    def _most_wanted(self, variant: _Variant) -> list[float]:
+        """As now, but what the largest load takes and a quarter more where a ceiling was reached or would be passed."""
         found = []
         for row, target in enumerate(self._group.targets):
+            most = float(target.setting.most)
             share = min(float(variant.shares[0, row]), 1.0)
             if not variant.is_linear and target.setting.metrics[0].signal is not Signal.ARRIVALS:
                 grows = USUAL_SHARE if math.isnan(target.batch_share) else target.batch_share
                 share = share / (1 - grows + share * grows)
-            peak = float(self._days.offered_per_s[row].max())
-            needed = math.ceil(ROOM * peak / (target.capacity_per_s * max(share, FINE)))
-            found.append(max(float(target.setting.most), min(target.most_allowed, needed)))
-        return np.array(found)
+            taken = float(self._days.offered_per_s[row].max()) / (target.capacity_per_s * max(share, FINE))
+            is_bound = bool((target.history.desired >= most).any()) or math.ceil(taken) > most
+            found.append(max(float(math.ceil(ROOM * taken)), most) if is_bound else most)
+        return found
 
     def _rounded(self, target: TunedTarget, chosen: _Variant, row: int, *, rounds_down: bool) -> list[float]:
         """The shares of a target whose own numbers have two significant digits."""

@@ -72,6 +72,12 @@ class Trial:
     starts: Floats
     asked: Floats | None = None
 
+    def without_last(self) -> "Trial":
+        """The same of all settings but the last one."""
+        asked = None if self.asked is None else self.asked[:-1]
+        offered, kept, cost, starts = (each[:-1] for each in (self.offered, self.kept, self.cost, self.starts))
+        return Trial(offered=offered, kept=kept, cost=cost, starts=starts, asked=asked)
+
     def attainment(self, days: slice = slice(None)) -> Floats:
         """The share of the group's requests inside their targets, by setting, over some days."""
         kept, offered = self.kept[..., days].sum(axis=(1, 2)), self.offered[..., days].sum(axis=(1, 2))

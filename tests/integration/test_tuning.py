@@ -167,6 +167,7 @@ class Case:
     renamed: str = "vllm:num_requests_running"
     pods: int = 1
     is_recorded: bool = True
+    bounds: tuple[int, int] = (1, 40)
 
 
 OFF = r"its autoscaler is not reproduced: the simulated number was within one replica of it in \d+%"
@@ -219,7 +220,11 @@ MISREAD = {
     ),
 }
 HELD = BY_HAND | FAKED | MISREAD
-CASES = TUNED | {"honest": Case()} | HELD
+BOUNDED = {
+    "floored": Case(bounds=(6, 40)),
+    "capped": Case(manifest=keda(ARRIVALS, "6"), bounds=(1, 5)),
+}
+CASES = TUNED | {"honest": Case()} | HELD | BOUNDED
 NAMES = tuple(CASES)
 
 
@@ -234,7 +239,8 @@ def loads() -> np.ndarray:
 
 def autoscaled(totals: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """What HPAs without a behavior ask for, shape (models, minutes), that sync twice a minute."""
-    controller, current = Controller(least=1.0, most=40.0, sync_s=30.0), np.ones((1, len(totals)))
+    least, most = np.array([each.bounds for each in CASES.values()], dtype=np.float64).T
+    controller, current = Controller(least=least, most=most, sync_s=30.0), np.ones((1, len(totals)))
     found = np.empty(totals.shape)
     for step in range(2 * totals.shape[1]):
         value = 1000.0 * totals[np.newaxis, :, step // 2]
@@ -264,7 +270,8 @@ def written() -> History:
     history, per_s = History(end_s=NOW_S, step_s=60.0), loads()
     times_s = START_S + STEP_S * (np.arange(per_s.shape[1]) + 1)
     past = times_s < NOW_S - FINE_S
-    by_rate = np.array([[name == "keda"] for name in NAMES])
+    by_rate = np.array([[ARRIVALS.replace("NAME", name) in case.manifest.replace("NAME", name)]
+                        for name, case in CASES.items()])  # fmt: skip
     honest = autoscaled(np.where(by_rate, per_s, per_s * REQUEST_S), np.where(by_rate[:, 0], 6.0, 30.0))
     for row, (name, case) in enumerate(CASES.items()):
         running, replicas = case.running(times_s, per_s[row] * REQUEST_S), case.replicas(times_s, honest[row])
@@ -309,10 +316,18 @@ def now(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"reconciler.cli.{command}.time", Clock())
 
 
+def manifest_of(name: str, case: Case) -> str:
+    """Its manifest, with its name and bounds."""
+    text = case.manifest.replace("NAME", name)
+    for field_name, number in zip(("min", "max"), case.bounds, strict=True):
+        text = re.sub(f"({field_name}Replica(?:s|Count)): [0-9]+", rf"\g<1>: {number}", text)
+    return text
+
+
 def files(cases: dict[str, Case], more: str = "") -> dict[str, bytes]:
     """A repository of some of them, in which nothing is managed yet."""
     found = {"reconciler.yaml": SETTINGS + "".join(PROFILE.replace("NAME", name) for name in cases) + more}
-    found |= {f"prod/{name}.yaml": case.manifest.replace("NAME", name) for name, case in cases.items()}
+    found |= {f"prod/{name}.yaml": manifest_of(name, case) for name, case in cases.items()}
     found["prod/adapter-config.yaml"] = ADAPTER
     return {path: text.encode() for path, text in found.items()}
 
@@ -403,19 +418,49 @@ def test_three_autoscalers_from_init_to_the_merged_change_and_back(
     assert re.search(scored.replace(" %, but", r" % \(-\d+ % and [\d.]+ % promised\), but"), outcome), outcome
 
 
+MANAGED = "workloads: [{match: {namespace: llm}, managed: true, accelerator: H100, whenAutoscaled: tune}]\n"
+
+
+def managed(repository: Path, url: str, cases: dict[str, Case], pools: bytes = b"") -> Fleet:
+    """A repository of some of them that are tuned, as it was at the beginning of their history."""
+    date_s, found = int(NOW_S - DAYS * DAY_S), files(cases, MANAGED)
+    found["reconciler.yaml"] = found["reconciler.yaml"].replace(b"{name: prod, ", b"{name: prod, " + pools)
+    create_bare(repository, branch="main", files=found, message="Run", author=ANN, date_s=date_s)
+    return Fleet(repository=repository, url=url)
+
+
+def test_bounds_that_cost_or_bind_move_with_the_rest_and_back(url: str, tmp_path: Path) -> None:
+    fleet = managed(tmp_path / "fleet.git", url, BOUNDED)
+    ran = fleet("run")
+    text = fleet.pull_request.read_text(encoding="utf-8")
+    assert "Tuning these 2 autoscalers would save " in ran
+    assert re.search(r"\| `minimum` \| 6 \| \*\*2\*\* \|", text), text
+    (most,) = re.findall(r"\| `maximum` \| 5 \| \*\*([0-9]+)\*\* \|", text)
+    fleet.merge(3600.0)
+    assert "minReplicas: 2\n  maxReplicas: 40\n" in fleet.file("prod/floored.yaml")
+    assert f"minReplicaCount: 1\n  maxReplicaCount: {most}\n" in fleet.file("prod/capped.yaml")
+
+    # The fleet still runs what the old bounds gave it: what was promised is not what ran.
+    fleet.merged(2 * DAY_S)
+    back = fleet("run")
+    assert len(re.findall(r"goes back to what it had before pull request #1 tuned it: simulated with", back)) >= 1, back
+    text = (fleet.repository / "reconciler" / "pulls" / "2.md").read_text(encoding="utf-8")
+    assert re.search(r"\| `minimum` \| 2 \| \*\*6\*\* \|", text), text
+
+
+def test_a_pool_that_is_too_small_leaves_a_maximum_as_it_is_and_says_so(url: str, tmp_path: Path) -> None:
+    small = b"pools: [{name: h100, device: H100, devices: 5}], "
+    fleet = managed(tmp_path / "fleet.git", url, {"capped": BOUNDED["capped"]}, small)
+    fleet("run")
+    text = fleet.pull_request.read_text(encoding="utf-8")
+    assert "takes a maximum of 6, but pool prod/h100 has room for 5" in text
+    assert "| `maximum` |" not in text
+
+
 @pytest.fixture(scope="module")
 def planned(url: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """What a plan says of all cases, and of one whose history is its own."""
-    managed = "workloads: [{match: {namespace: llm}, managed: true, accelerator: H100, whenAutoscaled: tune}]\n"
-    fleet = Fleet(repository=tmp_path_factory.mktemp("cases") / "fleet.git", url=url)
-    create_bare(
-        fleet.repository,
-        branch="main",
-        files=files({"honest": CASES["honest"], **HELD}, managed),
-        message="Run",
-        author=ANN,
-        date_s=int(NOW_S - DAYS * DAY_S),
-    )
+    fleet = managed(tmp_path_factory.mktemp("cases") / "fleet.git", url, {"honest": CASES["honest"], **HELD})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("reconciler.cli.plan.time", Clock())
         return fleet("plan")

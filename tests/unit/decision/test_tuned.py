@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.decision import tuning
 from reconciler.decision.decide import decide
+from reconciler.decision.scaler_bounds import AllowedBounds
 from reconciler.decision.scaler_settings import declared_setting
 from reconciler.domain.answers import Absence, NoAnswer
 from reconciler.domain.history import DemandHistory
@@ -30,9 +31,10 @@ from reconciler.domain.scalers import (
 )
 from reconciler.domain.workloads import ReplicaOwner
 from reconciler.domain.written import DocumentRef, WrittenField
+from reconciler.policy.files import read_policy
 
 DAY_S = 86_400.0
-BEFORE, AFTER = ScalerSetting(target="40"), ScalerSetting(target="52")
+BEFORE, AFTER, THIRTY = (ScalerSetting(target=each, least=1, most=9) for each in ("40", "52", "30"))
 EVIDENCE = TuningEvidence(
     days=14.0,
     cost_change=-0.2,
@@ -49,35 +51,8 @@ class Tuned:
 
     def __init__(self, fleet: Any, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.fleet, self.make = fleet, make
-        document, place = DocumentRef(path="hpa.yaml", document=0), make.place("hpa.yaml", 9)
-        fields = tuple(
-            WrittenField(document=document, field=("spec", name), place=place, is_ceiling=value > 1, value=value)
-            for name, value in (("minReplicas", 1), ("maxReplicas", 9))
-        )
         self.key = fleet.add(replicas=3)
-        metric = ScalerMetric(source=MetricSource.PODS, name="running", target=40.0, text="40", written=fields[0])
-        self.scaler = Scaler(
-            key=replace(self.key, kind="HorizontalPodAutoscaler"),
-            document=document,
-            place=place,
-            hpa_name="llama",
-            metrics=(metric,),
-            least=1,
-            most=9,
-        )
-        fleet.owners.append(
-            ReplicaOwner(
-                cluster=self.key.cluster,
-                namespace=self.key.namespace,
-                owner="HorizontalPodAutoscaler llama",
-                target_kind="Deployment",
-                target_name="llama",
-                place=place,
-                least=1,
-                fields=fields,
-                scaler=self.scaler,
-            )
-        )
+        self.bound(1, 9)
         fleet.default(whenAutoscaled="tune")
         fleet.offer(25.0)
         nothing = np.ones(3)
@@ -86,16 +61,46 @@ class Tuned:
         self.found: Any = tuning._Found(setting=None, words="its setting stays: little would be saved")
         monkeypatch.setattr(tuning, "_chosen", lambda targets: (self.found,) * len(targets))
 
-    def choose(self, target: float = 52.0) -> None:
+    def bound(self, least: int, most: int) -> None:
+        """Write these bounds into the manifest."""
+        document, place = DocumentRef(path="hpa.yaml", document=0), self.make.place("hpa.yaml", 9)
+        fields = tuple(
+            WrittenField(document=document, field=("spec", name), place=place, is_ceiling=name[1] == "a", value=value)
+            for name, value in (("minReplicas", least), ("maxReplicas", most))
+        )
+        metric = ScalerMetric(source=MetricSource.PODS, name="running", target=40.0, text="40", written=fields[0])
+        self.scaler = Scaler(
+            key=replace(self.key, kind="HorizontalPodAutoscaler"),
+            document=document,
+            place=place,
+            hpa_name="llama",
+            metrics=(metric,),
+            least=least,
+            most=most,
+        )
+        owner = ReplicaOwner(
+            cluster=self.key.cluster,
+            namespace=self.key.namespace,
+            owner="HorizontalPodAutoscaler llama",
+            target_kind="Deployment",
+            target_name="llama",
+            place=place,
+            least=least,
+            fields=fields,
+            scaler=self.scaler,
+        )
+        self.fleet.owners[:] = [owner]
+
+    def choose(self, target: float = 52.0, **bounds: Any) -> None:
         """What is chosen from now on."""
         setting = declared_setting(self.scaler, ResolvedMetric(promql="", signal=Signal.RUNNING, source=""))
         assert setting is not None
-        chosen = replace(setting, metrics=(replace(setting.metrics[0], target=target),))
+        chosen = replace(setting, metrics=(replace(setting.metrics[0], target=target),), **bounds)
         self.found = tuning._Found(setting=chosen, evidence=EVIDENCE)
 
     def change(self, before: ScalerSetting = BEFORE, after: ScalerSetting = AFTER) -> ProposedChange:
         """What a pull request of ours does."""
-        plain: ProposedChange = self.make.change("llama", "1 x H100", "1 x H100")
+        plain: ProposedChange = self.make.change("llama", f"{before.least or 1} x H100", f"{after.least or 1} x H100")
         return replace(plain, scaling_before=str(before), scaling_after=str(after))
 
     def merged(self, ago_s: float, before: ScalerSetting = AFTER, after: ScalerSetting = BEFORE, **fields: Any) -> None:
@@ -111,19 +116,23 @@ class Tuned:
         monkeypatch.setattr(tuning, "_merged", lambda *_: [merged])
         monkeypatch.setattr(tuning, "_scored", lambda _: (score,))
 
+    def rule(self, text: str) -> None:
+        """Give the fleet a rule."""
+        header = "apiVersion: reconciler.io/v1alpha1\nkind: Policy\nrules:\n"
+        self.fleet.set(rules=read_policy("p.yaml", f"{header}  - {text}".encode()).rules)
+
     def decision(self) -> Decision:
         """About the variant."""
         snapshot = self.fleet.snapshot()
-        (variant,) = snapshot.variants
+        variant, *others = snapshot.variants
         fine = DemandHistory(models=(variant.model,), start_s=0.0, step_s=60.0, per_s=np.ones((1, 3)))
         snapshot = replace(
             snapshot,
-            variants=(replace(variant, tuned=TunedScaler(scaler=self.scaler, **self.resolved)),),
+            variants=(replace(variant, tuned=TunedScaler(scaler=self.scaler, **self.resolved)), *others),
             scaled={} if self.history is None else {self.key: self.history},
             observed=replace(snapshot.observed, fine=(fine,)),
         )
-        (found,) = decide(snapshot).decisions
-        return found
+        return next(each for each in decide(snapshot).decisions if each.variant == self.key)
 
 
 @pytest.fixture
@@ -131,7 +140,7 @@ def tuned(fleet: Any, make: Any, monkeypatch: pytest.MonkeyPatch) -> Tuned:
     return Tuned(fleet, make, monkeypatch)
 
 
-def test_a_chosen_setting_is_proposed_and_the_bounds_stay(tuned: Tuned) -> None:
+def test_a_chosen_setting_is_proposed(tuned: Tuned) -> None:
     tuned.choose()
     decision = tuned.decision()
     assert (decision.outcome, decision.desired.replicas) == (Outcome.CHANGE, 1)
@@ -199,7 +208,7 @@ def test_an_open_pull_request_stays_where_its_autoscaler_is_nearly_reproduced(
 @pytest.mark.parametrize(
     "change",
     [
-        {"before": ScalerSetting(target="30")},
+        {"before": THIRTY},
         {"after": ScalerSetting(target="$(reboot)")},
         {"after": ScalerSetting(target="52", behavior={"scaleDown": {"stabilizationWindowSeconds": 10**9}})},
     ],
@@ -207,7 +216,7 @@ def test_an_open_pull_request_stays_where_its_autoscaler_is_nearly_reproduced(
 def test_an_open_one_that_somebody_made_old_or_edited_is_not_kept(tuned: Tuned, change: Any) -> None:
     tuned.choose(60.0)
     tuned.fleet.propose(tuned.change(**change))
-    assert ScalerSetting.parse(tuned.decision().desired.scaling) == ScalerSetting(target="60")
+    assert ScalerSetting.parse(tuned.decision().desired.scaling) == ScalerSetting(target="60", least=1, most=9)
 
 
 @pytest.mark.parametrize(("ago_s", "waits"), [(DAY_S, True), (6.9 * DAY_S, True), (7.1 * DAY_S, False)])
@@ -230,9 +239,9 @@ PROMISE = Promise(
 @pytest.mark.parametrize(
     ("itl_s", "kept_before", "before", "taken_back"),
     [
-        (0.05, True, ScalerSetting(target="30"), True),
-        (0.015, True, ScalerSetting(target="30"), False),
-        (0.05, False, ScalerSetting(target="30"), False),
+        (0.05, True, THIRTY, True),
+        (0.015, True, THIRTY, False),
+        (0.05, False, THIRTY, False),
         (0.05, True, ScalerSetting(target="rm -rf"), False),
     ],
 )
@@ -256,7 +265,7 @@ def test_a_score_that_breaks_the_promise_takes_the_setting_back(
     tuned: Tuned, monkeypatch: pytest.MonkeyPatch, broken: str, taken_back: bool
 ) -> None:
     tuned.score(replace(SCORE, broken=broken), monkeypatch)
-    before = ScalerSetting(target="30")
+    before = THIRTY
     tuned.merged(2 * DAY_S, before=before, promises=(replace(PROMISE, resource=str(tuned.key), cost_ratio=0.8),))
     decision = tuned.decision()
     assert decision.scored == replace(SCORE, broken=broken)
@@ -267,7 +276,7 @@ def test_a_score_that_breaks_the_promise_takes_the_setting_back(
 def test_what_takes_a_setting_back_stays_open_until_a_score_says_otherwise(
     tuned: Tuned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = ScalerSetting(target="30")
+    before = THIRTY
     tuned.merged(2 * DAY_S, before=before, promises=(replace(PROMISE, resource=str(tuned.key)),))
     tuned.fleet.propose(
         tuned.change(BEFORE, before), number=8, promises=(replace(PROMISE, resource=str(tuned.key), reverts=7),)
@@ -287,3 +296,132 @@ def test_between_looks_an_open_pull_request_shows_what_it_promised(tuned: Tuned)
     evidence = tuned.decision().tuning
     assert evidence is not None
     assert (evidence.days, round(evidence.cost_change, 2), evidence.attainment) == (14.0, -0.2, (0.9, 0.99))
+
+
+# ---- bounds
+
+
+def wide(least: int, most: int, target: str = "52") -> ScalerSetting:
+    """A setting with these bounds."""
+    return ScalerSetting(target=target, least=least, most=most)
+
+
+def test_bounds_are_proposed_with_what_they_displace(tuned: Tuned) -> None:
+    tuned.bound(4, 9)
+    tuned.choose(40.0, least=2.0, most=14.0)
+    decision = tuned.decision()
+    assert (decision.current.replicas, decision.desired.replicas, decision.is_tuning) == (4, 2, True)
+    assert [(each.field, each.displaced, each.after) for each in decision.setting_changes] == [
+        ("maximum", "9", "14"),
+        ("minimum", "4", "2"),
+    ]
+    assert len(decision.written_at) == 2
+    assert "tuned on its own history: maximum 9 -> 14, minimum 4 -> 2" in [each.reason for each in decision.steps]
+    tuned.choose(40.0, most=14.0)
+    assert (tuned.decision().desired.replicas, len(tuned.decision().written_at)) == (4, 1)
+
+
+def allowed(tuned: Tuned, monkeypatch: pytest.MonkeyPatch) -> AllowedBounds:
+    """How far its bounds may be moved."""
+    found: list[AllowedBounds] = []
+
+    def chosen(targets: Any) -> Any:
+        found.extend(each.allowed for each in targets)
+        return (tuned.found,) * len(targets)
+
+    monkeypatch.setattr(tuning, "_chosen", chosen)
+    monkeypatch.setattr(tuning, "REPRODUCED_S", 1.0)
+    tuned.decision()
+    return found[0]
+
+
+def test_bounds_move_no_further_than_settings_say(tuned: Tuned, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert allowed(tuned, monkeypatch) == AllowedBounds(least=1, most=np.inf)
+    tuned.fleet.default(minReplicas=3, maxReplicas=12)
+    limit = "maxReplicas 12 of llm/llama"
+    assert allowed(tuned, monkeypatch) == AllowedBounds(least=3, most=12, limit=limit)
+
+
+def test_an_upper_bound_is_no_more_than_its_pool_has_beside_others(
+    tuned: Tuned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned.fleet.stock(H100=20)
+    tuned.fleet.add("phi", model_id="org/phi", replicas=6)
+    tuned.fleet.default(whenAutoscaled="tune")
+    found = allowed(tuned, monkeypatch)
+    assert (found.most, found.limit) == (14, "pool us-east/H100 has room for 14")
+
+
+def test_an_upper_bound_costs_no_more_than_a_budget_has(tuned: Tuned, monkeypatch: pytest.MonkeyPatch) -> None:
+    price = tuned.fleet.variant().current_cost_per_hour
+    tuned.rule(f"{{name: cap, budget: {{amount: {11.5 * price}, per: hour}}}}")
+    found = allowed(tuned, monkeypatch)
+    assert (found.most, found.limit) == (11, "budget cap has room for 11")
+
+
+def test_a_lower_bound_goes_no_lower_than_a_step_of_the_rules(tuned: Tuned, monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned.bound(14, 20)
+    tuned.rule("{name: half, step: {down: 50%}}")
+    assert allowed(tuned, monkeypatch).least == 7
+
+
+def test_a_rule_that_leaves_less_than_was_promised_holds_all_of_it(tuned: Tuned) -> None:
+    """What speaks for a setting is of its bounds as well: half of it is another setting."""
+    tuned.bound(14, 20)
+    tuned.choose(52.0, least=2.0)
+    tuned.rule("{name: half, step: {down: 50%}}")
+    decision = tuned.decision()
+    assert decision.hold is not None
+    assert (decision.hold.kind, decision.desired) == (HoldKind.RULE, decision.current)
+
+
+@pytest.mark.parametrize(
+    ("after", "is_kept"),
+    [
+        (wide(2, 14), True),
+        (wide(2, 9), True),
+        (wide(4, 14), True),
+        (wide(1, 14), False),
+        (wide(0, 14), False),
+        (wide(5, 14), False),
+        (wide(4, 8), False),
+        (wide(4, 17), False),
+    ],
+)
+def test_an_open_pull_request_keeps_bounds_that_may_be_proposed(
+    tuned: Tuned, after: ScalerSetting, is_kept: bool
+) -> None:
+    """Its text may be edited: a floor goes to two at least, a ceiling up to what is allowed."""
+    tuned.bound(4, 9)
+    tuned.fleet.default(maxReplicas=16)
+    tuned.fleet.propose(tuned.change(wide(4, 9, "40"), after))
+    desired = tuned.decision().desired
+    assert (ScalerSetting.parse(desired.scaling) == after) is is_kept
+    assert desired.replicas == (after.least if is_kept else 4)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_back"),
+    [(wide(4, 9, "30"), True), (wide(2, 9, "30"), True), (wide(4, 99, "30"), False), (wide(1, 14, "30"), False)],
+)
+def test_bounds_are_taken_back_with_the_rest(
+    tuned: Tuned, monkeypatch: pytest.MonkeyPatch, before: ScalerSetting, is_back: bool
+) -> None:
+    """No further than to what they are now, whatever a text says."""
+    tuned.bound(2, 14)
+    tuned.score(replace(SCORE, broken="it costs 5% more"), monkeypatch)
+    tuned.merged(
+        2 * DAY_S, before, wide(2, 14, "40"), promises=(replace(PROMISE, resource=str(tuned.key), cost_ratio=0.8),)
+    )
+    decision = tuned.decision()
+    assert (decision.reverts == 7) is is_back
+    if is_back:
+        assert ScalerSetting.parse(decision.desired.scaling) == before
+        assert decision.desired.replicas == before.least
+
+
+def test_bounds_that_somebody_changed_since_are_not_taken_back(tuned: Tuned, monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned.bound(3, 14)
+    tuned.score(replace(SCORE, broken="it costs 5% more"), monkeypatch)
+    tuned.merged(2 * DAY_S, wide(4, 9, "40"), wide(2, 14, "40"))
+    assert tuned.decision().reverts is None

@@ -7,11 +7,13 @@ import pytest
 
 from reconciler.decision.scaler_settings import declared_setting, has_tolerance, is_sound, written_setting
 from reconciler.domain.inventory import Allocation
+from reconciler.domain.plan import written_in
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import ResolvedMetric, ScalerSetting, Signal, TunedScaler
+from reconciler.domain.written import DocumentRef
 from reconciler.manifests.documents import OpenFile, parse_documents
 from reconciler.manifests.edits import EditRefused
-from reconciler.pipeline.edits import Editor, sheet_of, write_edits
+from reconciler.pipeline.edits import Editor, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import FileDeclaration, merge
 from reconciler.resources.reading import read_file
@@ -45,23 +47,27 @@ DOWN = {
 }
 
 
-def tuned(text: str, target: str, behavior: Any = None) -> str:
+def tuned(text: str, target: str, behavior: Any = None, bounds: tuple[int, int] | None = None) -> str:
     """The manifest with another setting."""
     found: FileDeclaration = read_file("prod", "a.yaml", parse_documents("a.yaml", text.encode()))
     (owner,) = merge([found]).owners
     scaler = owner.scaler
     assert scaler is not None
-    file = OpenFile("a.yaml", text.encode())
+    least, most = bounds or (scaler.least, scaler.most)
+    wanted = ScalerSetting(target=target, behavior=behavior or scaler.behavior, least=least, most=most)
+    current = Allocation(accelerator="", replicas=scaler.least, scaling=str(scaler.setting))
+    desired = Allocation(accelerator="", replicas=least, scaling=str(wanted))
     decision: Any = SimpleNamespace(
-        current=Allocation(accelerator="", replicas=1, scaling=str(scaler.setting)),
-        desired=Allocation(
-            accelerator="", replicas=1, scaling=str(ScalerSetting(target=target, behavior=behavior or scaler.behavior))
-        ),
+        current=current, desired=desired, written_in=lambda field: written_in(field, current, desired)
     )
-    variant: Any = SimpleNamespace(tuned=TunedScaler(scaler=scaler))
-    edits = Editor(renderer=Renderer()).tuning_edits(
-        decision, variant, lambda reference: sheet_of(file.documents_near(reference.document), reference)
-    )
+    variant: Any = SimpleNamespace(tuned=TunedScaler(scaler=scaler), workload=SimpleNamespace(written_at=owner.fields))
+    file = OpenFile("a.yaml", text.encode())
+
+    def open_sheet(reference: DocumentRef) -> Sheet:
+        return sheet_of(file.documents_near(reference.document), reference)
+
+    editor = Editor(renderer=Renderer())
+    edits = (*editor.count_edits(decision, variant, open_sheet), *editor.tuning_edits(decision, variant, open_sheet))
     return write_edits("a.yaml", text.encode(), edits, file).decode()
 
 
@@ -171,3 +177,67 @@ def test_aibrix_is_told_by_annotations() -> None:
     assert tuned(written, "52", aibrix_behavior(900, 10)) == written, "it is read as it is written"
     assert tuned(written, "52", aibrix_behavior(1800, 10)) == written.replace("900s", "1800s")
     assert tuned(written, "52", aibrix_behavior(300, 50)) == written.replace("900s", "300s").replace("1.117", "2.020")
+
+
+SERVICE = """\
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata:
+  name: phi
+  namespace: llm
+  annotations: {serving.kserve.io/deploymentMode: Standard, serving.kserve.io/autoscalerClass: keda}
+spec:
+  predictor:
+    minReplicas: 4
+    maxReplicas: 9 # what the team pays for
+    model: {modelFormat: {name: huggingface}, args: [--model_name=phi]}
+    autoScaling:
+      metrics:
+      - type: External
+        external:
+          metric: {backend: prometheus, serverAddress: http://elsewhere.example, query: sum(a)}
+          target: {type: AverageValue, averageValue: "30"}
+"""
+LLM_SERVICE = """\
+apiVersion: serving.kserve.io/v1alpha2
+kind: LLMInferenceService
+metadata: {name: phi, namespace: llm}
+spec:
+  model: {uri: "hf://org/phi", name: phi}
+  scaling:
+    minReplicas: 4
+    maxReplicas: 9
+    keda:
+      triggers:
+      - {type: prometheus, metadata: {query: "sum(a)", threshold: "30"}}
+  template: {containers: [{name: main, image: vllm/vllm-openai}]}
+"""
+FAMILIES = {
+    "hpa": (HPA.replace("maxReplicas: 9", "minReplicas: 4\n  maxReplicas: 9"), "40", ("minReplicas", "maxReplicas")),
+    "keda": (
+        SCALED_OBJECT.replace("  triggers", "  minReplicaCount: 4\n  maxReplicaCount: 9\n  triggers"),
+        "2.5",
+        ("minReplicaCount", "maxReplicaCount"),
+    ),
+    "aibrix": (
+        POD_AUTOSCALER.replace("maxReplicas: 9", "minReplicas: 4\n  maxReplicas: 9"),
+        "30",
+        ("minReplicas", "maxReplicas"),
+    ),
+    "kserve": (SERVICE, "30", ("minReplicas", "maxReplicas")),
+    "kserve-llm": (LLM_SERVICE, "30", ("minReplicas", "maxReplicas")),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("bounds", [(2, 14), (4, 14), (2, 9), (5, 8), (4, 9)])
+def test_bounds_stand_where_those_of_each_kind_stand(name: str, bounds: tuple[int, int]) -> None:
+    """Lowered and raised, and back: a ceiling that was raised is taken back to what it was."""
+    text, target, (least, most) = FAMILIES[name]
+    wanted = text.replace(f"{least}: 4", f"{least}: {bounds[0]}").replace(f"{most}: 9", f"{most}: {bounds[1]}")
+    assert tuned(text, target, bounds=bounds) == wanted
+
+
+def test_a_ceiling_that_stands_nowhere_is_written_where_it_moves() -> None:
+    assert tuned(SCALED_OBJECT, "2.5", bounds=(0, 100)) == SCALED_OBJECT
+    assert tuned(SCALED_OBJECT, "2.5", bounds=(0, 120)) == SCALED_OBJECT + "  maxReplicaCount: 120\n"

@@ -5,6 +5,7 @@ from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import ScalerSetting, TuningEvidence
+from reconciler.report.document import decision_json
 from reconciler.report.summary import title
 from reconciler.report.tuning import tuning_rows, tuning_total
 
@@ -64,6 +65,32 @@ def test_what_it_would_have_done_is_told_with_the_days_left_out() -> None:
     assert row.headline == "on your last 14 days: −18 % cost, attainment 97.9 → 99.2 %, starts 41 → 30 a day"
     assert row.left_out == "on the 4 days it was not fitted on: −15 % cost, attainment 98.1 → 99.0 %"
     assert row.bars == ("▃▅█", "▃▃▇")
+
+
+def test_bounds_are_fields_and_what_limits_them_is_told() -> None:
+    before, after = (replace(each, least=4, most=9) for each in (BEFORE, replace(AFTER, behavior=None)))
+    bounded = replace(
+        DECISION,
+        current=replace(DECISION.current, replicas=4, scaling=str(before)),
+        desired=replace(DECISION.desired, replicas=2, scaling=str(replace(after, least=2, most=14))),
+        tuning=replace(EVIDENCE, limit="the largest load takes a maximum of 20, but pool H100 has room for 14"),
+    )
+    (row,) = tuning_rows([bounded], {KEY: "phi"})
+    assert [(each.field, each.before, each.after) for each in row.fields] == [
+        ("maximum", "9", "14"),
+        ("minimum", "4", "2"),
+        ("target", "40", "52"),
+    ]
+    assert row.limit == "the largest load takes a maximum of 20, but pool H100 has room for 14"
+    told = decision_json(bounded)["tuning"]
+    assert isinstance(told, dict)
+    assert told["limit"] == row.limit
+
+
+def test_a_setting_without_bounds_is_of_an_older_pull_request() -> None:
+    assert ScalerSetting.parse('{"behavior":null,"target":"40"}') == BEFORE
+    for text in ('{"behavior":null,"least":"2","target":"4"}', '{"behavior":null,"most":true,"target":"4"}'):
+        assert ScalerSetting.parse(text) is None
 
 
 def test_without_its_evidence_a_kept_proposal_still_tells_its_fields() -> None:

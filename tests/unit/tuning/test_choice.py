@@ -104,7 +104,7 @@ def test_floors_of_more_than_two_that_cost_are_lowered(group: Build) -> None:
     (found,) = choose([(with_desired(group(setting=setting, least_allowed=1), 1.15), GOAL)])
     assert isinstance(found, Choice)
     assert {each.least for each in found.settings.values()} == {2.0}
-    assert found.steps[-1].words == "floors of 2"
+    assert found.steps[-1].words == "lower floors"
 
 
 def test_floors_that_nobody_would_write_are_not_counted_as_lowered(group: Build) -> None:
@@ -122,6 +122,41 @@ def test_a_ceiling_that_binds_is_raised_as_far_as_allowed(group: Build) -> None:
     assert isinstance(found, Choice)
     assert found.repairs
     assert all(6 < each.most < 30 for each in found.settings.values())
+
+
+def test_a_floor_that_the_days_left_out_need_stays(group: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is proven on the days to choose on alone does not take away what a person wrote."""
+    monkeypatch.setattr("reconciler.tuning.choice._Search._needs_no_floor", lambda *_, reaches: not reaches)
+    setting = AutoscalerSetting(controller=Controller.HPA, metrics=(RATE,), least=14, most=1000)
+    (found,) = choose([(with_desired(group(setting=setting, least_allowed=1), 1.15), GOAL)])
+    settings = found.settings.values() if isinstance(found, Choice) else ()
+    assert all(each.least == 14 for each in settings)
+
+
+@pytest.mark.parametrize("least", [0, 1, 2])
+def test_a_floor_of_two_or_less_stays(group: Build, least: int) -> None:
+    setting = AutoscalerSetting(controller=Controller.HPA, metrics=(RATE,), least=least, most=1000)
+    (found,) = choose([(group(setting=setting, least_allowed=0), GOAL)])
+    assert isinstance(found, Choice)
+    assert {each.least for each in found.settings.values()} == {least}
+
+
+def test_a_ceiling_that_was_never_reached_stays(group: Build) -> None:
+    """Room for a quarter more than ever came is given where a ceiling moves, and is no reason to move it."""
+    peaks = [float(np.ceil(each.history.offered_per_s.max() / 1.2)) + 1 for each in group().targets]
+    setting = AutoscalerSetting(controller=Controller.HPA, metrics=(RATE,), most=max(peaks))
+    (found,) = choose([(group(setting=setting, most_allowed=1000), GOAL)])
+    assert isinstance(found, Choice)
+    assert {each.most for each in found.settings.values()} == {max(peaks)}
+    assert set(found.most_wanted.values()) == {max(peaks)}
+
+
+def test_a_ceiling_that_may_not_be_raised_is_told(group: Build) -> None:
+    setting = AutoscalerSetting(controller=Controller.HPA, metrics=(RATE,), most=6)
+    (found,) = choose([(with_desired(group(setting=setting, most_allowed=20), 0.5), GOAL)])
+    assert isinstance(found, Choice)
+    assert max(each.most for each in found.settings.values()) == 20
+    assert max(found.most_wanted.values()) > 20
 
 
 def test_a_target_with_a_behavior_is_apart_from_one_without(group: Build) -> None:
