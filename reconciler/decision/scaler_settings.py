@@ -5,6 +5,9 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
+from reconciler.domain.metric_targets import DEFAULT_BEHAVIOR, LONGEST_WINDOW_S, Rate
+from reconciler.domain.metric_targets import Behavior as PolicyBehavior
+from reconciler.domain.metric_targets import Select as PolicySelect
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import (
     DOWN,
@@ -37,6 +40,8 @@ _LONGEST_WINDOW_S, _LONGEST_PERIOD_S, _MOST_POLICIES = 3600, 1800, 10
 """What the API server takes of `stabilizationWindowSeconds` and `periodSeconds`."""
 MOST = 2**31 - 1
 """Of replicas: a field of Kubernetes has no more."""
+_RATE_FIELDS = frozenset({"instances", "percent", "period", "selectPolicy", "stabilizationWindow"})
+_LONGEST_TEXT = 20
 _RULES = frozenset({"stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance"})
 
 
@@ -44,12 +49,16 @@ def declared_setting(scaler: Scaler, metric: ResolvedMetric) -> AutoscalerSettin
     """The numbers of an autoscaler with one metric; None where its behavior is not as the API server has it."""
     is_keda = scaler.hpa_name.startswith("keda-hpa-") or scaler.key.kind == "ScaledObject"
     written = scaler.metrics[0]
-    behavior = None if scaler.behavior is None else _behavior(scaler.behavior)
+    behavior = _behavior_of(scaler)
     if written.target is None or (scaler.behavior is not None and behavior is None):
         return None
     rules = scaler.behavior or {}
+    controller = Controller.SCALED_OBJECT if is_keda else Controller.HPA
+    tolerances = _tolerance(rules.get("scaleUp")), _tolerance(rules.get("scaleDown"))
+    if scaler.policy is not None:
+        controller, tolerances = Controller.POLICY, (scaler.policy.tolerance, scaler.policy.tolerance)
     return AutoscalerSetting(
-        controller=Controller.SCALED_OBJECT if is_keda else Controller.HPA,
+        controller=controller,
         metrics=(
             MetricSetting(
                 kind=_KINDS[written.source],
@@ -61,8 +70,8 @@ def declared_setting(scaler: Scaler, metric: ResolvedMetric) -> AutoscalerSettin
         least=float(scaler.least),
         most=float("inf") if scaler.most is None else float(scaler.most),
         behavior=behavior,
-        tolerance_up=_tolerance(rules.get("scaleUp")),
-        tolerance_down=_tolerance(rules.get("scaleDown")),
+        tolerance_up=tolerances[0],
+        tolerance_down=tolerances[1],
     )
 
 
@@ -80,14 +89,17 @@ def written_setting(scaler: Scaler, chosen: AutoscalerSetting) -> ScalerSetting:
     metric, behavior = scaler.metrics[0], dict(scaler.behavior or {})
     target = float(chosen.metrics[0].target)
     text = metric.text if target == metric.target else _target(target, is_quantity=_is_quantity(metric))
-    before = None if scaler.behavior is None else _behavior(scaler.behavior)
-    if isinstance(chosen.behavior, Behavior) and chosen.behavior != before:
+    before = _behavior_of(scaler)
+    if isinstance(chosen.behavior, PolicyBehavior) and isinstance(before, PolicyBehavior):
+        if chosen.behavior.down != before.down:
+            behavior["scaleDown"] = _changed_rate(behavior.get("scaleDown"), before.down, chosen.behavior.down)
+    elif not isinstance(before, PolicyBehavior) and isinstance(chosen.behavior, Behavior) and chosen.behavior != before:
         was = before or Behavior()
         for key, old, new in (("scaleUp", was.up, chosen.behavior.up), ("scaleDown", was.down, chosen.behavior.down)):
             if old != new:
                 behavior[key] = {**mapping_of(behavior.get(key)), **_changed(old, new)}
     for key, wanted in (("scaleUp", chosen.tolerance_up), ("scaleDown", chosen.tolerance_down)):
-        if wanted != _tolerance(behavior.get(key)):
+        if scaler.policy is None and wanted != _tolerance(behavior.get(key)):
             behavior[key] = {**mapping_of(behavior.get(key)), "tolerance": f"{float(wanted):g}"}
     most = None if math.isinf(chosen.most) else round(float(chosen.most))
     return ScalerSetting(target=text, behavior=behavior or None, least=round(float(chosen.least)), most=most)
@@ -98,19 +110,76 @@ def has_tolerance(scaler: Scaler) -> bool:
     return any("tolerance" in mapping_of(each) for each in (scaler.behavior or {}).values())
 
 
-def is_sound(setting: ScalerSetting | None) -> bool:
-    """Whether a setting that a pull request's text names is one: anybody may have edited it."""
+def is_sound(setting: ScalerSetting | None, *, of_policy: bool = False) -> bool:
+    """Whether a setting that a pull request's text names is one, of an AutoscalingPolicy or of another autoscaler.
+
+    Anybody may have edited it.
+    """
     if setting is None or _TARGET.fullmatch(setting.target) is None or not setting.target.strip("0.m"):
         return False
     if setting.least is not None and not 0 <= setting.least <= (MOST if setting.most is None else setting.most) <= MOST:
         return False
     behavior = setting.behavior
+    if of_policy:
+        down = None if behavior is None else behavior.get("scaleDown")
+        return down is None or _rate(down) is not None
     return behavior is None or (behavior.keys() <= {"scaleUp", "scaleDown"} and _behavior(behavior) is not None)
 
 
 def _is_quantity(metric: ScalerMetric) -> bool:
     """Whether its target is a Quantity; a threshold of KEDA is a number."""
     return metric.written is None or metric.written.field[-1] != "threshold"
+
+
+def _behavior_of(scaler: Scaler) -> Behavior | PolicyBehavior | None:
+    """What it does as it is written; None where nothing is, or where it cannot be read."""
+    if scaler.policy is None:
+        return None if scaler.behavior is None else _behavior(scaler.behavior)
+    down = (scaler.behavior or {}).get("scaleDown")
+    rate = DEFAULT_BEHAVIOR.down if down is None else _rate(down)
+    return None if rate is None else replace(scaler.policy.behavior, down=rate)
+
+
+def _rate(written: object) -> Rate | None:
+    """The way down of an AutoscalingPolicy, with its schema's defaults for what is missing; None where it is none."""
+    from reconciler.resources.kubernetes.fields import parse_duration  # its schemas take time to make
+
+    if not isinstance(written, Mapping) or not written.keys() <= _RATE_FIELDS:
+        return None
+    instances, percent = written.get("instances", 1), written.get("percent", 100)
+    texts = (str(written.get("period", "15s")), str(written.get("stabilizationWindow", "5m")))
+    if not (_is_count(instances, 0, MOST) and _is_count(percent, 0, 1000)) or max(map(len, texts)) > _LONGEST_TEXT:
+        return None
+    try:
+        period_s, window_s = map(parse_duration, texts)
+        select = PolicySelect(str(written.get("selectPolicy", PolicySelect.OR)))
+    except ValueError:
+        return None
+    if not all(0 <= each <= LONGEST_WINDOW_S for each in (period_s, window_s)):
+        return None
+    return Rate(
+        instances=int(str(instances)),
+        percent=int(str(percent)),
+        period_s=period_s,
+        stabilization_s=window_s,
+        select=select,
+    )
+
+
+def _changed_rate(written: object, old: Rate, new: Rate) -> dict[str, object]:
+    """The way down as it is to be written: whole where it is not there, as its schema fills in other values."""
+    values: dict[str, object] = {
+        "instances": new.instances,
+        "percent": new.percent,
+        "period": f"{new.period_s:g}s",
+        "stabilizationWindow": f"{new.stabilization_s:g}s",
+    }
+    if not isinstance(written, Mapping):
+        return values
+    was = (old.instances, old.percent, old.period_s, old.stabilization_s)
+    now = (new.instances, new.percent, new.period_s, new.stabilization_s)
+    changed = {key: value for (key, value), a, b in zip(values.items(), was, now, strict=True) if a != b}
+    return {**written, **changed}
 
 
 def _changed(old: ScalingRules, new: ScalingRules) -> dict[str, object]:

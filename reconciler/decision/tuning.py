@@ -170,8 +170,8 @@ def _proposed(situation: Situation, variant: Variant, last: Merge | None, room: 
         for change in proposal.changes:
             if change.resource != str(key) or not change.is_tuning or not change.begins_at(now):
                 continue
-            is_back = reverts is not None and last is not None and _takes_back(change, last)
-            if is_back or _is_allowed(change, room.of(variant)):
+            is_back = reverts is not None and last is not None and _takes_back(change, last, variant)
+            if is_back or _is_allowed(change, room.of(variant), variant):
                 return _Proposed(
                     number=proposal.number,
                     allocation=change.merged(now),
@@ -181,10 +181,10 @@ def _proposed(situation: Situation, variant: Variant, last: Merge | None, room: 
     return None
 
 
-def _is_allowed(change: ProposedChange, allowed: AllowedBounds) -> bool:
+def _is_allowed(change: ProposedChange, allowed: AllowedBounds, variant: Variant) -> bool:
     """Whether a setting that a text names may be proposed now, with its bounds: anybody may have edited it."""
     before, after = ScalerSetting.parse(change.scaling_before), ScalerSetting.parse(change.scaling_after)
-    if before is None or after is None or not is_sound(after):
+    if before is None or after is None or not _is_other(before, after, variant):
         return False
     is_low_enough = change.replicas_after == change.replicas_before
     if after.least is not None and after.least != before.least:
@@ -193,19 +193,28 @@ def _is_allowed(change: ProposedChange, allowed: AllowedBounds) -> bool:
     return is_low_enough and (then == was or was < then <= allowed.most)
 
 
-def _may_go_back(change: ProposedChange) -> bool:
+def _is_other(before: ScalerSetting, after: ScalerSetting, variant: Variant) -> bool:
+    """Whether a setting is a sound one in place of another; of a policy only the way down is ever another."""
+    of_policy = variant.tuned is not None and variant.tuned.scaler.policy is not None
+    others = [
+        {key: each for key, each in (one.behavior or {}).items() if key != "scaleDown"} for one in (before, after)
+    ]
+    return is_sound(after, of_policy=of_policy) and (not of_policy or others[0] == others[1])
+
+
+def _may_go_back(change: ProposedChange, variant: Variant) -> bool:
     """Whether what was before a merged change may be proposed again: bounds only go back to within those of now."""
     before, after = ScalerSetting.parse(change.scaling_before), ScalerSetting.parse(change.scaling_after)
-    if before is None or after is None or not is_sound(before):
+    if before is None or after is None or not _is_other(after, before, variant):
         return False
     is_floor = change.replicas_before in (change.replicas_after, before.least)
     return is_floor and (before.least or 0) >= (after.least or 0) and _most_of(before) <= _most_of(after)
 
 
-def _takes_back(change: ProposedChange, last: Merge) -> bool:
+def _takes_back(change: ProposedChange, last: Merge, variant: Variant) -> bool:
     """Whether a change makes of an autoscaler what it was before its last merge."""
     to, was = (change.scaling_after, change.replicas_after), (last.change.scaling_before, last.change.replicas_before)
-    return to == was and _may_go_back(last.change)
+    return to == was and _may_go_back(last.change, variant)
 
 
 def _most_of(setting: ScalerSetting) -> float:
@@ -525,7 +534,8 @@ def _merged(
         if last is None or since_s is None or metric is None or not _stands(last, current[target.key]):
             continue
         written = ScalerSetting.parse(last.change.scaling_before)
-        before = declared_setting(with_setting(scaler, written), metric) if written and is_sound(written) else None
+        is_known = written is not None and is_sound(written, of_policy=scaler.policy is not None)
+        before = declared_setting(with_setting(scaler, written), metric) if written and is_known else None
         if before is not None:
             yield _Merged(target=target, before=before, number=last.number, since_s=since_s)
 
@@ -582,7 +592,7 @@ def _why_back(
     """
     if last is None or not _stands(last, variant.current):
         return ""
-    if not _may_go_back(last.change):
+    if not _may_go_back(last.change, variant):
         return ""
     if situation.snapshot.now_s - last.at_s >= PAUSE_S:
         return ""

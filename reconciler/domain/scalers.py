@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.metric_targets import Behavior as PolicyBehavior
+from reconciler.domain.metric_targets import Policy
 from reconciler.domain.records import dataclass
 from reconciler.domain.written import DocumentRef, FieldPath, WrittenField
 
@@ -83,8 +84,9 @@ class Scaler:
     """An autoscaler: `key` is the object that declares it, `hpa_name` the HorizontalPodAutoscaler that acts for it.
 
     `behavior` is the mapping at `behavior_path` of its manifest, None where nothing is written; with `annotations` it
-    is what these say. `bounds_only` says why
-    nothing but its bounds is ever proposed, `unwritable` why its settings cannot be written.
+    is what these say. `policy` is what it does as a whole where it is an AutoscalingPolicy of Kthena, whose replicas
+    are the groups of pods. `bounds_only` says why nothing but its bounds is ever proposed, `unwritable` why its
+    settings cannot be written.
     """
 
     key: ResourceKey
@@ -97,6 +99,7 @@ class Scaler:
     behavior: Mapping[str, object] | None = None
     behavior_path: FieldPath = ("spec", "behavior")
     annotations: "BehaviorAnnotations | None" = None
+    policy: Policy | None = None
     bounds_only: str = ""
     unwritable: Hold | None = None
 
@@ -178,12 +181,12 @@ class ScalerSetting:
         return {"target": self.target, **told, **dict(_leaves(self.behavior or {}, "behavior"))}
 
     def changes(self, after: "ScalerSetting") -> tuple["SettingChange", ...]:
-        """What another setting has otherwise; a field that it only adds was at its default before."""
+        """What another setting has otherwise; a field that it only adds was at its default, and may stay there."""
         before, then = self.fields(), after.fields()
         return tuple(
             SettingChange(field=name, before=before.get(name, ""), after=then.get(name, ""))
             for name in sorted({*before, *then})
-            if before.get(name) != then.get(name)
+            if before.get(name, DEFAULTS.get(name, "").partition(" (")[0]) != then.get(name)
         )
 
 
@@ -210,8 +213,12 @@ DEFAULTS: Mapping[str, str] = {
     "behavior.scaleUp.policies": "Percent 100 in 15 s, Pods 4 in 15 s (the default)",
     "behavior.scaleUp.selectPolicy": "Max (the default)",
     "behavior.scaleUp.tolerance": "0.1 (the controller's default)",
+    "behavior.scaleDown.stabilizationWindow": "5m (the default)",
+    "behavior.scaleDown.instances": "0 (the default)",
+    "behavior.scaleDown.percent": "100 (the default)",
+    "behavior.scaleDown.period": "60s (the default)",
 }
-"""What holds where nothing is written (autoscaling/v2)."""
+"""What holds where nothing is written (autoscaling/v2, Kthena's webhook)."""
 
 
 def _leaves(value: object, path: str) -> Iterator[tuple[str, str]]:

@@ -213,7 +213,8 @@ class ReplicaOwner:
 
     `namespace` empty: in any namespace of its cluster (a kustomization does not say). `fields` are the bounds of an
     autoscaler, the smaller first, and `least` its smaller one; `signals` name what it scales by, as far as it says.
-    `target_part` names one part of the target, if not all.
+    `target_part` names one part of the target, if not all. `is_followed`: it states what is followed here, unless it
+    is to be tuned itself.
     """
 
     cluster: str
@@ -230,3 +231,4 @@ class ReplicaOwner:
     target_part: str = ""
     scaler: Scaler | None = None
     """Its other settings, where they are read."""
+    is_followed: bool = False

@@ -140,6 +140,12 @@ def resolve(
     where = matchers(prometheus)
     if metric.source is MetricSource.QUERY:
         return _resolved(metric.query, where, "its own query", place, is_total=True)
+    if scaler.policy is not None:
+        text = f"{metric.name}{{{_of_pods(pods, prometheus)}}}"
+        if _SERIES.fullmatch(metric.name) is None:
+            words = f"no series can be named {metric.name}: nothing is tuned"
+            return Hold(kind=HoldKind.AUTOSCALER_METRIC, words=words, place=place)
+        return _resolved(text, where, "what Kthena scrapes of its pods", place, is_total=False)
     tried = _by_rules(metric, pods, rules)
     found = tried if isinstance(tried, tuple) else _configured(metric, pods, prometheus)
     if found is None:
@@ -293,6 +299,8 @@ def _escape(text: str) -> str:
 # ---- what autoscalers did: a few questions to each cluster
 
 STEP_S, RATE_WINDOW_S = 60.0, 120.0
+GROUP_PODS = "-[0-9]+-[a-z].*"
+"""What the names of a ModelServing's pods end with: group, then role; NAME-2 has pods that begin as group 2 of NAME."""
 _NAMED = re.compile(rf'"{SCALER}", "(?P<key>[^"]+)", "", ""\)$')
 
 
@@ -304,22 +312,50 @@ def scaler_queries(
     if not metrics or cluster.prometheus is None:
         return ()
     grid = grid_of(since_s, now_s, STEP_S)
-    texts = (
-        f'label_replace({metric.promql}, "{SCALER}", {quote(str(key).replace("$", "$$"))}, "", "")'
-        for key, metric in metrics.items()
-    )
+    texts = (_labelled(metric.promql, key) for key, metric in metrics.items())
     namespaces = Counter(scalers[key].scaler.key.namespace for key in metrics)
     together, parts = " or ".join(texts), tuple(grid.parts(MAX_POINTS))
     ask = partial(history_queries, cluster, namespaces, grid.start_s, grid.end_s, STEP_S)
     arrivals = configured_arrivals(cluster.prometheus)
-    named = "|".join(sorted({_escape(scalers[key].scaler.hpa_name) for key in metrics}))
-    counts = ask((Name.SCALER_DESIRED, Name.SCALER_CURRENT))
+    groups = {key: scalers[key].scaler for key in metrics if scalers[key].scaler.policy is not None}
+    named = "|".join(sorted({_escape(scalers[key].scaler.hpa_name) for key in metrics if key not in groups}))
+    counts = ask((Name.SCALER_DESIRED, Name.SCALER_CURRENT)) if named else ()
     return (
         *(range_query(cluster.name, Name.SCALER_METRIC, together, part) for part in parts),
         *(replace(each, text=add_matchers(each.text, f"{HPA}=~{quote(named)}")) for each in counts),
+        *(range_query(cluster.name, *each, part) for each in _of_groups(groups, cluster.prometheus) for part in parts),
         *(range_query(cluster.name, Name.FINE_CONFIGURED, text, part) for text in arrivals for part in parts),
         *ask(tuple(FINE), window_s=RATE_WINDOW_S),
     )
+
+
+def _labelled(promql: str, key: ResourceKey) -> str:
+    """A query whose series has the name of a variant."""
+    return f'label_replace({promql}, "{SCALER}", {quote(str(key).replace("$", "$$"))}, "", "")'
+
+
+def _of_groups(keys: Iterable[ResourceKey], prometheus: PrometheusSettings) -> Iterator[tuple[str, str]]:
+    """What is asked about workloads that a policy of Kthena scales: groups that exist, and those whose pods are ready.
+
+    Kthena publishes no number of its own; it writes one into the workload, whose groups of pods are there at once. Each
+    pod has the number of its group in its name. A group that goes is none, and neither is one that has failed.
+    """
+    names = label_names(prometheus)
+    asked = {Name.SCALER_DESIRED: list[str](), Name.SCALER_CURRENT: list[str]()}
+    for key in sorted(keys):
+        own = f"{names.namespace}={quote(key.namespace)},{names.pod}=~{quote(_escape(key.name) + GROUP_PODS)}"
+        gone = f'kube_pod_deletion_timestamp{{{own}}} or kube_pod_status_phase{{phase=~"Failed|Succeeded",{own}}} == 1'
+        number = quote(f"{_escape(key.name)}-([0-9]+)-.*")
+        for name, text in (
+            (Name.SCALER_DESIRED, f"kube_pod_info{{{own}}}"),
+            (Name.SCALER_CURRENT, f'kube_pod_status_ready{{condition="true",{own}}}'),
+        ):
+            left = f"{text} unless on ({names.namespace}, {names.pod}) ({gone})"
+            of_group = f'min by (group) (label_replace({left}, "group", "$1", "{names.pod}", {number}))'
+            asked[name].append(_labelled(f"count({of_group} == 1)", key))
+    for name, texts in asked.items():
+        if texts:
+            yield name, add_matchers(" or ".join(texts), matchers(prometheus))
 
 
 def one_by_one(answer: Answer) -> tuple[Query, ...]:
@@ -367,7 +403,7 @@ def read_scalers(
         elif str(key) not in totals:
             found[key] = NoAnswer(Absence.MISSING, "its query has no series: was the metric renamed?")
         else:
-            found[key] = _history(grid, totals[str(key)], counts, each.scaler)
+            found[key] = _history(grid, totals[str(key)], counts, key, each.scaler)
     return found
 
 
@@ -377,13 +413,15 @@ def _keys_in(text: str) -> Iterator[str]:
 
 
 def _history(
-    grid: Grid, total: Floats, counts: Mapping[Name, Mapping[tuple[str, str], Floats] | NoAnswer], scaler: Scaler
+    grid: Grid, total: Floats, counts: Mapping[Name, Mapping[str, Floats] | NoAnswer], key: ResourceKey, scaler: Scaler
 ) -> ScalerHistory | NoAnswer:
     rows: list[Floats] = []
     for of_name in counts.values():
         if isinstance(of_name, NoAnswer):
             return of_name
-        row = of_name.get((scaler.key.namespace, scaler.hpa_name))
+        row = of_name.get(str(key) if scaler.policy is not None else f"{scaler.key.namespace}/{scaler.hpa_name}")
+        if row is None and scaler.policy is not None:
+            return NoAnswer(Absence.MISSING, f"no kube-state-metrics reports pods of {key.kind} {key.label}")
         if row is None:
             name = f"{scaler.key.namespace}/{scaler.hpa_name}"
             words = f"no kube-state-metrics reports the replicas that HorizontalPodAutoscaler {name} asks for"
@@ -392,11 +430,9 @@ def _history(
     return ScalerHistory(start_s=grid.start_s, step_s=grid.step_s, total=total, desired=rows[0], current=rows[1])
 
 
-def _counts(
-    answers: Sequence[Answer], name: Name, grid: Grid, names: LabelNames
-) -> dict[tuple[str, str], Floats] | NoAnswer:
-    """The replicas of each HorizontalPodAutoscaler by namespace and name, on the grid of the metrics."""
-    found: dict[tuple[str, str], Floats] = {}
+def _counts(answers: Sequence[Answer], name: Name, grid: Grid, names: LabelNames) -> dict[str, Floats] | NoAnswer:
+    """The replicas by NAMESPACE/NAME of each HorizontalPodAutoscaler, or by variant, on the grid of the metrics."""
+    found: dict[str, Floats] = {}
     for answer in answers:
         if answer.query.quantity != name:
             continue
@@ -404,7 +440,7 @@ def _counts(
         if isinstance(matrix, NoAnswer):
             return matrix
         for labels, row in zip(matrix.labels, matrix.on(grid, matrix.values), strict=True):
-            key = labels.get(names.namespace, ""), labels.get(HPA, "")
+            key = labels.get(SCALER) or f"{labels.get(names.namespace, '')}/{labels.get(HPA, '')}"
             before = found.get(key)
             found[key] = row if before is None else np.where(np.isnan(before), row, before)
     return found

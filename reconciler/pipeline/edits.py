@@ -457,8 +457,8 @@ class Editor:
                 yield sheet.replace(self._block(wanted), *path)
 
     def _block(self, value: Value) -> str:
-        if isinstance(value, int):
-            return str(value)
+        if isinstance(value, int | str):
+            return str(value) if isinstance(value, int) else double_quoted(value)
         return self.renderer.render("manifests/fields.yaml.j2", FieldsView(lines=lines_of(value)))
 
     def move_edits(

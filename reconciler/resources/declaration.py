@@ -32,7 +32,8 @@ from reconciler.resources.variants import IgnoredNamespace, ListedClass, ListedC
 class Owners:
     """What else sets replicas, by the object whose they are.
 
-    Of an HPA and a ScaledObject on one target the latter counts: KEDA generates an HPA from it.
+    Of an HPA and a ScaledObject on one target the latter counts: KEDA generates an HPA from it. What is followed here
+    counts where nothing else sets them.
     """
 
     by_target: Mapping[tuple[str, str, str, str, str], ReplicaOwner]
@@ -41,7 +42,7 @@ class Owners:
     def of(cls, owners: Iterable[ReplicaOwner]) -> "Owners":
         """The index of some owners."""
         found: dict[tuple[str, str, str, str, str], ReplicaOwner] = {}
-        for owner in sorted(owners, key=lambda each: not each.makes_autoscaler):
+        for owner in sorted(owners, key=lambda each: (each.is_followed, not each.makes_autoscaler)):
             target = (owner.cluster, owner.namespace, owner.target_kind, owner.target_name, owner.target_part)
             found.setdefault(target, owner)
         return cls(found)

@@ -36,10 +36,12 @@ def tuned_scaler(
     if prometheus is None or workload is None:
         return TunedScaler(scaler=scaler, hold=NOT_ASKED)
     # It brings numpy, and `validate` mostly meets no such autoscaler.
-    from reconciler.metrics.scaler_metrics import pods_named, resolve
+    from reconciler.metrics.scaler_metrics import GROUP_PODS, pods_named, resolve
 
     target = workload.becomes or workload.key
     ending = KINDS[target.kind].pod_names.replace(ROLE, ".*") if target.kind in KINDS else ""
+    if scaler.policy is not None:  # Kthena scrapes the first pod of each role
+        ending = f"{GROUP_PODS}-0"
     pods = pods_named(target.namespace, target.name, ending or "-.*")
     found = resolve(scaler, pods, (each for each in rules if each.cluster == target.cluster), prometheus)
     return TunedScaler(scaler=scaler, **({"hold": found} if isinstance(found, Hold) else {"metric": found}))

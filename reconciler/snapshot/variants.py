@@ -142,9 +142,17 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     model = index.models.get(resource.model_id)
     layers = Layers(resource=resource, workload=workload, settings=index.settings, model=model)
     settings = resolve_settings(layers)
-    owner = index.owners.owner_of(target, workload)
+    owner, is_tuned = index.owners.owner_of(target, workload), settings[WHEN_AUTOSCALED].value == TUNE
+    if owner is not None and owner.is_followed and not is_tuned:
+        owner = None
+    if resource.tracked_by is not None and is_tuned:
+        if owner is None:
+            owner = _policy_of(resource, resource.tracked_by)
+        # its bounds are what is tuned, and the policy goes on by itself
+        resource = replace(resource, tracked_by=None, min_replicas=None, max_replicas=None)
+        settings = resolve_settings(replace(layers, resource=resource))
     is_autoscaled = owner is not None and bool(owner.fields) and settings[WHEN_AUTOSCALED].value in (BOUNDS, TUNE)
-    scaler = owner.scaler if is_autoscaled and owner is not None and settings[WHEN_AUTOSCALED].value == TUNE else None
+    scaler = owner.scaler if is_autoscaled and owner is not None and is_tuned else None
     if workload is not None and owner is not None and is_autoscaled:
         # the autoscaler stays, and we move its bounds
         place, fields = owner.fields[0].place, owner.fields
@@ -220,6 +228,20 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         tuned=None if scaler is None else tuned_scaler(scaler, workload, index.prometheus_of(target.cluster), rules),
         tracked_by=resource.tracked_by,
         holds=tuple(_holds(resource, workload, settings, index, owner, lookup, wrong)),
+    )
+
+
+def _policy_of(resource: VariantResource, policy: ResourceKey) -> ReplicaOwner:
+    """A policy of Kthena that is to be tuned and cannot be, as what sets replicas."""
+    words = f"{policy.kind} {policy.name}, and of those only a homogeneousTarget of v1.0 is tuned"
+    target = resource.scale_target
+    return ReplicaOwner(
+        cluster=target.cluster,
+        namespace=target.namespace,
+        owner=words,
+        target_kind=target.kind,
+        target_name=target.name,
+        place=resource.place,
     )
 
 

@@ -613,7 +613,7 @@ def _behavior(behavior: Behavior | PolicyBehavior | None, variant: _Variant) -> 
     if isinstance(behavior, PolicyBehavior):
         down = behavior.down
         if variant.is_slow:
-            down = replace(down, instances=0, percent=round(float(SLOW.value)), period_s=SLOW.period_s)
+            down = replace(down, instances=1, percent=round(float(SLOW.value)), period_s=SLOW.period_s)
         if variant.window_s is not None:
             down = replace(down, stabilization_s=variant.window_s)
         return replace(behavior, down=down)

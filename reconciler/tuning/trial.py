@@ -314,6 +314,7 @@ def autoscaler_of(
             behavior=behavior,
             tolerance=setting.tolerance_up,
             sync_s=step_s,
+            scrapes=metric.kind is MetricKind.PODS,
         )
     if behavior is not None and window_s is not None:
         behavior = replace(behavior, down=replace(behavior.down, window_s=window_s))

@@ -133,6 +133,40 @@ data:
 """
 
 
+SERVING = """\
+apiVersion: workload.serving.volcano.sh/v1alpha1
+kind: ModelServing
+metadata: {name: NAME, namespace: llm}
+spec:
+  template:
+    roles:
+    - name: server
+      workerReplicas: 0
+      entryTemplate:
+        spec:
+          nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}
+          containers:
+          - name: vllm
+            image: vllm/vllm-openai
+            args: [--model, NAME]
+            resources: {limits: {nvidia.com/gpu: "1"}}
+---
+apiVersion: workload.serving.volcano.sh/v1alpha1
+kind: AutoscalingPolicy
+metadata: {name: NAME, namespace: llm}
+spec:
+  metrics:
+  - {name: load, targetValue: 30}
+  homogeneousTarget:
+    minReplicas: 1
+    maxReplicas: 40
+    target:
+      targetRef: {kind: ModelServing, name: NAME}
+      metricSources:
+        load: {pod: {name: "vllm:num_requests_running"}}
+"""
+
+
 RUNNING = 'sum(vllm:num_requests_running{model_name="NAME"})'
 ARRIVALS = 'sum(rate(vllm:request_success_total{model_name="NAME"}[2m]))'
 
@@ -224,7 +258,11 @@ BOUNDED = {
     "floored": Case(bounds=(6, 40)),
     "capped": Case(manifest=keda(ARRIVALS, "6"), bounds=(1, 5)),
 }
-CASES = TUNED | {"honest": Case()} | HELD | BOUNDED
+KTHENA = {
+    "scraped": Case(manifest=SERVING),
+    "by-hand": Case(manifest=SERVING, replicas=lambda at, each: np.where(at > MIDDAY_S, 9.0, each)),
+}
+CASES = TUNED | {"honest": Case()} | HELD | BOUNDED | KTHENA
 NAMES = tuple(CASES)
 
 
@@ -248,6 +286,33 @@ def autoscaled(totals: np.ndarray, targets: np.ndarray) -> np.ndarray:
         current = controller.settle(raw, current)
         found[:, step // 2] = current[0]
     return found
+
+
+def followed(totals: np.ndarray, target: float) -> np.ndarray:
+    """What Kthena asks for by a metric that it scrapes, with the behavior of its webhook; pods are ready at once."""
+    recent, past, found, current = list[float](), list[float](), np.empty(totals.shape), 1.0
+    for step in range(4 * totals.size):
+        share = totals[step // 4] / target
+        wanted = current if abs(share - 1.0) <= 0.1 else min(max(np.ceil(share), 1.0), 40.0)
+        least = min([current, *past[-4:]])
+        after = max([wanted, *recent[-20:]]) if wanted < current else min(wanted, least + max(4.0, least))
+        after = min(after, current) if wanted < current else max(after, current)
+        recent, past = [*recent[-20:], wanted], [*past[-4:], after]
+        current = found[step // 4] = after
+    return found
+
+
+def groups(history: History, name: str, times_s: np.ndarray, replicas: np.ndarray) -> None:
+    """The pods of a ModelServing as kube-state-metrics has them: those that go are marked as long as they are seen."""
+    for index in range(int(replicas.max())):
+        labels = {"namespace": "llm", "pod": f"{name}-{index}-server-0-0"}
+        there = replicas > index
+        went = np.convolve(there, np.ones(7), "full")[: there.size].astype(bool) & ~there
+        for metric, more in (("kube_pod_info", {}), ("kube_pod_status_ready", {"condition": "true"})):
+            history.series("gauge", metric, labels | more, [(at, 1.0) for at in times_s[there].tolist()], "")
+        gone = [(at, at) for at in times_s[went].tolist()]
+        if gone:
+            history.series("gauge", "kube_pod_deletion_timestamp", labels, gone, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,23 +339,30 @@ def written() -> History:
                         for name, case in CASES.items()])  # fmt: skip
     honest = autoscaled(np.where(by_rate, per_s, per_s * REQUEST_S), np.where(by_rate[:, 0], 6.0, 30.0))
     for row, (name, case) in enumerate(CASES.items()):
+        is_kthena = "ModelServing" in case.manifest
+        if is_kthena:
+            honest[row] = followed(per_s[row] * REQUEST_S, 30.0)
         running, replicas = case.running(times_s, per_s[row] * REQUEST_S), case.replicas(times_s, honest[row])
         pods = f"{name}-predictor" if name == "kserve" else name
-        labels = {"namespace": "llm", "pod": f"{pods}-5d4c8b7f98-bcdf4", "model_name": name}
+        first = f"{name}-0-server-1-0" if is_kthena else f"{pods}-5d4c8b7f98-bcdf4"
+        labels = {"namespace": "llm", "pod": first, "model_name": name}
         count = np.cumsum(per_s[row] * STEP_S)
         finished = list(zip(times_s[past].tolist(), count[past].tolist(), strict=True))
         history.series("counter", "vllm:request_success", {**labels, "finished_reason": "stop"}, finished, "_total")
         for number in range(case.pods):
-            scraped = {**labels, "pod": labels["pod"][:-1] + "45"[number]}
+            scraped = {**labels, "pod": first if is_kthena else first[:-1] + "45"[number]}
             history.series("gauge", case.renamed, scraped, steady(times_s[past], running[past]), "")
         is_keda = "ScaledObject" in case.manifest or name == "kserve"
         scaled = {"namespace": "llm", "horizontalpodautoscaler": f"keda-hpa-{pods}" if is_keda else name}
-        for count_of in ("desired", "current") if case.is_recorded else ():
+        if is_kthena:
+            groups(history, name, times_s, replicas)
+        for count_of in ("desired", "current") if case.is_recorded and not is_kthena else ():
             metric = f"kube_horizontalpodautoscaler_status_{count_of}_replicas"
             history.series("gauge", metric, scaled, steady(times_s, replicas), "")
         serving = int(honest[row, -1])
         for index in range(serving):
             pod = f"{pods}-5d4c8b7f98-{'bcdfghjklmnpqrstvwxz'[index % 20]}{index // 20 + 2}xyz"
+            pod = f"{name}-{index}-server-0-0" if is_kthena else pod
             vllm_replica(
                 history,
                 {"namespace": "llm", "pod": pod, "model_name": name},
@@ -418,7 +490,10 @@ def test_three_autoscalers_from_init_to_the_merged_change_and_back(
     assert re.search(scored.replace(" %, but", r" % \(-\d+ % and [\d.]+ % promised\), but"), outcome), outcome
 
 
-MANAGED = "workloads: [{match: {namespace: llm}, managed: true, accelerator: H100, whenAutoscaled: tune}]\n"
+MANAGED = (
+    "workloads: [{match: {namespace: llm}, managed: true, accelerator: H100, whenAutoscaled: tune}]\n"
+    "overrides: [{match: {namespace: llm}, whenAutoscaled: tune}]\n"
+)
 
 
 def managed(repository: Path, url: str, cases: dict[str, Case], pools: bytes = b"") -> Fleet:
@@ -455,6 +530,21 @@ def test_a_pool_that_is_too_small_leaves_a_maximum_as_it_is_and_says_so(url: str
     text = fleet.pull_request.read_text(encoding="utf-8")
     assert "takes a maximum of 6, but pool prod/h100 has room for 5" in text
     assert "| `maximum` |" not in text
+
+
+def test_a_policy_of_kthena_is_tuned_by_the_groups_of_pods_that_were_there(url: str, tmp_path: Path) -> None:
+    """Its controller publishes no number of its own; one that somebody sets by hand is another than it asks for."""
+    fleet = managed(tmp_path / "fleet.git", url, KTHENA)
+    ran = fleet("run")
+    assert re.search(rf"llm/by-hand +{OFF}", ran), ran
+    text = fleet.pull_request.read_text(encoding="utf-8")
+    assert re.search(r"on your last \d days: −\d+ % cost", text), text
+    fleet.merge(3600.0)
+    manifest = fleet.file("prod/scraped.yaml")
+    (target,) = re.findall(r"targetValue: (\d+)", manifest)
+    assert int(target) > 30  # what ran was a third full
+    assert '      stabilizationWindow: "' in manifest
+    assert "a setting was changed by #1 1h ago" in fleet("plan")
 
 
 @pytest.fixture(scope="module")

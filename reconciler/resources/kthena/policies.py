@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 from reconciler.domain.identity import Finding
 from reconciler.domain.metric_targets import Generation
 from reconciler.domain.records import dataclass
-from reconciler.domain.workloads import Annotation
+from reconciler.domain.workloads import Annotation, ReplicaOwner
+from reconciler.domain.written import WrittenField
 from reconciler.manifests.wording import join_words
 from reconciler.resources.kthena.generations import (
     BindingStatus,
@@ -39,6 +40,7 @@ from reconciler.resources.kthena.targets import (
     read_heterogeneous,
     read_target,
 )
+from reconciler.resources.kubernetes.scaler_settings import policy_scaler
 from reconciler.resources.objects import Declared, KubernetesObject, Piece
 
 _TARGETS = ("homogeneousTarget", "heterogeneousTarget", "disaggregatedTarget")
@@ -71,8 +73,39 @@ class BindingResource(Declared):
 
 
 def read_policy(source: KubernetesObject) -> Iterator[Piece]:
-    """The policy, or the broken resource, and all findings."""
-    yield from read_with(source, _policy_reader)
+    """The policy with what it sets the replicas of where it may be tuned, or the broken resource, and all findings."""
+    for piece in read_with(source, _policy_reader):
+        yield piece
+        if isinstance(piece, PolicyResource) and isinstance(piece.target, ScaledTarget):
+            yield _owner(piece, piece.target)
+
+
+def _owner(policy: PolicyResource, target: ScaledTarget) -> ReplicaOwner:
+    """The policy as what moves the replicas of its only target, of v1.0: older ones decide otherwise."""
+    source, path = policy.source, (*_SPEC, _TARGETS[0])
+    numbers = (("minReplicas", target.min_replicas), ("maxReplicas", target.max_replicas))
+    return ReplicaOwner(
+        cluster=source.cluster,
+        namespace=target.reference.namespace or source.namespace,
+        owner=f"{source.kind} {source.name}",
+        target_kind=target.reference.kind,
+        target_name=target.reference.name,
+        place=source.locate(path),
+        least=target.min_replicas,
+        fields=tuple(
+            WrittenField(
+                document=source.ref,
+                field=(*path, name),
+                place=source.locate((*path, name)),
+                is_ceiling=name == "maxReplicas",
+                written=number,
+                value=number,
+            )
+            for name, number in numbers
+        ),
+        scaler=policy_scaler(source, policy.spec.policy, target.sources, target.min_replicas, target.max_replicas),
+        is_followed=True,
+    )
 
 
 def _policy_reader(source: KubernetesObject, spec: Mapping[str, object]) -> Reader[Any] | Finding:

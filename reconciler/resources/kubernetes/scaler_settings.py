@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
 
 from reconciler.domain.identity import Place
+from reconciler.domain.metric_targets import MetricSource as PolicySource
+from reconciler.domain.metric_targets import PodMetric, Policy, PrometheusMetric
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import BehaviorAnnotations, MetricSource, Scaler, ScalerMetric
 from reconciler.domain.written import FieldPath, WrittenField
@@ -111,6 +113,40 @@ def aibrix_scaler(source: KubernetesObject, least: int, most: int | None) -> Sca
         bounds_only=reason,
     )
     return replace(found, behavior=behavior, annotations=names)
+
+
+def policy_scaler(
+    source: KubernetesObject, policy: Policy, sources: Mapping[str, PolicySource], least: int, most: int
+) -> Scaler:
+    """The settings of an AutoscalingPolicy of Kthena with one target."""
+    metrics = list(_policy_metrics(source, policy, sources))
+    found = _scaler(
+        source,
+        hpa_name="",
+        metrics=tuple(metrics),
+        bounds=(least, most),
+        behavior_path=("spec", "behavior"),
+        bounds_only="",
+    )
+    return replace(found, policy=policy)
+
+
+def _policy_metrics(
+    source: KubernetesObject, policy: Policy, sources: Mapping[str, PolicySource]
+) -> Iterator[ScalerMetric]:
+    """Its metrics: a query of its own is a total, and so is what Kthena adds up over the pods that it scrapes."""
+    written = _list(mapping_of(source.fields.get("spec")).get("metrics"))
+    for index, (target, each) in enumerate(zip(policy.metrics, written, strict=True)):
+        read = sources.get(target.name) or PodMetric(name=target.name)
+        if isinstance(read, PrometheusMetric):
+            metric = ScalerMetric(source=MetricSource.QUERY, name=target.name, query=read.query)
+        elif read.selector.requirements:
+            yield ScalerMetric(source=MetricSource.OTHER, name=f"{read.name} of pods that a selector picks")
+            continue
+        else:
+            metric = ScalerMetric(source=MetricSource.PODS, name=read.name)
+        value = mapping_of(each).get("targetValue")
+        yield _written(source, ("spec", "metrics", index, "targetValue"), value, metric)
 
 
 def _aibrix_metric(source: KubernetesObject, path: FieldPath, entry: Mapping[str, object]) -> ScalerMetric:

@@ -1,5 +1,6 @@
 """Kthena's autoscaler of v1.0 with one metric of its policy, by the rules that `sizing.tracking` reproduces exactly.
 
+A metric that it scrapes has a tolerance of one replica's target, and pods that are not ready count as idle in growth.
 Not reproduced: groups of backends, roles with a ratio, several metrics, scale to zero.
 """
 
@@ -71,7 +72,9 @@ class AutoscalingPolicy:
         behavior: Behavior = DEFAULT_BEHAVIOR,
         tolerance: Value = TOLERANCE,
         sync_s: float = SYNC_PERIOD_S,
+        scrapes: bool = False,
     ) -> None:
+        self._scrapes = scrapes
         self._signal, self._target, self._tolerance = signal, np.asarray(target, dtype=np.float64), tolerance
         self._least, self._most, self._behavior = least, most, behavior
         down_s = behavior.down.stabilization_s if stabilization_s is None else stabilization_s
@@ -89,9 +92,10 @@ class AutoscalingPolicy:
         shape = current.shape
         total = np.broadcast_to(np.asarray(getattr(seen, self._signal), dtype=np.float64), shape)
         is_known = np.isfinite(total) & seen.answers
+        unready = np.maximum(current - np.asarray(seen.ready), 0.0) if self._scrapes else np.zeros(shape)
         aims = self._aims(shape)
         recommendation = recommend(
-            _external(np.where(is_known, total, 0.0), is_known), aims, current.ravel(), KTHENA_V1
+            self._readings(np.where(is_known, total, 0.0), is_known, unready), aims, current.ravel(), KTHENA_V1
         )
         recommended, skipped = recommendation.replicas.reshape(shape), recommendation.skipped.reshape(shape)
         wish = UncorrectedReplicas(
@@ -114,6 +118,19 @@ class AutoscalingPolicy:
         for window in (self._down, self._up, self._panic):
             window.append(found.corrected, ~skipped)
         return np.where(skipped, current, found.corrected).astype(np.float64)
+
+    def _readings(self, total: Floats, is_known: Bools, unready: Floats) -> TickReadings:
+        """One metric that is a total of the workload: of a query, or of one unit that holds the sum over its pods."""
+        row, known = total.reshape(1, -1), is_known.reshape(1, -1)
+        nothing, never = np.zeros(row.shape), np.zeros(row.shape, dtype=np.bool_)
+        return TickReadings(
+            total=row,
+            reporting=known.astype(np.float64) if self._scrapes else nothing,
+            missing=nothing,
+            external=never if self._scrapes else known,
+            partial=never,
+            unready=np.broadcast_to(unready, is_known.shape).reshape(-1),
+        )
 
     def _aims(self, shape: tuple[int, ...]) -> Aims:
         count = math.prod(shape)
@@ -138,20 +155,6 @@ class AutoscalingPolicy:
             enters = (recommended * 100 >= current * panic.threshold_percent) & ~skipped
             self._panic_ends_s = np.where(enters, at_s + panic.hold_s, self._panic_ends_s)
         return np.broadcast_to(at_s <= self._panic_ends_s, current.shape)
-
-
-def _external(total: Floats, is_known: Bools) -> TickReadings:
-    """One metric that is a total of the workload."""
-    row = total.reshape(1, -1)
-    nothing = np.zeros(row.shape)
-    return TickReadings(
-        total=row,
-        reporting=nothing,
-        missing=nothing,
-        external=is_known.reshape(1, -1),
-        partial=np.zeros(row.shape, dtype=np.bool_),
-        unready=nothing[0],
-    )
 
 
 def _behaviors(behavior: Behavior, shape: tuple[int, ...]) -> Behaviors:

@@ -6,6 +6,8 @@ import pytest
 
 from reconciler.decision.scaler_settings import declared_setting, is_sound, written_setting
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.metric_targets import DEFAULT_BEHAVIOR, MetricTarget, Policy, Rate
+from reconciler.domain.metric_targets import Behavior as PolicyBehavior
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import (
     Behavior,
@@ -134,3 +136,66 @@ def test_only_what_changes_of_a_behavior_is_written() -> None:
 def test_a_setting_in_a_text_that_anybody_may_edit_is_checked(target: str, behavior: Any, sound: bool) -> None:
     assert is_sound(ScalerSetting(target=target, behavior=behavior)) is sound
     assert not is_sound(None)
+
+
+def policy(behavior: Any = None) -> Scaler:
+    given = replace(scaler("30", behavior, field="targetValue", kind="AutoscalingPolicy"), hpa_name="")
+    return replace(given, policy=Policy(metrics=(MetricTarget(name="load", per_replica=30.0),), tolerance_percent=20))
+
+
+def rated(given: Scaler, **down: Any) -> ScalerSetting:
+    setting = declared_setting(given, RESOLVED)
+    assert setting is not None
+    assert isinstance(setting.behavior, PolicyBehavior)
+    return written_setting(
+        given, replace(setting, behavior=replace(setting.behavior, down=replace(setting.behavior.down, **down)))
+    )
+
+
+def test_a_policy_of_kthena_has_its_own_behavior_and_tolerance() -> None:
+    setting = declared_setting(policy({"scaleDown": {"percent": 50, "stabilizationWindow": "10m"}}), RESOLVED)
+    assert setting is not None
+    assert isinstance(setting.behavior, PolicyBehavior)
+    assert (setting.controller, setting.tolerance_up, setting.tolerance_down) == (Controller.POLICY, 0.2, 0.2)
+    assert setting.behavior.down == Rate(instances=1, percent=50, period_s=15.0, stabilization_s=600.0)
+    bare = declared_setting(policy(), RESOLVED)
+    assert bare is not None
+    assert bare.behavior == DEFAULT_BEHAVIOR, "what its webhook fills in"
+
+
+def test_the_way_down_of_a_policy_is_written_whole_where_it_is_not_there() -> None:
+    """Its schema fills in other values inside of what is there than its webhook does for what is not."""
+    assert rated(policy()).behavior is None
+    assert rated(policy(), stabilization_s=900.0).behavior == {
+        "scaleDown": {"instances": 0, "percent": 100, "period": "60s", "stabilizationWindow": "900s"}
+    }
+    own: dict[str, dict[str, Any]] = {
+        "scaleUp": {"stablePolicy": {"instances": 2}},
+        "scaleDown": {"percent": 50, "period": "1m"},
+    }
+    assert rated(policy(own), stabilization_s=900.0).behavior == {
+        **own,
+        "scaleDown": {**own["scaleDown"], "stabilizationWindow": "900s"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("down", "sound"),
+    [
+        ({"percent": 10}, True),
+        ({"stabilizationWindow": "30m", "selectPolicy": "And"}, True),
+        ({"stabilizationWindow": "31m"}, False),
+        ({"stabilizationWindow": "soon"}, False),
+        ({"percent": -1}, False),
+        ({"percent": 10, "more": 1}, False),
+        ({"selectPolicy": "Max"}, False),
+        ({"stabilizationWindowSeconds": 60}, False),
+        ([], False),
+    ],
+)
+def test_the_way_down_of_a_policy_is_checked(down: Any, sound: bool) -> None:
+    setting = ScalerSetting(target="40", behavior={"scaleDown": down})
+    assert is_sound(setting, of_policy=True) is sound
+    assert (declared_setting(policy({"scaleDown": down}), RESOLVED) is not None) is sound
+    if sound:
+        assert not is_sound(setting), "an HPA has other fields"

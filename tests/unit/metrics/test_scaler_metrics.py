@@ -9,6 +9,7 @@ import pytest
 from reconciler.domain.answers import Answer, AnswerStatus, HeldBody, NoAnswer
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import Place, ResourceKey
+from reconciler.domain.metric_targets import MetricTarget, Policy
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import (
     AdapterRule,
@@ -210,6 +211,78 @@ def test_what_is_missing_is_named(metrics: list[Any], desired: list[str], words:
     mu = found[KEYS[0]]
     assert isinstance(mu, NoAnswer)
     assert words in mu.reason
+
+
+SERVING = ResourceKey(cluster="prod", namespace="llm", kind="ModelServing", name="phi")
+
+
+def policy(metric: ScalerMetric = METRIC) -> Scaler:
+    found = scaler(metric)
+    asked = Policy(metrics=(MetricTarget(name="load", per_replica=40.0),))
+    return replace(found, key=replace(found.key, kind="AutoscalingPolicy"), hpa_name="", policy=asked)
+
+
+@pytest.mark.parametrize(
+    ("metric", "promql", "signal"),
+    [
+        (
+            ScalerMetric(source=MetricSource.PODS, name="vllm:num_requests_running", target=40.0),
+            'sum(vllm:num_requests_running{cluster="a",namespace="llm",pod=~"phi\\\\.3-[0-9]+"})',
+            Signal.RUNNING,
+        ),
+        (
+            ScalerMetric(source=MetricSource.QUERY, query="sum(vllm:num_requests_waiting)", target=40.0),
+            'sum(vllm:num_requests_waiting{cluster="a"})',
+            Signal.WAITING,
+        ),
+    ],
+)
+def test_what_a_policy_scrapes_is_asked_by_its_name(metric: ScalerMetric, promql: str, signal: Signal) -> None:
+    found = resolve(policy(metric), PODS, (), SERVER)
+    assert isinstance(found, ResolvedMetric)
+    assert (found.promql, found.signal) == (promql, signal)
+    wrong = resolve(policy(replace(metric, source=MetricSource.PODS, name="a b")), PODS, (), SERVER)
+    assert isinstance(wrong, Hold)
+
+
+def test_a_policy_asks_for_as_many_replicas_as_groups_of_pods_exist() -> None:
+    """Of HPAs of the same cluster kube-state-metrics has the number itself."""
+    metric = ResolvedMetric(promql="sum(a)", signal=Signal.RUNNING, source="")
+    tuned = {SERVING: TunedScaler(scaler=policy(), metric=metric)}
+    asked = scaler_queries(CLUSTER, tuned, NOW_S - 86_400.0, NOW_S)
+    (desired,) = (each.text for each in asked if each.quantity == "scaler_desired")
+    own = 'namespace="llm",pod=~"phi-[0-9]+-[a-z].*"'
+    assert desired == (
+        f'label_replace(count(min by (group) (label_replace(kube_pod_info{{cluster="a",{own}}} unless on (namespace, '
+        f'pod) (kube_pod_deletion_timestamp{{cluster="a",{own}}} or kube_pod_status_phase{{cluster="a",'
+        f'phase=~"Failed|Succeeded",{own}}} == 1), "group", "$1", "pod", "phi-([0-9]+)-.*")) == 1), "scaler", '
+        '"prod/llm/ModelServing/phi", "", "")'
+    )
+    (ready,) = (each.text for each in asked if each.quantity == "scaler_current")
+    assert 'kube_pod_status_ready{cluster="a",condition="true",namespace="llm"' in ready
+    asked = scaler_queries(CLUSTER, SCALERS | tuned, NOW_S - 86_400.0, NOW_S)
+    assert len([each for each in asked if each.quantity == "scaler_desired"]) == 2
+
+
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_groups_are_read_by_variant(is_counted: bool) -> None:
+    metric = ResolvedMetric(promql="sum(a)", signal=Signal.RUNNING, source="")
+    tuned = {SERVING: TunedScaler(scaler=policy(), metric=metric)}
+    asked = scaler_queries(CLUSTER, tuned, NOW_S - 3600.0, NOW_S)
+    values = dict(zip(ASKED if is_counted else ASKED[:1], (7.0, 3.0, 2.0), strict=False))
+    answers = []
+    for query in asked:
+        if query.quantity in values:
+            series = [{"metric": {"scaler": str(SERVING)}, "values": [[NOW_S, str(values[query.quantity])]]}]
+            body = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}})
+            answers.append(Answer(query=query, status=AnswerStatus.OK, body=HeldBody(content=body.encode())))
+    found = read_scalers(answers, tuned, LabelNames())[SERVING]
+    if not is_counted:
+        assert isinstance(found, NoAnswer)
+        assert found.reason == "no kube-state-metrics reports pods of ModelServing llm/phi"
+        return
+    assert isinstance(found, ScalerHistory)
+    assert (found.total[-1], found.desired[-1], found.current[-1]) == (7.0, 3.0, 2.0)
 
 
 def test_a_question_that_fails_is_asked_one_by_one() -> None:

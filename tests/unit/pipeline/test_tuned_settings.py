@@ -241,3 +241,39 @@ def test_bounds_stand_where_those_of_each_kind_stand(name: str, bounds: tuple[in
 def test_a_ceiling_that_stands_nowhere_is_written_where_it_moves() -> None:
     assert tuned(SCALED_OBJECT, "2.5", bounds=(0, 100)) == SCALED_OBJECT
     assert tuned(SCALED_OBJECT, "2.5", bounds=(0, 120)) == SCALED_OBJECT + "  maxReplicaCount: 120\n"
+
+
+POLICY = """\
+apiVersion: workload.serving.volcano.sh/v1alpha1
+kind: AutoscalingPolicy
+metadata: {name: phi, namespace: llm}
+spec:
+  metrics:
+  - name: "vllm:num_requests_running"
+    targetValue: 30 # by feeling
+  homogeneousTarget:
+    minReplicas: 4
+    maxReplicas: 9
+    target: {targetRef: {kind: ModelServing, name: phi}}
+"""
+SLOW_DOWN = {"instances": 1, "percent": 10, "period": "60s", "stabilizationWindow": "900s"}
+
+
+def test_a_policy_of_kthena_is_written_as_its_schema_has_it() -> None:
+    assert tuned(POLICY, "30") == POLICY
+    assert tuned(POLICY, "2500m") == POLICY.replace("targetValue: 30", "targetValue: 2500m")
+    assert tuned(POLICY, "52", {"scaleDown": SLOW_DOWN}, (2, 14)) == POLICY.replace(": 30", ": 52").replace(
+        "minReplicas: 4\n    maxReplicas: 9", "minReplicas: 2\n    maxReplicas: 14"
+    ) + (
+        "  behavior:\n"
+        "    scaleDown:\n"
+        "      instances: 1\n"
+        "      percent: 10\n"
+        '      period: "60s"\n'
+        '      stabilizationWindow: "900s"\n'
+    )
+    own = POLICY + "  behavior:\n    scaleDown:\n      percent: 50\n      stabilizationWindow: 10m\n"
+    down = {"percent": 50, "stabilizationWindow": "1800s"}
+    assert tuned(own, "30", {"scaleDown": down}) == own.replace("10m", "1800s")
+    bare = POLICY + "  behavior:\n    scaleDown:\n      percent: 50\n"
+    assert tuned(bare, "30", {"scaleDown": down}) == bare + '      stabilizationWindow: "1800s"\n'

@@ -237,3 +237,76 @@ def test_of_other_pod_autoscalers_only_bounds_move(declare: Declare, before: str
     (owner,) = declare(POD_AUTOSCALER.replace(before, after)).owners
     assert owner.scaler is not None
     assert owner.scaler.bounds_only == words
+
+
+POLICY = """\
+apiVersion: workload.serving.volcano.sh/v1alpha1
+kind: AutoscalingPolicy
+metadata: {name: phi, namespace: llm}
+spec:
+  metrics: [{name: load, targetValue: "2500m"}]
+  tolerancePercent: 20
+  behavior: {scaleDown: {stabilizationWindow: 15m}}
+  homogeneousTarget:
+    minReplicas: 2
+    maxReplicas: 9
+    target:
+      targetRef: {kind: ModelServing, name: phi}
+      metricSources: {load: SOURCE}
+"""
+SCRAPED = '{pod: {name: "vllm:num_requests_running"}}'
+QUERIED = '{prometheus: {serverURL: "http://elsewhere.example", query: sum(a)}}'
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "name", "query"),
+    [
+        (SCRAPED, MetricSource.PODS, "vllm:num_requests_running", ""),
+        (QUERIED, MetricSource.QUERY, "load", "sum(a)"),
+        ("{pod: {}}", MetricSource.PODS, "load", ""),
+    ],
+)
+def test_a_policy_of_kthena_sets_replicas_between_bounds_of_its_own(
+    declare: Declare, source: str, kind: MetricSource, name: str, query: str
+) -> None:
+    (owner,) = declare(POLICY.replace("SOURCE", source)).owners
+    assert (owner.owner, owner.target_kind, owner.target_name, owner.least, owner.is_followed) == (
+        "AutoscalingPolicy phi",
+        "ModelServing",
+        "phi",
+        2,
+        True,
+    )
+    assert [(each.field[-1], each.value, each.is_ceiling) for each in owner.fields] == [
+        ("minReplicas", 2, False),
+        ("maxReplicas", 9, True),
+    ]
+    found = owner.scaler
+    assert found is not None
+    assert found.policy is not None
+    (metric,) = found.metrics
+    assert (metric.source, metric.name, metric.query, metric.target, metric.text) == (kind, name, query, 2.5, "2500m")
+    assert (found.policy.tolerance_percent, found.policy.behavior.down.stabilization_s) == (20, 900.0)
+    assert (found.behavior, found.bounds_only) == ({"scaleDown": {"stabilizationWindow": "15m"}}, "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (
+            '[{name: load, targetValue: "2500m"}]',
+            "[{name: load, targetValue: 1}, {name: b, targetValue: 2}]",
+            "2 metrics",
+        ),
+        ("SOURCE", "{pod: {labelSelector: {matchLabels: {tier: hot}}}}", "that a selector picks"),
+    ],
+)
+def test_of_other_policies_only_the_bounds_move(declare: Declare, old: str, new: str, why: str) -> None:
+    (owner,) = declare(POLICY.replace(old, new).replace("SOURCE", SCRAPED)).owners
+    assert owner.scaler is not None
+    assert why in owner.scaler.bounds_only
+
+
+def test_a_policy_before_it_had_a_target_moves_nothing_here(declare: Declare) -> None:
+    text = POLICY[: POLICY.index("  homogeneousTarget")].replace("name: load", "metricName: load")
+    assert declare(text).owners == ()

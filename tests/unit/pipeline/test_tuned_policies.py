@@ -1,0 +1,117 @@
+"""Policies of Kthena: followed here, unless they are to be tuned where they act."""
+
+import pytest
+
+from reconciler.domain.holds import HoldKind
+from reconciler.domain.scalers import Signal
+from reconciler.domain.settings import ClusterSettings, PrometheusSettings, Setting, Settings
+from reconciler.domain.snapshot import Variant
+from reconciler.domain.variant_settings import MIN_REPLICAS
+from reconciler.manifests.documents import parse_documents
+from reconciler.resources.declaration import merge
+from reconciler.resources.reading import read_file
+from reconciler.snapshot.variants import declared_variants
+
+SERVING = """\
+apiVersion: workload.serving.volcano.sh/v1alpha1
+kind: ModelServing
+metadata: {name: phi, namespace: llm}
+spec:
+  replicas: 3
+  template:
+    roles:
+    - {name: server, workerReplicas: 0, entryTemplate: {spec: {containers: [{name: e, image: vllm/vllm-openai}]}}}
+---
+"""
+POLICY = """\
+apiVersion: workload.serving.volcano.sh/v1alpha1
+kind: AutoscalingPolicy
+metadata: {name: phi, namespace: llm}
+spec:
+  metrics: [{name: "vllm:num_requests_running", targetValue: 30}]
+  homogeneousTarget:
+    minReplicas: 2
+    maxReplicas: 9
+    target: {targetRef: {kind: ModelServing, name: phi}}
+"""
+GROUP = """\
+apiVersion: workload.serving.volcano.sh/v1alpha1
+kind: AutoscalingPolicy
+metadata: {name: phi, namespace: llm}
+spec:
+  metrics: [{name: "vllm:num_requests_running", targetValue: 30}]
+  heterogeneousTarget:
+    params:
+    - {cost: 3, minReplicas: 1, maxReplicas: 4, target: {targetRef: {kind: ModelServing, name: phi}}}
+"""
+BOUND = """\
+apiVersion: workload.serving.volcano.sh/v1alpha1
+kind: AutoscalingPolicy
+metadata: {name: phi, namespace: llm}
+spec:
+  metrics: [{metricName: "vllm:num_requests_running", targetValue: 30}]
+---
+apiVersion: workload.serving.volcano.sh/v1alpha1
+kind: AutoscalingPolicyBinding
+metadata: {name: phi, namespace: llm}
+spec:
+  policyRef: {name: phi}
+  homogeneousTarget: {minReplicas: 1, maxReplicas: 8, target: {targetRef: {kind: ModelServing, name: phi}}}
+"""
+HPA = """\
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: phi, namespace: llm}
+spec:
+  scaleTargetRef: {apiVersion: workload.serving.volcano.sh/v1alpha1, kind: ModelServing, name: phi}
+  maxReplicas: 9
+"""
+
+
+def variant(text: str, when: str) -> Variant:
+    """The variant of a manifest whose autoscalers are treated like that."""
+    settings = Settings(
+        clusters=(ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://p")),),
+        defaults={"whenAutoscaled": Setting(value=when)},
+    )
+    declaration = merge([read_file("prod", "a.yaml", parse_documents("a.yaml", (SERVING + text).encode()))])
+    (found,) = declared_variants(settings, declaration)
+    return found
+
+
+@pytest.mark.parametrize("when", ["hold", "bounds"])
+@pytest.mark.parametrize("policy", [POLICY, GROUP, BOUND])
+def test_a_policy_is_followed_as_long_as_it_is_not_tuned(policy: str, when: str) -> None:
+    found = variant(policy, when)
+    assert (found.is_autoscaled, found.tuned) == (False, None)
+    assert found.tracked_by is not None
+    assert not found.is_held_by(HoldKind.OWNED_BY_ANOTHER)
+
+
+def test_one_that_is_tuned_sets_the_replicas_between_its_bounds() -> None:
+    found = variant(POLICY, "tune")
+    assert (found.is_autoscaled, found.tracked_by, found.holds) == (True, None, ())
+    assert found.workload is not None
+    assert (found.current.replicas, found.workload.bounds_of) == (2, "AutoscalingPolicy phi")
+    assert [each.field[-1] for each in found.workload.written_at] == ["minReplicas", "maxReplicas"]
+    assert found.settings[MIN_REPLICAS].value == 1, "the policy's own bounds limit nothing: they are what moves"
+    assert found.tuned is not None
+    assert found.tuned.metric is not None
+    assert found.tuned.metric.signal is Signal.RUNNING
+    assert found.tuned.metric.promql == ('sum(vllm:num_requests_running{namespace="llm",pod=~"phi-[0-9]+-[a-z].*-0"})')
+
+
+@pytest.mark.parametrize("policy", [GROUP, BOUND])
+def test_others_are_held_where_they_are_to_be_tuned(policy: str) -> None:
+    """Groups by cost, and what Kthena did before v1.0, are not simulated as autoscalers that act."""
+    found = variant(policy, "tune")
+    assert found.hold is not None
+    assert found.hold.kind is HoldKind.OWNED_BY_ANOTHER
+    assert "of those only a homogeneousTarget of v1.0 is tuned" in found.hold.words
+
+
+def test_another_autoscaler_on_its_target_still_owns_the_replicas() -> None:
+    found = variant(POLICY + HPA, "hold")
+    assert found.hold is not None
+    assert found.hold.words.startswith("replicas are owned by HorizontalPodAutoscaler phi")
