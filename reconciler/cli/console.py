@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import re
-import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -262,6 +261,8 @@ class _JsonFormatter(logging.Formatter):
     """
 
     def __init__(self) -> None:
+        import secrets  # brings the hashes of OpenSSL: 5 ms
+
         super().__init__()
         self._run = secrets.token_hex(RUN_ID_BYTES)
 

@@ -140,7 +140,7 @@ def invoke(arguments: Sequence[str]) -> int:
         error.show()
         return Exit.CONFIGURATION
     except ReconcilerError as error:
-        from reconciler.cli.output import tell_failure
+        from reconciler.cli.findings import tell_failure
 
         complain(str(error))
         tell_failure(str(error))

@@ -170,7 +170,7 @@ def _exit_of_base(observed: "Observed") -> "Exit":
 def _present(common: Common, found: "Review") -> None:
     from reconciler import __version__
     from reconciler.cli.console import note, painted, width, write, write_json
-    from reconciler.cli.output import STEP_SUMMARY, append_to, markdown_lines
+    from reconciler.cli.findings import STEP_SUMMARY, append_to, markdown_lines
     from reconciler.report.findings import findings_sarif, findings_text, workflow_commands
     from reconciler.report.review import review_findings, review_json, review_summary
 

@@ -18,7 +18,7 @@ Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")
 def validate(common: Common, paths: Paths = None, *, strict: Strict = False) -> int:
     """Check resources and configuration, without a network."""
     from reconciler.cli.console import exit_of_findings
-    from reconciler.cli.output import present_findings
+    from reconciler.cli.findings import present_findings
     from reconciler.pipeline.validate import validate_commit, validate_paths
 
     checked = validate_paths(common.flags, paths) if paths else validate_commit(common.flags)

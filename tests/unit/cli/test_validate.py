@@ -136,7 +136,7 @@ def test_the_page_of_a_job_gets_a_table_that_nothing_can_leave(
 def test_a_page_holds_so_many_rows_and_says_how_many_more(
     command: Command, fleet: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.cli.output.ROWS", 1)
+    monkeypatch.setattr("reconciler.cli.findings.ROWS", 1)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(fleet / "summary.md"))
     command("validate", "prod", "-o", "github")
     text = (fleet / "summary.md").read_text(encoding="utf-8")
@@ -188,7 +188,7 @@ def test_every_output_is_the_same_twice_and_sends_no_escape_sequence(
 
 
 def test_a_terminal_shows_groups_in_colour(command: Command, fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.cli.output.width", lambda: 100)
+    monkeypatch.setattr("reconciler.cli.findings.width", lambda: 100)
     assert fleet == Path.cwd()
     plain = command("validate", "prod").out
     assert plain.startswith('prod/bad.yaml\n  7  error:    spec.variantCost: expected a decimal number, got "ten"\n\n')
