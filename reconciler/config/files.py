@@ -5,9 +5,7 @@ from dataclasses import field
 from importlib import resources
 from pathlib import Path
 
-from reconciler.config.layers import PlacedValue, find_flaws, placed
-from reconciler.config.schema import API_VERSION, KIND
-from reconciler.config.values import find_path_flaw
+from reconciler.config.layers import API_VERSION, KIND, PlacedValue, find_flaws, find_path_flaw, placed
 from reconciler.domain.identity import Finding, Place, Severity, finding_of
 from reconciler.domain.records import dataclass
 from reconciler.errors import InputError

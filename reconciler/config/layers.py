@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from reconciler.domain.identity import Finding, Place, Severity
 from reconciler.domain.records import dataclass
 from reconciler.manifests.documents import Document, Value
-from reconciler.manifests.wording import Field, name_field
+from reconciler.manifests.wording import Field, describe, name_field
+
+API_VERSION = "reconciler.io/v1alpha1"
+KIND = "Configuration"
 
 APPENDED = frozenset({"overrides", "policies", "workloads"})
 
@@ -148,3 +152,11 @@ def find_flaws(entry: PlacedValue, field: str = "") -> Iterator[Finding]:
         yield from find_flaws(item)
     for name, child in entry.members.items():
         yield from find_flaws(child, name)
+
+
+def find_path_flaw(path: str) -> str:
+    """Why a text is no path from the repository's root; empty when it is one."""
+    is_absolute = re.match(r"[/~]|[A-Za-z]:", path) is not None
+    if is_absolute or "\\" in path or "://" in path or ".." in path.split("/") or not path.isprintable() or not path:
+        return f"expected a path from the repository's root without `..`, got {describe(path)}"
+    return ""

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Dis
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from reconciler.config.layers import PlacedValue
+from reconciler.config.layers import API_VERSION, KIND, PlacedValue
 from reconciler.config.values import (
     Bandwidth,
     Branch,
@@ -78,8 +78,6 @@ from reconciler.resources.validation import describe_unknown, described_fields
 # pydantic copies a default for each instance; ruff knows this of direct subclasses only.
 # ruff: noqa: RUF012
 
-API_VERSION = "reconciler.io/v1alpha1"
-KIND = "Configuration"
 _GIT = GitSettings()
 _PULL_REQUESTS = PullRequestSettings()
 WORTH = Worth()

@@ -19,6 +19,7 @@ from pydantic.alias_generators import to_camel, to_pascal, to_snake
 from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
+from reconciler.config.layers import find_path_flaw
 from reconciler.domain.records import dataclass
 from reconciler.domain.settings import AS_IS, TITLE_VARIABLE, TITLE_VARIABLES, SettingScalar
 from reconciler.domain.variant_settings import (
@@ -188,14 +189,6 @@ def _check_day(text: str) -> None:
         day = ""
     if day != text:  # ISO has other spellings of a day
         raise ValueError(f"expected a day like 2026-11-20, got {describe(text)}")
-
-
-def find_path_flaw(path: str) -> str:
-    """Why a text is no path from the repository's root; empty when it is one."""
-    is_absolute = re.match(r"[/~]|[A-Za-z]:", path) is not None
-    if is_absolute or "\\" in path or "://" in path or ".." in path.split("/") or not path.isprintable() or not path:
-        return f"expected a path from the repository's root without `..`, got {describe(path)}"
-    return ""
 
 
 def _check_relative_path(path: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 
-from reconciler.domain.identity import Place, Source, path_matches
+from reconciler.domain.identity import Finding, Place, Source, path_matches
 from reconciler.domain.inventory import Accelerator
 from reconciler.domain.priors import ModelShape, Weights
 from reconciler.domain.profiles import PerformanceProfile, ServiceClass
@@ -397,3 +397,13 @@ class Settings:
     def delivers_status(self) -> bool:
         """Whether statuses are brought into the cluster."""
         return self.status in (DELIVER, DELIVER_CONDITIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What configuration files say, each valid by itself; `findings` is what does not go together in them."""
+
+    settings: Settings = field(default_factory=Settings)
+    gauges: GaugeSettings | None = None
+    is_paused: bool = False
+    findings: tuple[Finding, ...] = ()

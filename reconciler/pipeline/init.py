@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from reconciler import __version__
 from reconciler.config.environment import Environment, Flags
 from reconciler.config.files import REPOSITORY_FILE
+from reconciler.config.layers import API_VERSION, KIND
 from reconciler.config.loading import DEFAULT_CLUSTER
-from reconciler.config.schema import API_VERSION, KIND
 from reconciler.domain.identity import fits_ignore_line
 from reconciler.domain.plan import HOME
 from reconciler.domain.records import dataclass, replace

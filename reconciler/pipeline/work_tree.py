@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from reconciler.config.files import REPOSITORY_FILE, read_layers
+from reconciler.config.layers import find_path_flaw
 from reconciler.config.loading import read_learned, render_learned
-from reconciler.config.values import find_path_flaw
 from reconciler.domain.profiles import KeptProfiles, PerformanceProfile
 from reconciler.domain.recording import ManifestFile
 from reconciler.domain.records import dataclass

@@ -9,6 +9,8 @@ HEAVY = (
     "scipy",
     "jinja2",
     "git.cmd",
+    "reconciler.config.schema",
+    "reconciler.report.pull_request",
     "reconciler.resources.kthena.policy_specs",
     "reconciler.resources.llmaz.models",
     "reconciler.resources.kserve.inference_services",

@@ -400,3 +400,9 @@ def test_a_missing_operator_file_is_an_error_with_its_path(tmp_path: Path) -> No
     )
     assert [finding.message for finding in findings] == ["cannot be read: No such file or directory"]
     assert findings[0].place.path == str(tmp_path / "none.yaml")
+
+
+def test_a_file_that_says_nothing_is_like_none(load: Load) -> None:
+    nothing = load("")
+    assert nothing == load()
+    assert nothing.settings.assumed == ("one cluster",)
