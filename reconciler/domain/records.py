@@ -28,7 +28,7 @@ else:
     import dataclasses
     import operator
     from abc import ABCMeta
-    from dataclasses import MISSING
+    from dataclasses import MISSING, Field
     from reprlib import recursive_repr
 
     _ORDERS = ("__lt__", "__le__", "__gt__", "__ge__")
@@ -69,19 +69,45 @@ else:
             raise TypeError(f"{cls.__qualname__}: a record has no constructor of its own")
         if issubclass(cls, Record):
             raise TypeError(f"{cls.__qualname__}: a record has the fields of no other, unless both have no slots")
-        listed = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=options["kw_only"])(cls)
-        own = {name: value for name, value in vars(listed).items() if name not in _OF_PLAIN_CLASSES}
-        own = {"__repr__": _repr, **own, "__qualname__": cls.__qualname__}
-        fields = dataclasses.fields(listed)
-        if options.get("eq", True) and not all(each.compare for each in fields):
-            own = _comparisons([each.name for each in fields if each.compare], **options) | own
-        for each in fields:
+        own = {name: value for name, value in vars(cls).items() if name not in _OF_PLAIN_CLASSES}
+        written = {name: own[name] for name in own.get("__annotations__", ()) if name in own}
+        described = {name: each for name, each in written.items() if isinstance(each, Field)}
+        for name, each in described.items():
             if not each.init:
-                raise TypeError(f"{cls.__qualname__}.{each.name}: what is not given to a record is no field of it")
-            if each.default_factory is not MISSING:
-                own[each.name] = msgspec.field(default_factory=each.default_factory)
+                raise TypeError(f"{cls.__qualname__}.{name}: what is not given to a record is no field of it")
+            own[name] = _struct_field(each)
+        own = {"__repr__": _repr, **own, "__qualname__": cls.__qualname__}
+        own["__dataclass_fields__"] = _LazyFields(written, kw_only=options["kw_only"])
         bases = (Record, *(each for each in cls.__bases__ if each is not object))
-        return type(Record)(cls.__name__, bases, own, **options)
+        made = type(Record)(cls.__name__, bases, own, **options)
+        if options.get("eq", True) and not all(each.compare for each in described.values()):
+            compared = [name for name in field_names(made) if name not in described or described[name].compare]
+            for name, method in _comparisons(compared, **options).items():
+                if name not in own:
+                    setattr(made, name, method)
+        return made
+
+    def _struct_field(field):
+        if field.default_factory is not MISSING:
+            return msgspec.field(default_factory=field.default_factory)
+        return msgspec.field() if field.default is MISSING else field.default
+
+    class _LazyFields:
+        """The fields of a record as `dataclasses` finds them: most records are never asked for theirs."""
+
+        def __init__(self, written, *, kw_only):
+            self.written, self.kw_only = written, kw_only
+
+        def __set_name__(self, owner, name):
+            self.owner = owner
+
+        def __get__(self, record, _):
+            owner = self.owner
+            plain = type(owner.__name__, (), {"__annotations__": owner.__annotations__, **self.written})
+            plain.__module__ = owner.__module__
+            listed = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=self.kw_only)(plain)
+            owner.__dataclass_fields__ = listed.__dataclass_fields__
+            return listed.__dataclass_fields__
 
     def _comparisons(names, *, frozen, order=False, **_):
         """The methods of a record of which some fields do not count when it is compared."""
