@@ -1,21 +1,22 @@
 """Domain values as JSON-able objects and back, exactly: what a recording holds."""
 
 import json
-from collections.abc import Hashable
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from enum import Enum
 from functools import cache
-from typing import Any, TypeVar, cast, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
-from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError
-from pydantic_core import core_schema
 
 from reconciler.domain.profiles import ATTAINMENT
 from reconciler.domain.records import Record
 from reconciler.domain.settings import AS_IS, RUN_INTERVAL_S, PullRequestSettings, Settings
 from reconciler.errors import ConfigurationError
+from reconciler.manifests.wording import describe, join_words
 
 Value = TypeVar("Value")
+Reader: TypeAlias = Callable[[object], Any]
 _LATER = (
     "assignees",
     "auto_merge",
@@ -42,15 +43,13 @@ def dump(kind: type[Value], value: Value) -> object:
 def load(kind: type[Value], dumped: object) -> Value:
     """The domain value that `dump` made this of; ConfigurationError names what does not fit its type.
 
-    A recording may come from a stranger: nothing is converted.
+    A recording may come from a stranger: nothing is converted. What its version does not know is left out.
     """
     try:
-        # JSON mode is strict and still reads a list as a tuple; the plain mode is one or the other.
-        return _adapter(kind).validate_json(json.dumps(dumped), strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        raise ConfigurationError(f"recording: {field or kind.__name__}: {first['msg']}") from None
+        return cast(Value, _reader_of(cast(Hashable, kind))(dumped))
+    except _MisfitError as misfit:
+        field = ".".join(map(str, misfit.path))
+        raise ConfigurationError(f"recording: {field or kind.__name__}: {misfit}") from None
 
 
 def dump_settings(settings: Settings) -> object:
@@ -91,29 +90,118 @@ def load_settings_json(dumped: object) -> Settings:
     return load(Settings, dumped)
 
 
-def _adapter(kind: type[Value]) -> TypeAdapter[Value]:
-    return cast(TypeAdapter[Value], _build_adapter(cast(Hashable, kind)))
+class _MisfitError(Exception):
+    """What was found is not of the type that stands at a path, whose last part comes last."""
 
+    def __init__(self, words: str, path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(words)
+        self.path = path
 
-def _read_record(kind: type[Any], source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-    """How pydantic reads a record: as it reads a dataclass, which a struct is to everybody else."""
-    del source
-    types = get_type_hints(kind)
-    listed = {
-        each.name: core_schema.typed_dict_field(
-            handler.generate_schema(types[each.name]),
-            required=each.default is MISSING and each.default_factory is MISSING,
-        )
-        for each in fields(kind)
-    }
-    return core_schema.no_info_after_validator_function(
-        lambda read: kind(**read), core_schema.typed_dict_schema(listed)
-    )
-
-
-cast(Any, Record).__get_pydantic_core_schema__ = classmethod(_read_record)
+    @classmethod
+    def of(cls, expected: str, found: object) -> "_MisfitError":
+        return cls(f"expected {expected}, got {describe(found)}")
 
 
 @cache
-def _build_adapter(kind: Hashable) -> TypeAdapter[Any]:
-    return TypeAdapter(cast(type[Any], kind))
+def _reader_of(kind: Any) -> Reader:
+    """What reads values of a type; the types of settings and proposals are all there are."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is UnionType:
+        return _any_of([_reader_of(each) for each in arguments])
+    if origin is Literal:
+        return _one_of(arguments)
+    if origin is tuple:
+        return _items(arguments)
+    if origin is Mapping:
+        return _members(_reader_of(arguments[1]))
+    if issubclass(kind, Record):
+        return _record(kind)
+    if issubclass(kind, Enum):
+        words = {each.value: each for each in kind}
+        read = _one_of(tuple(words))
+        return lambda dumped: words[read(dumped)]
+    return _number if kind is float else _scalar(kind)
+
+
+def _any_of(readers: Sequence[Reader]) -> Reader:
+    def read(dumped: object) -> Any:
+        misfits = []
+        for each in readers:
+            try:
+                return each(dumped)
+            except _MisfitError as misfit:
+                misfits.append(misfit)
+        raise max(misfits, key=lambda misfit: len(misfit.path))
+
+    return read
+
+
+def _one_of(words: Sequence[str]) -> Reader:
+    def read(dumped: object) -> Any:
+        if not isinstance(dumped, str) or dumped not in words:
+            raise _MisfitError.of(join_words(words), dumped)
+        return dumped
+
+    return read
+
+
+def _items(kinds: Sequence[Any]) -> Reader:
+    """A tuple of any number of items, or of one of each kind."""
+    readers = [_reader_of(each) for each in kinds if each is not ...]
+    is_any_number = kinds[-1] is ...
+
+    def read(dumped: object) -> Any:
+        if not isinstance(dumped, list) or not (is_any_number or len(dumped) == len(readers)):
+            raise _MisfitError.of("a list" if is_any_number else f"a list of {len(readers)}", dumped)
+        each_by = readers * len(dumped) if is_any_number else readers
+        return tuple(_within(index, *pair) for index, pair in enumerate(zip(each_by, dumped, strict=True)))
+
+    return read
+
+
+def _members(member: Reader) -> Reader:
+    def read(dumped: object) -> Any:
+        if not isinstance(dumped, dict):
+            raise _MisfitError.of("a mapping", dumped)
+        return {name: _within(name, member, child) for name, child in dumped.items()}
+
+    return read
+
+
+def _record(kind: Any) -> Reader:
+    readers = {name: _reader_of(each) for name, each in get_type_hints(kind).items()}
+
+    def read(dumped: object) -> Any:
+        if not isinstance(dumped, dict):
+            raise _MisfitError.of("a mapping", dumped)
+        given = {name: _within(name, each, dumped[name]) for name, each in readers.items() if name in dumped}
+        try:
+            return kind(**given)
+        except (TypeError, ValueError) as error:  # a field is missing, or does not suit another
+            raise _MisfitError(str(error)) from None
+
+    return read
+
+
+def _within(part: str | int, read: Reader, dumped: object) -> Any:
+    try:
+        return read(dumped)
+    except _MisfitError as misfit:
+        raise _MisfitError(str(misfit), (part, *misfit.path)) from None
+
+
+def _number(dumped: object) -> float:
+    if isinstance(dumped, bool) or not isinstance(dumped, int | float):
+        raise _MisfitError.of("a number", dumped)
+    return float(dumped)
+
+
+def _scalar(kind: type) -> Reader:
+    expected = {str: "text", int: "a whole number", bool: "true or false", NoneType: "nothing"}[kind]
+
+    def read(dumped: object) -> Any:
+        if type(dumped) is not kind:
+            raise _MisfitError.of(expected, dumped)
+        return dumped
+
+    return read
