@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -30,17 +31,21 @@ from reconciler.domain.history import LoadHistory
 from reconciler.domain.holds import Hold
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.requirements import Bounds, Budget, Candidate, ChangeLimit, Problem, Requirement
+from reconciler.domain.requirements import Bounds, Budget, Candidate, ChangeLimit, Problem, Requirement, Segment
 from reconciler.domain.snapshot import Snapshot, Variant, priority_of
 from reconciler.domain.variant_settings import ACCELERATOR, HEADROOM, IN_ORDER, PAYBACK_S
 from reconciler.policy.port import Counted, SharedLimit
 from reconciler.simulation.fluid import are_many
+from reconciler.simulation.rehearsal import LEVELS
 from reconciler.sizing.saturation import Filling
 
 Carried = Mapping[CandidateKey, float]
 """What one replica of a candidate carries; one whose capacity is not known is absent."""
 SHORT = 0.02
 """So far an open proposal may fall short of what is forecast: no forecast is as exact."""
+_UNTIL = LEVELS[:-1]
+REACHED = (1.0, *((2 - low - high) / 2 for low, high in pairwise(_UNTIL)), 1 - _UNTIL[-1])
+"""How often the load reaches the steps of a forecast that end at these quantiles, and what is kept beyond the last."""
 MIXED = 2
 """Variants that may serve one model at once where requests are spread evenly: replicas that carry less get
 as many as those that carry more (AIBrix issue 637), so a plan mixes no more than it must."""
@@ -73,6 +78,22 @@ class ModelDemand:
     """How unevenly replicas are loaded, where that takes more than the headroom of the settings."""
     event: str = ""
     """The event that is known to come, where it asks for more; its factor is within the headroom."""
+
+    def segments(self, price: float | None) -> tuple[Segment, ...]:
+        """The demand in steps, where a request a second that is not served costs `price` an hour.
+
+        A promise (None) is kept whole. By price a step of a forecast counts as often as the load reaches it.
+        """
+        amount, forecast = self.stabilized.amount_per_s, self.forecast
+        if price is None or forecast is None or forecast.grow_per_s <= 0:
+            return (Segment(amount=amount, price=price),)
+        times = self.rate_per_s / forecast.grow_per_s  # of an event, and of replicas that get more than others
+        ends = [*(min(times * forecast.quantiles[level], amount) for level in _UNTIL), amount]
+        return tuple(
+            Segment(amount=end - begin, probability=often, price=price)
+            for (begin, end), often in zip(pairwise((0.0, *ends)), REACHED, strict=True)
+            if end > begin
+        )
 
 
 def past_variations(variants: Iterable[Variant], snapshot: Snapshot) -> dict[ModelKey, LoadVariation]:

@@ -46,7 +46,7 @@ from reconciler.domain.observed import Load, Observation, Performance, is_usual_
 from reconciler.domain.plan import RATE, Step
 from reconciler.domain.profiles import DECODE_ONLY, PerformanceProfile
 from reconciler.domain.records import dataclass, replace
-from reconciler.domain.requirements import Bounds, Candidate, Requirement, Segment
+from reconciler.domain.requirements import Bounds, Candidate, Requirement
 from reconciler.domain.settings import SaturationRules
 from reconciler.domain.snapshot import Option, Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds, significant
@@ -238,8 +238,7 @@ class QueueProblem:
 
     def _loaded(self, demand: ModelDemand, *, is_priced: bool) -> Requirement:
         price = unserved_price(self.members) if is_priced else None
-        segments = (Segment(amount=demand.stabilized.amount_per_s, price=price),)
-        return Requirement(model=self.model, unit=RATE, segments=segments, per_replica=self._carried())
+        return Requirement(model=self.model, unit=RATE, segments=demand.segments(price), per_replica=self._carried())
 
     def _idle(self, load_per_s: float) -> Requirement:
         """Without lengths there is no capacity: the answer is the fewest replicas, where they are.

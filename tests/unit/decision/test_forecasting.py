@@ -114,6 +114,27 @@ def test_nothing_goes_that_the_next_hour_may_need(smooth_load: Any) -> None:
     assert decision.desired.replicas == kept
 
 
+def test_a_price_is_held_against_how_often_a_replica_is_needed(smooth_load: Any, make: Make) -> None:
+    """A replica costs 6 an hour and carries 9.99 requests a second: at full use one is worth 6 / 35,964 a request."""
+    fleet = fleet_under(smooth_load, MONDAY_9)
+    fleet.price(H100=6.0)
+    number = max(range(MODELS), key=lambda each: smooth_load[each].mean())
+    forecast = forecasts(fleet).of[model_of(number)]
+    fleet.set_replicas(f"m{number}", 1)
+
+    def replicas(times: float) -> int:
+        """Those where a request is worth so many times as much."""
+        worth = times * 6.0 / (9.99 * HOUR_S)
+        fleet.set(service_classes=(make.service_class(unserved_cost_per_request=worth),))
+        return int(fleet.decision(f"m{number}").desired.replicas)
+
+    low, high, rare = (math.floor(forecast.quantiles[level] / 9.99) for level in (0.25, 0.75, 0.9))
+    assert replicas(1.2) == low
+    assert replicas(2.5) in (high, high + 1)
+    assert rare <= replicas(6.5) <= math.ceil(forecast.grow_per_s / 9.99)
+    assert replicas(1000.0) == math.ceil(forecast.grow_per_s / 9.99)
+
+
 def test_of_what_a_merge_added_few_do_not_go_for_three_hours(smooth_load: Any, make: Make) -> None:
     fleet = fleet_under(smooth_load, MONDAY_9)
     kept = math.ceil(forecasts(fleet).of[model_of(0)].keep_per_s / 9.99)
