@@ -2,16 +2,16 @@
 
 `python -m tests.bench.closed_loop [--load smooth] [--days 7] [--seed 1] [--models 100] [--groups 1]` prints, for the
 rule of now and for forecasts, cost against somebody who knows the future and has the same delay, attainment, what the
-best peer whose numbers come by pull request costs at this attainment (with as many pull requests as it likes, and with
-the same `pullRequests.worth` as ours), pull requests a day, and reversals (up, then down
-within three hours) as a share of changes.
+best peer whose numbers come by pull request costs at this attainment (with as many pull requests as it likes, with
+the same `pullRequests.worth` as ours, and with that and as few reversals), pull requests a day, and reversals (up, then
+down within three hours) as a share of changes.
 """
 
 import argparse
 import math
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,17 +27,19 @@ from reconciler.domain.history import DemandHistory, LoadHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.observed import Observation, Performance
 from reconciler.domain.proposals import ProposalState
+from reconciler.domain.scalers import Behavior, MetricKind, RatePolicy, ScalingRules
 from reconciler.domain.settings import PullRequestSettings, Worth
 from reconciler.forecast.series import Rates, Window, largest_within
 from reconciler.simulation import rehearsal
+from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric
 from reconciler.simulation.autoscalers.port import Autoscaler, Seen
 from reconciler.simulation.draws import TENTH, Spread
 from reconciler.simulation.fleet import Fleet as SimulatedFleet
 from reconciler.simulation.fleet import simulate
 from reconciler.simulation.fluid import Delay, follow, serve
-from reconciler.simulation.policies import POLICIES, Way
 from reconciler.simulation.rehearsal import LEVEL
-from tests.bench.loads import DAY_S, Offered, bursty, smooth
+from reconciler.simulation.through_git import ThroughGit
+from tests.bench.loads import DAY_S, Floats, Offered, bursty, smooth
 from tests.bench.table import table
 from tests.unit.decision.conftest import CLUSTER, Fleet, key, new_fleet
 
@@ -45,13 +47,17 @@ PER_REPLICA, MADE_FOR = 9.99, 2.0
 """Requests a second that a replica of the fleet carries, and that the loads are made for."""
 MINUTE_S, RUN_S, HISTORY_STEP_S = 60.0, 600.0, 600.0
 SYNC_MIN, START_MIN = 3, 6
-SWEPT = POLICIES["HPA's rule by pull request"]
+TARGETS = tuple(np.linspace(0.5, 1.0, 11))
+"""Of what a replica carries: what a peer gives each. Between settings far apart it would seem better than it is."""
+WINDOWS_S = (300.0, 900.0, 1800.0, 3600.0, 7200.0, 10_800.0)
+"""For how long a peer's higher number holds back a lower one."""
 REVERSED_WITHIN_S = 3 * 3600.0
+FEW_REVERSALS = 0.05
+"""Of changes: so many at most are asked of ours, and of the peer that moves as seldom."""
 MERGED_BEFORE = 40
 """Merges of the days before."""
 TIMES = {5: (1.0, 0.4), 20: (10.0, 0.6), 60: (50.0, 0.5)}
 """By delay in minutes: the median of the time until a merge, and the standard deviation of its logarithm."""
-
 
 TRACES = {"bursty": "m_small", "bursty-large": "m_large", "bursty-mid": "m_mid", "bursty-both": "m_large+m_mid"}
 
@@ -68,12 +74,48 @@ class Outcomes:
     cost_over_clairvoyant: float
     peer_over_clairvoyant: float
     gated_peer_over_clairvoyant: float
+    steady_peer_over_clairvoyant: float
     pull_requests_a_day: float
     reversals: float
     by_day: tuple[float, ...]
     forecast_share: float
     coverage: float
     seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """What each of a peer's settings came to."""
+
+    cost: Floats
+    attainment: Floats
+    reversals: Floats
+
+    def at(self, kept: float, most_reversals: float = 1.0) -> float:
+        """The mean replicas of the setting that suits these days best and keeps as much; NaN where none does."""
+        is_steady = self.reversals <= most_reversals
+        found = cost_at(self.cost[is_steady], self.attainment[is_steady], kept) if is_steady.any() else None
+        return math.nan if found is None else found
+
+
+def reversals(changes: Iterable[tuple[float, int, int]]) -> float:
+    """The share of changes (Unix seconds, model, replicas more) that take away in three hours what another brought."""
+    raised: dict[int, float] = {}
+    count = reversed_ = 0
+    for at_s, number, more in sorted(changes):
+        count += 1
+        if more > 0:
+            raised[number] = at_s
+        elif at_s - raised.get(number, -math.inf) <= REVERSED_WITHIN_S:
+            reversed_ += 1
+    return reversed_ / max(count, 1)
+
+
+def _reversed(replicas: Floats) -> float:
+    """The same of replicas by model and minute."""
+    more = np.diff(replicas, axis=1)
+    numbers, minutes = np.nonzero(more)
+    return reversals(zip((minutes * MINUTE_S).tolist(), numbers.tolist(), more[numbers, minutes].tolist(), strict=True))
 
 
 class Remembered:
@@ -109,8 +151,8 @@ class Loop:
     fleet: Fleet = field(default_factory=new_fleet)
     changes: list[tuple[float, int, int]] = field(default_factory=list)
     decided: int = 0
-    quantiles: list[tuple[int, int, float]] = field(default_factory=list)
-    window: Window | None = None
+    quantiles: dict[Window, list[tuple[int, int, float]]] = field(default_factory=dict)
+    """Of each window, as the delays that are measured change it: the model, the moment and the 90 % quantile."""
     draw: random.Random = field(init=False)
     pull_requests: PullRequests = field(init=False)
     git: Any = field(init=False)
@@ -174,9 +216,8 @@ class Loop:
             self.decided += len(demands)
             for model, each in solved.situation.formulated.demands.items():
                 if each.forecast is not None:
-                    self.window = each.forecast.window
-                    number = int(model.model_id.removeprefix("m"))
-                    self.quantiles.append((number, self.minute(at_s) // 10 - 1, each.forecast.quantiles[LEVEL]))
+                    told = (int(model.model_id[1:]), self.minute(at_s) // 10 - 1, each.forecast.quantiles[LEVEL])
+                    self.quantiles.setdefault(each.forecast.window, []).append(told)
             plan = collected(solved.situation, solved.staged, solved.plan_of(solved.staged))
             plans = worth_opening(solved.situation, plan.groups)
             self.pull_requests.publish(within_limits(solved.situation, plans), self.fleet.now_s)
@@ -185,7 +226,10 @@ class Loop:
         capacity = np.full(len(rates), PER_REPLICA)
         delay = Delay(sync=0, start=START_MIN)
         served = serve(offered, self.cluster[np.newaxis].astype(float), capacity, delay, MINUTE_S)
-        best = self._clairvoyant(rates, capacity)
+        best, reversed_share = self._clairvoyant(rates, capacity), reversals(self.changes)
+        kept = float(served.attainment[0])
+        peer = self._peer(offered, None).at(kept)
+        gated = self._peer(offered, BY_FORECAST)
         by_day = [
             float(
                 serve(
@@ -199,15 +243,16 @@ class Loop:
             for day in range(self.days)
         ]
         return Outcomes(
-            attainment=float(served.attainment[0]),
+            attainment=kept,
             cost=float(served.cost[0]),
             cost_over_clairvoyant=float(served.cost[0]) / best,
-            peer_over_clairvoyant=self._best_peer(offered, float(served.attainment[0])) / best,
-            gated_peer_over_clairvoyant=self._best_peer(offered, float(served.attainment[0]), BY_FORECAST) / best,
+            peer_over_clairvoyant=peer / best,
+            gated_peer_over_clairvoyant=gated.at(kept) / best,
+            steady_peer_over_clairvoyant=gated.at(kept, max(reversed_share, FEW_REVERSALS)) / best,
             pull_requests_a_day=self.pull_requests.opened / self.days,
-            reversals=self._reversed(),
+            reversals=reversed_share,
             by_day=tuple(by_day),
-            forecast_share=len(self.quantiles) / max(self.decided, 1),
+            forecast_share=sum(map(len, self.quantiles.values())) / max(self.decided, 1),
             coverage=self._coverage(),
             seconds=time.process_time() - begun_s,
         )
@@ -258,27 +303,17 @@ class Loop:
 
     def _coverage(self) -> float:
         """The share of forecasts that were not exceeded."""
-        if self.window is None:
-            return math.nan
         coarse = replace(self.load, per_s=self.rates).coarse(HISTORY_STEP_S)
         rates = Rates(start_s=coarse.start_s + HISTORY_STEP_S, step_s=HISTORY_STEP_S, per_s=coarse.per_s)
-        numbers, moments, most = (np.array(each) for each in zip(*self.quantiles, strict=True))
-        came = largest_within(rates, numbers, moments, self.window)
-        return float((came <= most)[np.isfinite(came)].mean())
+        below: list[Any] = []
+        for window, told in self.quantiles.items():
+            numbers, moments, most = (np.array(each) for each in zip(*told, strict=True))
+            came = largest_within(rates, numbers, moments, window)
+            below.append((came <= most)[np.isfinite(came)])
+        return float(np.concatenate(below).mean()) if below else math.nan
 
-    def _reversed(self) -> float:
-        """The share of changes that take away within three hours what another brought."""
-        raised: dict[int, float] = {}
-        reversals = 0
-        for at_s, number, more in sorted(self.changes):
-            if more > 0:
-                raised[number] = at_s
-            elif at_s - raised.get(number, -math.inf) <= REVERSED_WITHIN_S:
-                reversals += 1
-        return reversals / max(len(self.changes), 1)
-
-    def _best_peer(self, offered: Any, aimed: float, worth: Worth | None = None) -> float:
-        """The mean replicas of an HPA's rule by pull request, as set best for these days; NaN where none attains it.
+    def _peer(self, offered: Any, worth: Worth | None) -> "Peer":
+        """An HPA's rule by pull request under each of its settings on these days.
 
         Its pull requests are in the same groups, merge as late, and are updated by each run, as ours are. Without
         `worth` it may open as many as it likes.
@@ -293,24 +328,32 @@ class Loop:
             weight=np.ones(len(offered)),
             start_steps=np.full(offered.shape, START_MIN),
         )
-        way = Way(
-            run_s=RUN_S,
-            merge=Spread(
-                low_s=median_s * math.exp(-deviation), median_s=median_s, high_s=median_s * math.exp(deviation)
-            ),
-            sync_s=SYNC_MIN * MINUTE_S,
-            start=Spread.always(START_MIN * MINUTE_S),
-            group_of=np.arange(len(offered)) % self.groups,
-            seed=self.seed,
-            worth=worth,
+        targets, windows_s = (each.reshape(-1, 1) for each in np.meshgrid(TARGETS, WINDOWS_S))
+        down = ScalingRules(window_s=windows_s, policies=(RatePolicy(value=100.0, period_s=15.0, is_percent=True),))
+        rule = HorizontalPodAutoscaler(
+            metrics=[Metric(signal="load", kind=MetricKind.EXTERNAL_AVERAGE, target=targets)],
+            behavior=Behavior(down=down),
+            sync_s=RUN_S,
         )
-        scaler = Remembered(SWEPT.build(fleet, offered, way))
-        first = np.tile(self.cluster[:, 0].astype(float), (len(SWEPT.settings), 1))
+        scaler = Remembered(
+            ThroughGit(
+                rule,
+                run_s=RUN_S,
+                step_s=MINUTE_S,
+                merge=Spread(
+                    low_s=median_s * math.exp(-deviation), median_s=median_s, high_s=median_s * math.exp(deviation)
+                ),
+                sync_s=SYNC_MIN * MINUTE_S,
+                group_of=np.arange(len(offered)) % self.groups,
+                seed=self.seed,
+                worth=worth,
+            )
+        )
+        first = np.tile(self.cluster[:, 0].astype(float), (len(targets), 1))
         simulate(fleet, scaler, first, np.zeros(offered.shape[1], dtype=np.int64))
         replicas = np.stack(scaler.decided, axis=2)
         served = serve(offered, replicas, fleet.capacity_per_s, Delay(sync=0, start=START_MIN), MINUTE_S)
-        found = cost_at(served.cost, served.attainment, aimed)
-        return math.nan if found is None else found
+        return Peer(cost=served.cost, attainment=served.attainment, reversals=np.array([*map(_reversed, replicas)]))
 
     def _clairvoyant(self, rates: Any, capacity: Any) -> float:
         """The mean replicas of one who knows what comes until what the next run decides serves."""
@@ -347,6 +390,7 @@ def rows(found: Sequence[tuple[str, Outcomes]]) -> Iterator[Sequence[Any]]:
             each.cost_over_clairvoyant,
             each.peer_over_clairvoyant,
             each.gated_peer_over_clairvoyant,
+            each.steady_peer_over_clairvoyant,
             each.cost,
             each.pull_requests_a_day,
             f"{each.reversals:.1%}",
@@ -358,7 +402,7 @@ def rows(found: Sequence[tuple[str, Outcomes]]) -> Iterator[Sequence[Any]]:
 
 
 HEADINGS = (
-    *("", "kept", "cost", "peer", "same worth", "replicas", "PRs/day"),
+    *("", "kept", "cost", "peer", "same worth", "as steady", "replicas", "PRs/day"),
     *("reversed", "worst day", "forecast", "below 90 %", "seconds"),
 )
 
