@@ -1,17 +1,10 @@
-"""PURE. NVIDIA's NIM operator: NIMService.
-
-Seen in NVIDIA/k8s-nim-operator at f63f74d7. A NIMService makes a Deployment of its own name, or with `multiNode` a
-LeaderWorkerSet NAME-lws, with `spec.replicas`. With `scale.enabled` it makes an HPA with the bounds of `scale.hpa`,
-which excludes `replicas`, and leaves the number alone (`nimservice.go`). With `inferencePlatform: kserve` it makes an
-InferenceService instead.
-"""
+"""NIMServices: their schemas, and what they declare."""
 
 from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
 
-from reconciler.resources.kinds import Family, Kind, ServingKind
 from reconciler.resources.kubernetes.pods import (
     Affinity,
     Container,
@@ -35,7 +28,6 @@ from reconciler.resources.validation import LooseShape, validate
 _GPU = "nvidia.com/gpu"
 _BY_KSERVE = "KServe runs it as an InferenceService, which is not in Git"
 _BY_PROFILE = "the operator gives it GPUs by its profile, which is not in Git: write them into resources.limits"
-_VERSIONS = ("apps.nvidia.com/v1alpha1",)
 _Size = Annotated[int, Field(ge=1, le=10_000)]
 
 
@@ -137,23 +129,3 @@ def _part(source: KubernetesObject, spec: SpecFields) -> ServedPart:
         devices={_GPU: ranks * pods} if ranks and not asked else None,
         unsized=_BY_KSERVE if is_kserve else _BY_PROFILE if not (asked or ranks) else "",
     )
-
-
-NIM = Family(
-    kinds={
-        "NIMService": Kind(
-            versions=_VERSIONS,
-            read=read_nim_service,
-            ours_alone=True,
-            is_foreign=True,
-            serving=ServingKind(
-                replicas="`spec.replicas`",
-                instance="a pod, or a group of pods with `multiNode`",
-                accelerator="`nodeSelector` or required `affinity`",
-                bounds="`scale.hpa.minReplicas` and `maxReplicas` with `scale.enabled`",
-                metrics="pods of Deployment NAME or LeaderWorkerSet NAME-lws",
-                tried_on=("NVIDIA/k8s-nim-operator", "NVIDIA/nim-deploy", "awslabs/ai-on-eks"),
-            ),
-        ),
-    }
-)

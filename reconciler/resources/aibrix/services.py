@@ -1,12 +1,4 @@
-"""PURE. AIBrix: PodAutoscaler, which scales a Deployment or a StormService, and StormService itself.
-
-Seen in vllm-project/aibrix at e3e10f9e. A StormService makes `spec.replicas` RoleSets of its template, each with the
-pods of all its roles. Its revision is the whole template (`stormservice/revision.go`, getPatch): a change of a role's
-`replicas` rolls every RoleSet, while one of `spec.replicas` only adds or removes some, and only that is written.
-A PodAutoscaler sets the target's `spec.replicas`, or those of the role that `subTargetSelector` names; `schedules`
-replace its bounds by time. Of strategy HPA an HPA is made (`hpa_resources.go`), its behavior by annotations.
-Pods are named NAME-roleset-SUFFIX-ROLE-SUFFIX (`roleset/utils.go`).
-"""
+"""PodAutoscalers and StormServices: their schemas, and what they declare."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -17,19 +9,16 @@ from reconciler.domain.holds import BrokenResource
 from reconciler.domain.records import replace
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.domain.written import FieldPath
-from reconciler.resources.kinds import GENERATED, Family, Kind, ServingKind
 from reconciler.resources.kubernetes.pods import PodTemplate, TemplateFields
 from reconciler.resources.kubernetes.scaler_settings import aibrix_scaler
 from reconciler.resources.kubernetes.served_parts import Count, ServedPart, command_line, read_parts, severity_of
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
 from reconciler.resources.validation import LooseShape, is_templated, validate
 
-_GROUP = "aibrix.ai"
 _MODEL = "model.aibrix.ai/name"
 _NAME_LABEL = "storm-service-name"
 _ROLES: FieldPath = ("spec", "template", "spec", "roles")
 _MOST_PODS = 100
-_NAME = "[0-9a-z]([-0-9a-z]*[0-9a-z])?"
 
 
 class TargetFields(LooseShape):
@@ -167,32 +156,3 @@ def _part(name: str, spec: ServiceSpec, index: int, role: RoleFields, *, is_alon
         labels={_NAME_LABEL: name} | ({"llm-d.ai/role": half} if half else {}),
         unsized=unsized,
     )
-
-
-AIBRIX = Family(
-    kinds={
-        "PodAutoscaler": Kind(
-            versions=(f"autoscaling.{_GROUP}/v1alpha1",),
-            read=read_pod_autoscaler,
-            word=f"autoscaling.{_GROUP}",
-            is_foreign=True,
-            reads_templates=True,
-            is_autoscaler=True,
-        ),
-        "StormService": Kind(
-            versions=(f"orchestration.{_GROUP}/v1alpha1",),
-            read=read_storm_service,
-            ours_alone=True,
-            pod_names=f"-roleset-{GENERATED}{{5}}-{_NAME}",
-            is_foreign=True,
-            serving=ServingKind(
-                replicas="`spec.replicas`; those of roles are held",
-                instance="a RoleSet with one pod, or one group of `podGroupSize`",
-                accelerator="node selector or required affinity of its role's template",
-                bounds="of the PodAutoscaler, HPA or ScaledObject on it",
-                metrics="pods NAME-roleset-...",
-                tried_on=("vllm-project/aibrix",),
-            ),
-        ),
-    }
-)

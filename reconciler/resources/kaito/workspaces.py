@@ -1,26 +1,14 @@
-"""PURE. Kaito: Workspace, one instance of a model, and InferenceSet, a number of equal Workspaces.
-
-Seen in kaito-project/kaito at 056b8280. An InferenceSet makes Workspaces up to `spec.replicas`, which defaults to 1
-(`inferenceset_controller.go`); a Workspace makes a StatefulSet of its own name with one pod a node (`manifests.go`).
-How many nodes that is Kaito estimates from the model and the machine, and writes only into a status.
-`resource.count` of a Workspace is deprecated: it counts the nodes of one instance, not replicas. An InferenceSet is
-scaled by its `scale` subresource; annotated `scaledobject.kaito.sh/auto-provision: "true"` it gets a ScaledObject of
-Kaito's KEDA scaler (`website/docs/keda-autoscaler-inference.md`). A preset runs vLLM, unless an annotation chooses
-`transformers`, and is served under the name of its InferenceSet, in older releases and in a lone Workspace under its
-own (`interface.go`).
-"""
+"""Workspaces and InferenceSets: their schemas, and what they declare."""
 
 from collections.abc import Iterator
 
 from reconciler.domain.holds import Hold, HoldKind
-from reconciler.resources.kinds import Family, Kind, ServingKind
+from reconciler.resources.kaito import GROUP
 from reconciler.resources.kubernetes.pods import PodTemplate, TemplateFields
 from reconciler.resources.kubernetes.served_parts import Count, ServedPart, bounds_owner, read_parts, severity_of
 from reconciler.resources.objects import KubernetesObject, Piece
 from reconciler.resources.validation import LooseShape, validate
 
-_GROUP = "kaito.sh"
-_VERSIONS = (f"{_GROUP}/v1beta1", f"{_GROUP}/v1alpha1")
 _RUNTIME = "kaito.sh/runtime"
 _PORT = "5000"
 """Of the server of every preset (`pkg/utils/consts`)."""
@@ -124,42 +112,8 @@ def _part(
         engine="vllm" if is_vllm else "",
         model_id=name,
         served_names=tuple(dict.fromkeys(filter(None, (served, name)))) if name else (),
-        labels={f"{_GROUP}/workspace": made} if made else {},
+        labels={f"{GROUP}/workspace": made} if made else {},
         made=("StatefulSet", made) if made else None,
         port=_PORT if is_vllm else "",
         unwritable=unwritable,
     )
-
-
-KAITO = Family(
-    kinds={
-        "Workspace": Kind(
-            versions=_VERSIONS,
-            read=read_workspace,
-            word=_GROUP,
-            is_foreign=True,
-            serving=ServingKind(
-                replicas="none: it is one instance",
-                instance="a Workspace, on as many nodes as Kaito estimates",
-                accelerator="kept",
-                bounds="none",
-                metrics="pods of StatefulSet NAME",
-                tried_on=("kaito-project/kaito",),
-            ),
-        ),
-        "InferenceSet": Kind(
-            versions=_VERSIONS,
-            read=read_inference_set,
-            ours_alone=True,
-            is_foreign=True,
-            serving=ServingKind(
-                replicas="`spec.replicas`",
-                instance="a Workspace, on as many nodes as Kaito estimates",
-                accelerator="kept",
-                bounds="of the HPA or ScaledObject on it",
-                metrics="by the model: names of Workspaces have a random end",
-                tried_on=("kaito-project/kaito",),
-            ),
-        ),
-    }
-)
