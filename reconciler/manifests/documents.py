@@ -660,7 +660,7 @@ def compose_section(
         name = _BREAK_NAMES[match[0]]
         message = f"expected LF or CRLF line breaks, got {name}: lines after it cannot be counted, escape or remove it"
         raise InputError(source.path, source.line_at(match.start()), "", message)
-    if is_plain and not last_key_counts and (known := _SHAPES.find(text)) is not None:
+    if is_plain and not last_key_counts and (known := SHAPES.find(text)) is not None:
         value, nodes = known
         if nodes.events <= budget.events:
             budget.events -= nodes.events
@@ -697,12 +697,12 @@ def _read_alone(text: str) -> tuple[Value, _Nodes] | None:
     return only.value, _Nodes(only.lines, only.first_line, only.literals, MAX_EVENTS - budget.events)
 
 
-_SHAPES: Final = Shapes(_read_alone, resolve_plain)
+SHAPES: Final = Shapes(_read_alone, resolve_plain)
 
 
 def compose_values(text: str) -> list[Value]:
     """The values of all documents of a text that is no file; InputError as from `compose_documents`."""
-    known = _SHAPES.find(text) if text.isascii() and "\r" not in text else None
+    known = SHAPES.find(text) if text.isascii() and "\r" not in text else None
     if known is not None:
         return [cast(Value, known[0])]
     return [each.value for each in compose_documents("", text, first_line=1, budget=ComposingBudget())]

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
+from msgspec import msgpack
+
 from reconciler.domain.records import dataclass
 from reconciler.errors import InputError
 from reconciler.manifests.documents import (
@@ -43,6 +45,7 @@ from reconciler.manifests.edits import (
     build_tree,
     end_of_content,
     field_of,
+    find_tree,
     last_leaf,
     locate,
     newline_before,
@@ -73,8 +76,8 @@ def prove(before: SourceText, sections: Sequence[Section], data: bytes, expected
                 found = [document.value for document in compose_section(after, new, budget)]
                 if len(expected[position]) != len(found):
                     raise ObstacleError("the edit would change the number of documents")
-                # Equal texts are equal values of equal types, and nearly always what is found.
-                is_equal = repr(expected[position]) == repr(found)
+                # Equal bytes are equal values of equal types, and nearly always what is found.
+                is_equal = msgpack.encode(expected[position]) == msgpack.encode(found)
                 difference = None if is_equal else find_difference(expected[position], found)
                 if difference is not None:
                     where = format_field(difference[1:]) or "the root"
@@ -409,7 +412,7 @@ def _edit_section(file: OpenFile, position: int, edits: Sequence[PlainEdit]) -> 
     except InputError as error:
         raise EditRefused(error.path, error.line, error.field, error.message) from error
     text = source.text[section.start : section.end]
-    tree = build_tree(text, map(_way_of, edits))
+    tree = find_tree(text, map(_way_of, edits))
     splices: list[Splice] = []
     for edit in edits:
         number = edit.document - section.index

@@ -1,10 +1,14 @@
 """The edits of a file, the nodes of its text, and the writing of new text."""
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias, cast
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
+from yaml import YAMLError
 from yaml._yaml import Mark
 from yaml.events import (
     AliasEvent,
@@ -21,6 +25,7 @@ from yaml.events import (
 from reconciler.domain.records import dataclass
 from reconciler.errors import InputError
 from reconciler.manifests.documents import (
+    SHAPES,
     Scalar,
     Value,
     compose_values,
@@ -28,6 +33,7 @@ from reconciler.manifests.documents import (
     resolve_plain,
     resolve_plain_key,
 )
+from reconciler.manifests.shapes import LEARNED_AT, MOST_SHAPES, named
 from reconciler.manifests.wording import Field
 
 
@@ -323,6 +329,125 @@ def _collection(event: Event) -> "Collection":
         has_tag=start.tag is not None,
         is_flow=bool(start.flow_style),
     )
+
+
+# ---- trees of texts that differ only in simple scalars from earlier ones
+
+
+@dataclass(frozen=True, slots=True)
+class _ShapedTree:
+    """A tree of which each position is known by the piece of the text that it is in, and by how far.
+
+    `places` are those of all positions in the tree, `slots` are the scalars that are slots, by where they start.
+    """
+
+    tree: Tree
+    places: Mapping[int, tuple[int, int]]
+    slots: Mapping[int, int]
+
+    @classmethod
+    def of(cls, tree: Tree, pieces: Sequence[str]) -> "_ShapedTree":
+        """The tree of a text with these pieces; ValueError where a node's text or name is not of its shape alone."""
+        starts = list(accumulate(map(len, pieces), initial=0))
+        places, slots = dict[int, tuple[int, int]](), dict[int, int]()
+        for node, is_key in _nodes_in(tree):
+            merge_start = node.merge_start if isinstance(node, MappingNode) else None
+            for position in (node.start, node.end, *(() if merge_start is None else (merge_start,))):
+                piece = bisect_right(starts, position, hi=len(pieces)) - 1
+                places[position] = piece, position - starts[piece]
+            (first, offset), (last, rest) = places[node.start], places[node.end]
+            if (first % 2 and offset) or (last % 2 and rest):
+                raise ValueError("a node begins or ends within a slot")
+            is_in_gap = first == last and not first % 2
+            if isinstance(node, ScalarNode) and node.start < node.end and not is_in_gap:
+                if is_key or not first % 2 or node.end != starts[first + 1]:
+                    raise ValueError("a scalar is more than a slot, or the name of a field")
+                slots[node.start] = first
+        return cls(tree, places, slots)
+
+    def filled(self, pieces: Sequence[str]) -> Tree:
+        """The tree of another text of the same shape."""
+        starts = list(accumulate(map(len, pieces), initial=0))
+        moved = {position: starts[piece] + offset for position, (piece, offset) in self.places.items()}
+        filler = _Filler(moved, {start: pieces[slot] for start, slot in self.slots.items()})
+        return Tree(roots=list(map(filler.fill, self.tree.roots)), used_anchors=self.tree.used_anchors)
+
+
+class _Filler:
+    """Copies nodes to where they are in another text; `slots` are what stands there, by where each was.
+
+    No function within a function: one that calls itself is a cycle, which keeps all nodes until the end of a run.
+    """
+
+    def __init__(self, moved: Mapping[int, int], slots: Mapping[int, str]) -> None:
+        self._moved, self._slots = moved, slots
+        self._made: dict[int, YamlNode] = {}
+
+    def fill(self, node: YamlNode) -> YamlNode:
+        if id(node) in self._made:  # the last value of a collection is one of its members, too
+            return self._made[id(node)]
+        changes: dict[str, Any] = {"start": self._moved[node.start], "end": self._moved[node.end]}
+        if isinstance(node, ScalarNode) and node.start in self._slots and node.end > node.start:
+            slot = self._slots[node.start]
+            changes["text"] = slot[1:-1] if node.style else slot
+        elif isinstance(node, SequenceNode):
+            changes |= {"items": list(map(self.fill, node.items)), "last": node.last and self.fill(node.last)}
+        elif isinstance(node, MappingNode):
+            changes["members"] = {name: self._fill_member(each) for name, each in node.members.items()}
+            changes["others"] = list(map(self._fill_member, node.others))
+            changes["last"] = node.last and self.fill(node.last)
+            changes["merge_start"] = None if node.merge_start is None else self._moved[node.merge_start]
+        self._made[id(node)] = found = msgspec.structs.replace(node, **changes)
+        return found
+
+    def _fill_member(self, member: Member) -> Member:
+        return Member(key=self.fill(member.key), value=self.fill(member.value))
+
+
+def _nodes_in(tree: Tree) -> Iterator[tuple[YamlNode, bool]]:
+    """Every node, and whether it is a key."""
+    left: list[tuple[YamlNode | None, bool]] = [(root, False) for root in tree.roots]
+    while left:
+        node, is_key = left.pop()
+        if node is None:
+            continue
+        yield node, is_key
+        if isinstance(node, SequenceNode):
+            left += ((each, False) for each in (*node.items, node.last))
+        elif isinstance(node, MappingNode):
+            left.append((node.last, False))
+            for member in (*node.members.values(), *node.others):
+                left += (member.key, True), (member.value, False)
+
+
+_SEEN: Final = Counter[tuple[str, tuple[Field, ...]]]()
+_SHAPED: Final = dict[tuple[str, tuple[Field, ...]], _ShapedTree | None]()
+
+
+def find_tree(text: str, fields: Iterable[Field]) -> Tree:
+    """`build_tree` of a text that was composed, in a fourth of the time where others of its shape came before."""
+    fields = tuple(fields)
+    split = SHAPES.split(text) if text.isascii() and "\r" not in text else None
+    if split is None:
+        return build_tree(text, fields)
+    shape, pieces = split
+    key = shape, fields
+    if key not in _SHAPED and (key in _SEEN or len(_SEEN) < MOST_SHAPES):
+        _SEEN[key] += 1
+        if _SEEN[key] >= LEARNED_AT:
+            _SHAPED[key] = _learned(text, pieces, fields)
+    shaped = _SHAPED.get(key)
+    return build_tree(text, fields) if shaped is None else shaped.filled(pieces)
+
+
+def _learned(text: str, pieces: Sequence[str], fields: Sequence[Field]) -> _ShapedTree | None:
+    """The tree of a shape; None unless it is right for a text with names of other lengths in all slots."""
+    others = named(list(pieces))
+    try:
+        shaped = _ShapedTree.of(build_tree(text, fields), pieces)
+        return shaped if shaped.filled(others) == build_tree("".join(others), fields) else None
+    except (ValueError, YAMLError):
+        return None
 
 
 def last_leaf(node: YamlNode) -> YamlNode:

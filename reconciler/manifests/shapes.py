@@ -9,9 +9,9 @@ scalars differ. This takes a tenth of the time that reading libyaml's events tak
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import lru_cache
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.json import decode
 
@@ -27,16 +27,16 @@ _SLOT: Final = re.compile(
     r"""(-{0,2}[A-Za-z0-9_./][A-Za-z0-9_./=+@%-]{0,126}|"[ -!#-&(-\[\]-~]{0,126}"|'[ -!#-&(-\[\]-~]{0,126}')"""
     r"(?=[,}\]\n]| +(?:#|\n)|\Z)"
 )
-_PLACES: Final = slice(2, None, 3)
-"""Of the slots in what `_SLOT` splits a text into."""
 _QUOTES: Final = "\"'"
 _GAP: Final = "\0"
 """Stands for a slot in a shape; no text holds it."""
 _LONGEST: Final = 10_000
 """Characters of a text whose shape is kept."""
-_MOST_SHAPES: Final = 2_000
-_LEARNED_AT: Final = 3
+MOST_SHAPES: Final = 2_000
+LEARNED_AT: Final = 3
 """The text of a shape that it is learned from: that takes as long as reading three."""
+_LINES: Final = 8_192
+"""Lines that are kept: a fleet repeats nearly all of them."""
 _UNSAFE: Final = ("!", "zQx")
 """In a shape: the end of a tag reads like what comes before a slot, and a text may hold the names that are tried."""
 _NAMED: Final = re.compile(r'(?<!\\)"zQx([0-9]+)xQz"(?!:)')
@@ -55,6 +55,18 @@ class _Template(Generic[Nodes]):
     nodes: Nodes
 
 
+class _Line(NamedTuple):
+    """A line of a text: its gaps and its slots by turns, its part of the shape, and its slots' values as JSON.
+
+    In a shape a slot is written as its quotation mark, or a point: what is in quotes does not become a plain scalar,
+    nor the other way round.
+    """
+
+    pieces: tuple[str, ...]
+    shape: str
+    values: tuple[str, ...]
+
+
 class Shapes(Generic[Nodes]):
     """The shapes that were seen, at most 2,000; `resolve` gives the value of a plain scalar."""
 
@@ -63,11 +75,20 @@ class Shapes(Generic[Nodes]):
         self._seen = Counter[str]()
         self._templates: dict[str, _Template[Nodes] | None] = {}
 
-        @lru_cache(maxsize=16384)
-        def as_json(slot: str) -> str:
-            return f'"{slot[1:-1]}"' if slot[0] in _QUOTES else json.dumps(resolve(slot), allow_nan=False)
+        @lru_cache(maxsize=_LINES)
+        def read_line(line: str) -> _Line:
+            gap, *rest = _SLOT.split(line)
+            pieces, shape, values = [gap], [gap], list[str]()
+            for before, slot, after in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
+                pieces[-1] += before
+                pieces += slot, after
+                quote = slot[0] if slot[0] in _QUOTES else ""
+                shape += before, _GAP, quote or ".", after
+                # What JSON cannot write, an infinity, say, it cannot read either.
+                values.append(f'"{slot[1:-1]}"' if quote else json.dumps(resolve(slot)))
+            return _Line(tuple(pieces), "".join(shape), tuple(values))
 
-        self._as_json = as_json
+        self._read_line = read_line
 
     def find(self, text: str) -> tuple[object, Nodes] | None:
         """The value and the nodes of a text of a known shape; None for any other, which must be read in full.
@@ -76,50 +97,58 @@ class Shapes(Generic[Nodes]):
         """
         if len(text) > _LONGEST:
             return None
-        parts = _SLOT.split(text)
-        slots = parts[_PLACES]
-        # What is in quotes does not become a plain scalar, nor the other way round.
-        kinds = "".join([slot[0] if slot[0] in _QUOTES else "." for slot in slots])
-        gaps = parts.copy()
-        del gaps[_PLACES]
-        shape = _GAP.join([*gaps, kinds])
-        template = self._templates[shape] if shape in self._templates else self._learn(shape, text, parts)
-        if template is None or any(slots[place] != written for place, written in template.fixed):
+        lines = self._lines_of(text)
+        shape = "".join([line.shape for line in lines])
+        template = self._templates[shape] if shape in self._templates else self._learn(shape, text, lines)
+        if template is None:
             return None
+        if template.fixed:
+            slots = _pieces_of(lines)[1::2]
+            if any(slots[place] != written for place, written in template.fixed):
+                return None
         try:
-            return self._filled(template, slots), template.nodes
-        except ValueError:  # an infinity, say
+            return self._filled(template, lines), template.nodes
+        except ValueError:
             return None
 
-    def _filled(self, template: _Template[Nodes], slots: list[str]) -> object:
-        return decode(template.value % tuple([self._as_json(slots[place]) for place in template.chosen]))
+    def split(self, text: str) -> tuple[str, list[str]] | None:
+        """The shape of such a text, and its pieces, of which every second is a slot; None where its nodes may vary."""
+        if len(text) > _LONGEST:
+            return None
+        lines = self._lines_of(text)
+        shape = "".join([line.shape for line in lines])
+        return None if _is_unsafe(shape) else (shape, _pieces_of(lines))
 
-    def _learn(self, shape: str, text: str, parts: list[str]) -> _Template[Nodes] | None:
+    def _lines_of(self, text: str) -> list[_Line]:
+        return list(map(self._read_line, text.splitlines(keepends=True)))
+
+    def _filled(self, template: _Template[Nodes], lines: list[_Line]) -> object:
+        values = [value for line in lines for value in line.values]
+        return decode(template.value % tuple([values[place] for place in template.chosen]))
+
+    def _learn(self, shape: str, text: str, lines: list[_Line]) -> _Template[Nodes] | None:
         """The template of a shape that was seen often enough."""
-        if shape in self._seen or len(self._seen) < _MOST_SHAPES:
+        if shape in self._seen or len(self._seen) < MOST_SHAPES:
             self._seen[shape] += 1
-        if self._seen[shape] < _LEARNED_AT:
+        if self._seen[shape] < LEARNED_AT:
             return None
-        if any(sign in shape for sign in _UNSAFE):
+        if _is_unsafe(shape):
             self._templates[shape] = None
             return None
-        template, found = self._template_of(parts), self._read(text)
+        template, found = self._template_of(_pieces_of(lines)), self._read(text)
         try:
             # It is used only if it gives what reading in full gives; `repr` tells 1 from True, and NaN equals itself.
-            is_right = template and found and repr(self._filled(template, parts[_PLACES])) == repr(found[0])
+            is_right = template and found and repr(self._filled(template, lines)) == repr(found[0])
         except ValueError:
             is_right = False
         self._templates[shape] = template if is_right else None
         return self._templates[shape]
 
-    def _template_of(self, parts: list[str]) -> _Template[Nodes] | None:
+    def _template_of(self, pieces: list[str]) -> _Template[Nodes] | None:
         """What is read with a name in each slot: slots whose name is found once and as a value can hold any other."""
-        slots = parts[_PLACES]
-        wanted = set(range(len(slots)))
+        wanted = set(range(len(pieces) // 2))
         for _ in range(2):  # in the second turn with what the first has found
-            named = parts.copy()
-            named[_PLACES] = [_named(slot, place) if place in wanted else slot for place, slot in enumerate(slots)]
-            found = self._read("".join(named))
+            found = self._read("".join(named(pieces, wanted)))
             if found is None:
                 return None
             try:
@@ -131,13 +160,32 @@ class Shapes(Generic[Nodes]):
                 return _Template(
                     value=_NAMED.sub("%s", value.replace("%", "%%")),
                     chosen=tuple(order),
-                    fixed=tuple((place, slot) for place, slot in enumerate(slots) if place not in wanted),
+                    fixed=tuple((place, slot) for place, slot in enumerate(pieces[1::2]) if place not in wanted),
                     nodes=found[1],
                 )
             wanted = {place for place, times in Counter(order).items() if times == 1} & wanted
         return None
 
 
-def _named(slot: str, place: int) -> str:
-    quote = slot[0] if slot[0] in _QUOTES else ""
-    return f"{quote}zQx{place}xQz{quote}"
+def _is_unsafe(shape: str) -> bool:
+    return any(sign in shape for sign in _UNSAFE)
+
+
+def _pieces_of(lines: list[_Line]) -> list[str]:
+    """The pieces of a text: the last gap of a line and the first of the next are one."""
+    pieces = [""]
+    for line in lines:
+        first, *rest = line.pieces
+        pieces[-1] += first
+        pieces += rest
+    return pieces
+
+
+def named(pieces: list[str], wanted: Container[int] | None = None) -> list[str]:
+    """The pieces with a name of its own in each slot, or in those that are wanted."""
+    found = pieces.copy()
+    for place, slot in enumerate(pieces[1::2]):
+        if wanted is None or place in wanted:
+            quote = slot[0] if slot[0] in _QUOTES else ""
+            found[1 + 2 * place] = f"{quote}zQx{place}xQz{quote}"
+    return found

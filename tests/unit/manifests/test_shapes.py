@@ -2,12 +2,14 @@
 
 import re
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.errors import InputError
-from reconciler.manifests import documents
+from reconciler.manifests import documents, edits
 from reconciler.manifests.documents import ComposingBudget, compose_documents, parse_readable, resolve_plain
+from reconciler.manifests.edits import build_tree, find_tree
 from reconciler.manifests.shapes import Shapes
 
 PIECES = [
@@ -76,6 +78,36 @@ def test_a_text_is_read_by_its_shape_as_in_full(pieces: list[str], fillings: lis
             value, nodes = found
             budget = ComposingBudget().events - nodes.events
             assert (repr(value), repr(nodes.lines), nodes.first_line, nodes.literals, budget) == in_full(text)
+
+
+FIELDS = (("a",), ("b", 0), ("c", "d"), ("e",), ("z", "b"))
+
+
+@given(
+    st.lists(st.sampled_from(PIECES), min_size=2, max_size=20),
+    st.lists(st.lists(st.sampled_from(VALUES), min_size=20, max_size=20), min_size=5, max_size=8),
+)
+@example(["a: @\n", "b: @ # a: @\n"], [["x", "1", "y"]] * 4 + [["longer", "'1'", "y"]])
+@example(["e: |\n  f: @\n"], [["x"]] * 4 + [["longer"]])
+@example(["c: {@, d: @}\n"], [["x", "y"]] * 4 + [["longer", "y"]])
+@example(["a: @\n", "  @"], [["x", "y"]] * 4 + [["longer", "z"]])
+@example(['b: "@"\n', "<<: @\n"], [["x", "y"]] * 4 + [["longer", "z"]])
+def test_the_nodes_of_a_text_are_found_by_its_shape_as_in_full(pieces: list[str], fillings: list[list[str]]) -> None:
+    for values in fillings:
+        text = filled(pieces, values)
+        if in_full(text) is not None:
+            assert find_tree(text, FIELDS) == build_tree(text, FIELDS)
+
+
+def test_the_nodes_of_texts_alike_are_found_without_reading_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"spec:\n  replicas: {10**number}\n  names: [n{number}]\nkind: 'K{number}'\n" for number in range(5)]
+    trees = [build_tree(text, FIELDS) for text in texts]
+
+    found = [find_tree(text, FIELDS) for text in texts[:3]]
+    monkeypatch.setattr(edits, "build_tree", None)
+    found += [find_tree(text, FIELDS) for text in texts[3:]]
+
+    assert found == trees
 
 
 def test_what_only_differs_in_scalars_is_read_by_its_shape() -> None:
