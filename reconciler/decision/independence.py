@@ -137,6 +137,7 @@ class DeviceRoom:
             groups.setdefault((group_of or situation.group_of)[key], []).append(key)
             need = formulated.needs.of_variant(key)
             self._urgency[key] = 0 if need is None else need.priority
+        self._least_urgent = min(self._urgency.values(), default=0)
         self._open: dict[ResourceKey, Allocation] = {}
         for keys in groups.values():
             current = {key: self._current[key] for key in keys}
@@ -218,7 +219,7 @@ class DeviceRoom:
 
     def _most_urgent(self, pool: str, group: str) -> int:
         adding = [self._urgency[key] for key in self._members[pool][group] if self._added(pool, key) > 0]
-        return max(adding, default=min(self._urgency.values(), default=0))
+        return max(adding, default=self._least_urgent)
 
     def _added(self, pool: str, key: ResourceKey) -> int:
         before, after = self._current[key], self._allocations[key]

@@ -290,4 +290,4 @@ class VariantSettings:
         found = self.values.get(setting.name)
         if found is None:
             return Sourced(value=setting.default, source=Source(kind=SourceKind.BUILT_IN))
-        return cast(Sourced[Value], found)
+        return cast("Sourced[Value]", found)

@@ -123,9 +123,10 @@ _PLAIN = ("", "true", "false", "null", "~", REDACTED)
 def without_secrets(manifests: Sequence[ManifestFile]) -> Iterator[ManifestFile]:
     """The manifests as they may be shared."""
     generated = {path for each in manifests if is_kustomization(each.path) for path in _generated_from(each)}
+    plain = set[str]()
     for each in manifests:
         is_whole = each.path in generated and not _holds_ours(each)
-        yield replace(each, body=_redact_file(each.path, each.body, is_whole=is_whole))
+        yield replace(each, body=_redact_file(each.path, each.body, plain, is_whole=is_whole))
 
 
 def _generated_from(manifest: ManifestFile) -> Iterator[str]:
@@ -148,10 +149,10 @@ def _holds_ours(manifest: ManifestFile) -> bool:
     return any(names_kind(text_at(each.value, "kind")) for each in documents)
 
 
-def _redact_file(path: str, body: bytes, *, is_whole: bool) -> bytes:
+def _redact_file(path: str, body: bytes, plain: set[str], *, is_whole: bool) -> bytes:
     try:
         source = decode_source(path, body)
-        has_hints = is_whole or may_hold_secrets(source.text)
+        has_hints = is_whole or may_hold_secrets(source.text, plain)
         if not has_hints and source.text.count("\n---") < MAX_DOCUMENTS:
             return body
         sections = split_sections(source)
@@ -162,10 +163,20 @@ def _redact_file(path: str, body: bytes, *, is_whole: bool) -> bytes:
     return source.encode("".join(_redact_section(source, each, is_whole=is_whole) for each in sections))
 
 
-def may_hold_secrets(text: str) -> bool:
-    """Whether anything in a text looks like a secret or its name; nearly no file does."""
-    lower = text.lower()
-    return any(word in lower and re.search(pattern, lower) is not None for word, pattern in _HINTS.items())
+def may_hold_secrets(text: str, plain: set[str] | None = None) -> bool:
+    """Whether anything in a text looks like a secret or its name; nearly no file does.
+
+    `plain` are lines in which nothing does, which are not looked at again: those of this text are added.
+    """
+    lines = set(text.splitlines(keepends=True))  # what is looked for is never on two of them
+    if plain is not None:
+        lines -= plain
+    lower = "\n".join((*lines, "")).lower()
+    if any(word in lower and re.search(pattern, lower) is not None for word, pattern in _HINTS.items()):
+        return True
+    if plain is not None:
+        plain |= lines
+    return False
 
 
 def _redact_section(source: SourceText, section: Section, *, is_whole: bool) -> str:

@@ -41,6 +41,7 @@ def prepare(
             recording.manifests, recording.withheld, recording.settings, recording.paths, recording.repository
         )
     snapshot = read_snapshot(recording, declaration, "", declared=variants)
+    del declaration  # the plan takes the memory of what the snapshot does not hold
     snapshot = replace(snapshot, fingerprint=fingerprint(recording))  # last: by now answers know what they hold
     snapshot, decided, edited = draft_plan(snapshot, recording, renderer)
     logger.info(

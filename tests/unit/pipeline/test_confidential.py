@@ -273,3 +273,20 @@ def test_nothing_that_is_replaced_is_passed_over_unread() -> None:
     assert len(acted) > 2_000
     assert [each for each in acted if not may_hold_secrets(each)] == []
     assert sum(map(may_hold_secrets, texts)) < len(texts) * 0.8
+
+
+def test_lines_that_were_looked_at_are_not_looked_at_again() -> None:
+    texts = [
+        "a: b\npassword: x\n",
+        "a: b\nc: d\n",
+        "c: d\ne: 'f'\n",
+        "c: d\npassword: x\n",
+        "c: d",
+        "g: h\\\n",
+        "i\n_key: x",
+        "key\ni_",
+    ]
+    plain = set[str]()
+
+    assert [may_hold_secrets(each, plain) for each in texts] == [may_hold_secrets(each) for each in texts]
+    assert plain == {"a: b\n", "c: d\n", "e: 'f'\n", "c: d", "key\n", "i_"}
