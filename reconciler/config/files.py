@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -138,8 +139,9 @@ def preset_path(name: str) -> str:
     return f"policies/{name}.yaml"
 
 
+@cache
 def read_preset(name: str) -> ReadPolicy:
-    """The rules of a shipped preset."""
+    """The rules of a shipped preset, read once in a process: a validation loads its settings twice."""
     return read_policy(preset_path(name), (_shipped() / f"{name}.yaml").read_bytes())
 
 
