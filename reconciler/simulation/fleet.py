@@ -152,7 +152,7 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
         batching.settled(_each(fleet.offered_per_s[model_of, 0] * share / batching.capacity_per_s, counts.ready))
         * counts.ready
     )
-    nothing = np.zeros((settings, models))
+    running, nothing = inside, np.zeros((settings, models))
     waiting = nothing
     for step in range(steps):
         arrived = offered[model_of, max(step - 1, 0)] / believed
@@ -163,31 +163,30 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
                 replicas=counts.asked,
                 ready=counts.ready,
                 load=arrived if is_single else arrived * np.where(by_model(share)[:, model_of] > 0, share, 1.0),
-                running=inside,
+                running=running,
                 waiting=queued,
-                in_flight=inside if waiting is nothing else inside + queued / batching.requests,
+                in_flight=running if waiting is nothing else running + queued / batching.requests,
                 answers=fleet.silent is None or not fleet.silent[step],
             )
         )
         # who goes finishes what it has, and that does not slow down the others
         inside = inside * counts.change(wanted, step)
         share = shares()
-        come = work[model_of, step] * come_each * share
-        if waiting is not nothing:
-            come = come + waiting[:, model_of] * share / batching.requests
+        held = inside if waiting is nothing else inside + waiting[:, model_of] * share / batching.requests
         ready, unserved = counts.ready, None
-        held, left = batching.after(_each(inside + come, ready))
+        lived = batching.after(_each(held, ready), _each(work[model_of, step] * come_each * share, ready), ready)
+        running = lived.running * ready
         if not ready.all():
             unserved = np.where(by_model(share) > 0, 0.0, waiting + work[:, step] * fleet.step_s)
-        if left is None:
-            inside, waiting = held * ready, nothing
+        if lived.left is None:
+            inside, waiting = lived.held * ready, nothing
         else:
-            running = np.minimum(held, batching.full)
-            inside, waiting = running * ready, by_model((held - running) * ready * batching.requests)
-            leaving = by_model(left * ready * batching.requests)
+            batch = np.minimum(lived.held, batching.full)
+            inside, waiting = batch * ready, by_model((lived.held - batch) * ready * batching.requests)
+            leaving = by_model(lived.left * ready * batching.requests)
             unserved = leaving if unserved is None else unserved + leaving
         if block_of[step] >= 0:
-            kept = by_model(batching.kept(held) * share) * offered[:, step]
+            kept = by_model(batching.kept(lived) * share) * offered[:, step]
             ledger.add(int(block_of[step]), kept, unserved, counts.asked, by_model(counts.more), by_model(counts.moved))
     return ledger.total(by_model)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reconciler.domain.records import dataclass
-from reconciler.forecast.series import Bools, Floats
+from reconciler.forecast.series import Bools, Floats, Integers
 
 FULL_BATCH, NONE_KEPT = 1.25, 1.15
 LONGEST_WAIT_S, LEAVES_S = 1.0, 30.0
@@ -122,6 +122,19 @@ def follow(
     return decided
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lived:
+    """What became of a step in each replica, in the units of `Batching`: `held` runs and waits at its end.
+
+    `running` ran in its mean, `answered` was answered and `left` left unanswered (None: nobody).
+    """
+
+    held: Floats
+    running: Floats
+    answered: Floats
+    left: Floats | None
+
+
 class Batching:
     """What replicas make of requests in steps of `step_s`, by variant; what runs is in units of what does at capacity.
 
@@ -130,10 +143,10 @@ class Batching:
     are as far apart as targets allow at x = 1. Above `full` requests wait. Numbers that are not finite are not known,
     and usual ones stand for them.
 
-    Targets are of means: a step keeps them where the mean of what runs is at most 1 (where only the largest batch
-    bounds a replica, where nobody waits too long). Where only the mean of a load is known, that of what runs differs at
-    random, by arrivals and by lengths. It is nearly normal: what runs beside the mean dies away in the time that the
-    law gives, and is averaged over the step.
+    Targets are of means: a step keeps them where tokens are in its mean as far apart as at x = 1 or closer (where only
+    the largest batch bounds a replica, where nobody waits too long). Where only the mean of a load is known, that of
+    what runs differs at random, by arrivals and by lengths. It is nearly normal: what runs beside the mean dies away in
+    the time that the law gives, and is averaged over the step.
     """
 
     def __init__(
@@ -150,15 +163,15 @@ class Batching:
         self.full = np.maximum(np.where(is_known & np.isfinite(full), full, USUAL_FULL), 1.0)
         self.capacity_per_s = capacity_per_s
         time_s = self.requests / capacity_per_s
-        self._pace = step_s / time_s
-        self._most = self._pace * self.answered(self.full)
-        self._longest = self.full + LEAVES_S / step_s * self._most
+        self._pace, self._full_load = step_s / time_s, self.answered(self.full)
+        self._most = self._pace * self._full_load
+        self._queue = LEAVES_S / step_s
         self._limit = np.where(self.full > 1.0, 1.0, 1.0 + LONGEST_WAIT_S / step_s * self._most)
-        self._own, self._rise = 1.0 - self.share + self._pace, 4.0 * self.share * (1.0 - self.share)
-        self._half = 0.5 / self.share
         fades = time_s / (1.0 - self.share) / step_s
-        noise = 2.0 * (1.0 + fades * np.expm1(-1.0 / fades))  # as much by arrivals as by lengths
-        self._deviation = fades * np.sqrt(noise * self._pace / self.requests)
+        seen = 2.0 * fades * (1.0 + fades * np.expm1(-1.0 / fades))  # of the variance, what is left in means of steps
+        self._deviation = np.sqrt(seen / ((1.0 - self.share) * self.requests))  # as much by arrivals as by lengths
+        # the number that runs by this law has a negative binomial distribution, whose mean is this much more
+        self._chance = self.share / (1.0 - self.share) / self.requests * (1.0 - seen)
 
     def answered(self, running: Floats) -> Floats:
         """What a replica answers with so many running, over its capacity."""
@@ -170,30 +183,108 @@ class Batching:
         held = load * (1.0 - self.share) / np.maximum(1.0 - load * self.share, 1e-9)
         return np.asarray(np.minimum(held, self.full))
 
-    def after(self, come: Floats) -> tuple[Floats, Floats | None]:
-        """What runs and waits in a replica after a step of which `come` was there or came, and what left unanswered.
+    def after(self, held: Floats, come: Floats, replicas: Floats) -> Lived:
+        """A step of each of so many replicas, in which `held` runs and waits at first and `come` comes evenly.
 
-        An implicit step of Euler: right where nothing changes, however long the step is, and what is answered in its
-        mean is what is answered at its end, so what runs at its end stands for the mean. None has left, and none waits,
-        where no batch is full.
+        The law is solved exactly. Who has waited too long leaves, so all who wait came lately. What the load within the
+        step does at random adds to what runs in its mean.
         """
-        slope = self._own - self.share * come
-        held = (np.sqrt(slope * slope + self._rise * come) - slope) * self._half
-        over = held > self.full
-        if not over.any():
-            return held, None
-        left = np.zeros(held.shape)
-        rows, columns = np.nonzero(over)
-        behind = come[rows, columns] - self._most[columns]
-        held[rows, columns] = np.minimum(behind, self._longest[columns])
-        left[rows, columns] = np.maximum(behind - self._longest[columns], 0.0)
-        return held, left
+        load = come / self._pace
+        end, running = _follow_law(held, np.minimum(load, self._full_load), self._pace, self.share)
+        over, left = (load > self._full_load) | (held > self.full), None
+        if over.any():
+            rows, columns = np.nonzero(over)
+            place = rows, columns
+            behind, running[place] = self._with_full_batches(held[place], load[place], columns)
+            longest = self.full[columns] + self._queue * np.maximum(come[place], self._most[columns])
+            end[place] = np.minimum(behind, longest)
+            left = np.zeros(end.shape)
+            left[place] = np.maximum(behind - longest, 0.0)
+        answered = held + come - end if left is None else held + come - end - left
+        running = np.minimum(running * (1.0 + self._chance / np.maximum(replicas, 1.0)), self.full)
+        return Lived(held=end, running=running, answered=answered, left=left)
 
-    def kept(self, held: Floats) -> Bools:
-        """Whether a step keeps its targets in which so much runs and waits in each replica."""
-        return np.asarray(held <= self._limit + 1e-9)
+    def _with_full_batches(self, held: Floats, load: Floats, columns: Integers) -> tuple[Floats, Floats]:
+        """What runs and waits at the end of a step and runs in its mean, of replicas whose batches are or get full.
+
+        First those whose queue ends in the step, or not; then those that fill their batch in it, or not.
+        """
+        share, pace, full, most = (each[columns] for each in (self.share, self._pace, self.full, self._full_load))
+        excess = load - most
+        waits_for = np.maximum(held - full, 0.0) / np.maximum(-excess, 1e-12)
+        rest = np.maximum(pace - waits_for, 1e-9)
+        end, running = _follow_law(full, np.minimum(load, most), rest, share)
+        stays = waits_for >= pace
+        end = np.where(stays, held + excess * pace, end)
+        running = np.where(stays, full, (full * (pace - rest) + running * rest) / pace)
+        fills = np.flatnonzero(excess > 0)
+        held, load, share, pace, full, excess = (each[fills] for each in (held, load, share, pace, full, excess))
+        begun = np.minimum(held, full)
+        made, took, sum_ = _fill(begun, load, share, full)
+        is_full = took <= pace
+        end[fills] = np.maximum(held, full) + excess * (pace - took)
+        running[fills] = (sum_ + full * (pace - took)) / pace
+        if not is_full.all():
+            begun, load, pace, share, made = (each[~is_full] for each in (begun, load, pace, share, made))
+            end[fills[~is_full]], running[fills[~is_full]] = _follow_law(begun, load, pace, share, made)
+        return end, running
+
+    def kept(self, lived: Lived) -> Bools:
+        """Whether a step keeps its targets."""
+        is_slow = lived.running * self._pace > lived.answered + 1e-9
+        return np.asarray(np.where(self.full > 1.0, ~is_slow, lived.held <= self._limit + 1e-9))
 
     def allowed(self, replicas: Floats) -> Floats:
         """The load of each of so many replicas at which 99 of 100 steps keep their targets."""
         held = np.maximum(self._limit - ALLOWED_DEVIATIONS * self._deviation / np.sqrt(np.maximum(replicas, 1.0)), 0.1)
         return self.answered(held)
+
+
+def _follow_law(
+    begun: Floats, load: Floats, pace: Floats, share: Floats, most_made: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """What runs in a replica after a time, and in its mean, of a load that does not change and batches without end.
+
+    x' = load - x / (1 - share + share x), with times in those of a request at capacity, is linear in the tokens that a
+    request gets: what is to be found is how many it gets in the time. `most_made` is a bound for loads without end.
+    """
+    own, closing = 1.0 - share, 1.0 - share * load
+    if most_made is not None:
+        closing = _apart_from_zero(closing)
+        load = (1.0 - closing) / share
+    goal = own * load / closing
+    apart = begun - goal
+    whole, bent = pace * closing * closing / own, share * closing * apart / own
+    late, early = whole - bent, pace * closing / (own + share * begun)
+    if most_made is None:
+        made = np.where(bent > 0, np.maximum(late, early), np.minimum(late, early))
+    else:
+        made = np.where(closing > 0, np.minimum(np.minimum(late, early), most_made), np.maximum(early, most_made))
+    for _ in range(2 if most_made is None else 8):  # Halley's method
+        fades = np.exp(-made)
+        slope, wrong = 1.0 + bent * fades, made + bent * (1.0 - fades) - whole
+        change = wrong / (slope + 0.5 * wrong * bent * fades / slope)
+        made = made - change
+    end = goal + apart * (fades * (1.0 + change + 0.5 * change * change))
+    return end, _summed(begun, end, load, share, closing, pace * load - (end - begun)) / pace
+
+
+def _fill(begun: Floats, load: Floats, share: Floats, full: Floats) -> tuple[Floats, Floats, Floats]:
+    """How much is made until the batch of a replica is full, in which time, and the sum of what runs until then."""
+    own, closing = 1.0 - share, _apart_from_zero(1.0 - share * load)
+    load = (1.0 - closing) / share
+    goal = own * load / closing
+    made = -np.log(np.maximum((full - goal) / (begun - goal), 1e-300))
+    answered = (own * load * made / closing - (full - begun)) / closing
+    return made, own * made / closing + share * answered, _summed(begun, full, load, share, closing, answered)
+
+
+def _summed(begun: Floats, end: Floats, load: Floats, share: Floats, closing: Floats, answered: Floats) -> Floats:
+    """What runs, summed over the time in which so much is answered."""
+    own = 1.0 - share
+    squared = (own * load * answered - 0.5 * (end - begun) * (end + begun)) / closing
+    return np.asarray(own * answered + share * squared)
+
+
+def _apart_from_zero(values: Floats) -> Floats:
+    return np.where(np.abs(values) < 1e-4, 1e-4, values)

@@ -1,20 +1,22 @@
-"""One model request by request: continuous batching on each replica, to see how far the fluid is from it.
+"""Models request by request: continuous batching on each replica, to see how far the fluid is from it.
 
-`python -m tests.bench.requests [--hours 8]` shows five models under an HPA on arrivals and one on running requests.
+`python -m tests.bench.requests [--hours 8] [--seeds 40]` shows five models under an HPA on arrivals and one on running
+requests, means of many seeds: where an HPA cycles, a request more or less moves the cycle, and two seeds of the same
+requests differ by a tenth.
 
 Replicas take requests into their batch up to the largest one, a router gives each to the replica with the fewest, the
-rest waits in one queue. With n in a batch a token takes alpha + beta n. Requests and their lengths are drawn.
+rest waits in one queue. With n in a batch a token takes alpha + beta n. Requests are drawn, and as many of them end in
+each tick as lengths that are exponential ask for: what is left of one does not depend on what it got, so the number in
+each batch is all there is to know.
 """
 
 import argparse
-import math
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from reconciler.domain.records import dataclass, replace
+from reconciler.domain.records import dataclass
 from reconciler.domain.scalers import MetricKind
 from reconciler.forecast.series import Bools, Floats, Integers
 from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric
@@ -28,28 +30,18 @@ from tests.bench.table import table
 TICK_S = 0.125
 TARGETS = (("load", 0.8), ("load", 0.9), ("load", 1.0), ("running", 0.6), ("running", 0.8))
 """What the HPA reads, and its target of it in units of what a replica has at capacity."""
-WARM_STEPS, STEP_S, START_STEPS = 30, 60.0, 4
-PROFILES: tuple[tuple[float, float, int, float, float], ...] = (
-    (0.010, 0.0002, 128, 200.0, 0.020),
-    (0.008, 0.0005, 64, 150.0, 0.025),
-    (0.020, 0.0004, 96, 300.0, 0.050),
-    (0.006, 0.0001, 128, 100.0, 0.014),
-    (0.015, 0.0010, 64, 250.0, 0.050),
-)
-"""alpha and beta (s), largest batch, output tokens and the target between tokens (s) of five models."""
+WARM_STEPS, STEP_S, START_STEPS, REPLICAS = 30, 60.0, 4, 8
+TICKS, LEAVES_TICKS, LATE_TICKS = (round(each / TICK_S) for each in (STEP_S, LEAVES_S, LONGEST_WAIT_S))
+ROOM = 8
+"""Places for replicas beside those that are used."""
+NEVER = 10**6
+"""More than any batch has: nobody joins it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneModel:
-    """A model on one variant: what arrives in each step of `step_s` (steps,), and what replicas do with it.
+class Model:
+    """A model on one variant. `tokens` is the mean of outputs, `itl_s` the target of the mean time between tokens."""
 
-    `tokens` is the mean of outputs, exponential. `itl_s` is the target of the mean time between tokens.
-    """
-
-    start_s: float
-    step_s: float
-    offered_per_s: Floats
-    start_steps: Integers
     alpha_s: float
     beta_s: float
     max_batch: int
@@ -73,197 +65,260 @@ class OneModel:
         return grown_s / (self.alpha_s + grown_s)
 
 
+MODELS = tuple(
+    Model(alpha_s=alpha_s, beta_s=beta_s, max_batch=most, tokens=tokens, itl_s=itl_s)
+    for alpha_s, beta_s, most, tokens, itl_s in (
+        (0.010, 0.0002, 128, 200.0, 0.020),
+        (0.008, 0.0005, 64, 150.0, 0.025),
+        (0.020, 0.0004, 96, 300.0, 0.050),
+        (0.006, 0.0001, 128, 100.0, 0.014),
+        (0.015, 0.0010, 64, 250.0, 0.050),
+    )
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """What became of the requests: the share inside targets, and what replicas cost in replica-hours.
+    """What became of the requests of each lane: the share inside targets, and what replicas cost in replica-hours.
 
-    A request is inside where it waits no longer than `LONGEST_WAIT_S` and in the step in which it ends tokens come, in
-    the mean of the model, as the target asks: targets are of means.
+    A request is inside where it waits no longer than `LONGEST_WAIT_S` and where in the step in which it begins tokens
+    come, in the mean of the model, as the target asks: targets are of means.
     """
 
-    attainment: float
-    cost: float
-    requests: int
+    attainment: Floats
+    cost: Floats
     arrived_per_s: Floats
-    """What was drawn (steps,): the fluid gets the same."""
+    """What was drawn (lanes x steps): the fluid gets the same."""
+    running: Floats
+    """In batches in the mean of each step, of replicas that take requests (lanes x steps)."""
 
 
-def answer_requests(model: OneModel, scaler: Autoscaler, replicas: int, seed: int, warm_steps: int = 0) -> Answered:
-    """Run a model from so many replicas that hold what the first load makes them; the first steps do not count."""
-    generator, steps = random_generator(seed, "requests"), len(model.offered_per_s)
-    most = 2 * replicas + 64
-    left, begun = (np.zeros((most, model.max_batch)) for _ in range(2))
-    served, open_ = np.zeros(most, dtype=bool), np.zeros(most, dtype=bool)
-    served[:replicas] = open_[:replicas] = True
-    load = float(model.offered_per_s[0]) / (replicas * model.capacity_per_s)
-    held = load * (1.0 - model.batch_share) / max(1.0 - load * model.batch_share, 1e-9) * model.batch
-    held = min(round(held), model.max_batch)
-    left[:replicas, :held] = generator.exponential(model.tokens, (replicas, held))
-    starting: list[int] = []
-    queue: deque[tuple[float, float]] = deque()
-    asked, ticks = replicas, round(model.step_s / TICK_S)
-    arrived, in_batches = float(model.offered_per_s[0]) * model.step_s, float(replicas * held)
-    kept = total = cost = 0.0
-    drawn = np.zeros(steps)
-    for step in range(steps):
-        wanted = int(np.max(scaler.decide(_seen(model, step, asked, open_, arrived, in_batches, len(queue)))))
-        if wanted > asked:
-            starting += [step + int(model.start_steps[step])] * (wanted - asked)
-        else:
-            for _ in range(asked - wanted):  # those first that would serve last
-                if starting:
-                    starting.remove(max(starting))
-                else:
-                    open_[np.flatnonzero(open_)[-1]] = False
-        asked = wanted
-        for _ in range(sum(each <= step for each in starting)):
-            place = int(np.flatnonzero(~served & ~open_)[0])
-            served[place] = open_[place] = True
-        starting = [each for each in starting if each > step]
-        arrived = busy = time_s = made = on_time = ended = 0.0
-        for tick in range(ticks):
-            now_s = (step * ticks + tick) * TICK_S
-            active = left > 0
-            counts = active.sum(axis=1)
-            busy += counts[open_].sum()
-            pace_s = model.alpha_s + model.beta_s * counts
-            speed = TICK_S / pace_s
-            time_s += TICK_S * counts.sum()
-            made += float((speed * counts).sum())
-            left[active] -= np.broadcast_to(speed[:, None], left.shape)[active]
-            done = active & (left <= 0)
-            if done.any():
-                on_time += float((begun[done] <= LONGEST_WAIT_S).sum())
-                ended += float(done.sum())
-                left[done] = 0.0
-            served &= open_ | (left > 0).any(axis=1)
-            many = int(generator.poisson(model.offered_per_s[step] * TICK_S))
-            arrived += many
-            times_s = np.sort(now_s + TICK_S * generator.random(many)).tolist()
-            queue.extend(zip(times_s, generator.exponential(model.tokens, many).tolist(), strict=True))
-            while queue and now_s - queue[0][0] > LEAVES_S:
-                queue.popleft()
-                ended += 1
-            counts = np.where(open_, (left > 0).sum(axis=1), model.max_batch)
-            while queue:
-                place = int(counts.argmin())
-                if counts[place] >= model.max_batch:
-                    break
-                since_s, length = queue.popleft()
-                slot = int((left[place] <= 0).argmax())
-                # who found a place at once has run for the rest of the tick
-                made_already = max(since_s - now_s, 0.0) and float(speed[place]) * (now_s + TICK_S - since_s) / TICK_S
-                left[place, slot], begun[place, slot] = max(length - made_already, 1e-9), max(now_s - since_s, 0.0)
-                counts[place] += 1
-        in_batches, drawn[step] = busy / ticks, arrived / model.step_s
-        if step >= warm_steps:
-            is_slow = made > 0 and time_s / made > model.itl_s
-            kept, total = kept + (0.0 if is_slow else on_time), total + ended
-            cost += asked * model.step_s / 3600.0
-    return Answered(attainment=kept / total if total else 1.0, cost=cost, requests=int(total), arrived_per_s=drawn)
+class _Batches:
+    """The batches and the queue of each lane: `counts` by place, of which `takes` are replicas that take requests."""
+
+    def __init__(self, models: Sequence[Model], replicas: int, load: Floats) -> None:
+        def each(name: str) -> Floats:
+            return np.array([[float(getattr(model, name))] for model in models])
+
+        self._alpha_s, self._beta_s, self._tokens = each("alpha_s"), each("beta_s"), each("tokens")
+        self._most = each("max_batch").astype(np.int64)
+        batch, share = each("batch"), each("batch_share")
+        held = load[:, None] * (1.0 - share) / np.maximum(1.0 - load[:, None] * share, 1e-9) * batch
+        self.counts = np.zeros((len(models), replicas), dtype=np.int64)
+        self.counts[:] = np.minimum(np.rint(held), self._most)
+        self.takes = np.ones(self.counts.shape, dtype=np.bool_)
+        self.came, self._begun = (np.zeros(len(models), dtype=np.int64) for _ in range(2))
+        self._came_at, self._tick = np.zeros((LEAVES_TICKS + 1, len(models)), dtype=np.int64), 0
+
+    @property
+    def waiting(self) -> Integers:
+        """How many wait."""
+        return np.asarray(self.came - self._begun)
+
+    def open(self, more: Integers) -> None:
+        """So many replicas begin to take requests."""
+        spare = np.zeros((len(more), int(more.max(initial=0)) + ROOM), dtype=np.int64)
+        self.counts = np.concatenate((self.counts, spare), axis=1)
+        self.takes = np.concatenate((self.takes, spare > 0), axis=1)
+        free = ~self.takes & (self.counts == 0)
+        self.takes |= free & (np.cumsum(free, axis=1) <= more[:, None])
+        used = np.flatnonzero((self.takes | (self.counts > 0)).any(axis=0))[-1] + 1
+        self.counts, self.takes = self.counts[:, :used], self.takes[:, :used]
+
+    def close(self, fewer: Integers) -> None:
+        """So many replicas, the last ones, take no more requests and finish what they have."""
+        behind = np.cumsum(self.takes[:, ::-1], axis=1)[:, ::-1]
+        self.takes &= behind > fewer[:, None]
+
+    def tick(self, offered_per_s: Floats, generator: np.random.Generator) -> tuple[Floats, Floats, Integers]:  # noqa: TID251 - a type
+        """Requests end, come, leave the queue and begin: the time of all, their tokens, and how many are late."""
+        per_s = self.counts / (self._tokens * (self._alpha_s + self._beta_s * self.counts))
+        time_s, tokens = TICK_S * self.counts.sum(axis=1), TICK_S * (per_s * self._tokens).sum(axis=1)
+        self.counts = self.counts - np.minimum(generator.poisson(per_s * TICK_S), self.counts)
+        self.came = self.came + generator.poisson(offered_per_s * TICK_S)
+        place = self._tick % len(self._came_at)
+        gone = np.maximum(self._came_at[place] - self._begun, 0)
+        self._begun = self._begun + gone
+        joins = self.takes & (self.counts < self._most)
+        begin = np.minimum(self.waiting, np.where(joins, self._most - self.counts, 0).sum(axis=1))
+        late = np.clip(self._came_at[place - LATE_TICKS] - self._begun, 0, begin)
+        self._join(joins, begin)
+        self._begun = self._begun + begin
+        self._came_at[place] = self.came
+        self._tick += 1
+        return time_s, tokens, gone + late
+
+    def _join(self, joins: Bools, begin: Integers) -> None:
+        """Give each request to the batch with the fewest, as if one after the other."""
+        counts = np.where(joins, self.counts, NEVER)
+        order = np.argsort(counts, axis=1, kind="stable")
+        ordered = np.take_along_axis(counts, order, axis=1)
+        held = np.cumsum(ordered, axis=1)
+        places = np.arange(1, counts.shape[1] + 1)
+        sharing = np.maximum((places * ordered - held <= begin[:, None]).sum(axis=1), 1)
+        level, rest = np.divmod(begin + np.take_along_axis(held, sharing[:, None] - 1, axis=1)[:, 0], sharing)
+        raised = np.where(places <= sharing[:, None], level[:, None] + (places <= rest[:, None]), ordered)
+        np.put_along_axis(counts, order, raised, axis=1)
+        self.counts = np.where(joins & (begin > 0)[:, None], counts, self.counts)
 
 
-def _seen(
-    model: OneModel, step: int, asked: int, open_: Bools, arrived: float, in_batches: float, waiting: int
-) -> Seen:
-    def one(value: float) -> Floats:
-        return np.array([[float(value)]])
+def answer_requests(
+    models: Sequence[Model], offered_per_s: Floats, scaler: Autoscaler, seed: int, warm_steps: int = WARM_STEPS
+) -> Answered:
+    """Run a model in each lane (lanes x steps) from replicas that hold what the first load makes them.
 
-    batch = model.batch
-    return Seen(
-        at_s=model.start_s + step * model.step_s,
-        replicas=one(asked),
-        ready=one(float(open_.sum())),
-        load=one(arrived / model.step_s / model.capacity_per_s),
-        running=one(in_batches / batch),
-        waiting=one(waiting),
-        in_flight=one((in_batches + waiting) / batch),
+    The first steps do not count.
+    """
+    generator, (lanes, steps) = random_generator(seed, "requests"), offered_per_s.shape
+    capacity_per_s, batch, itl_s = (
+        np.array([getattr(model, name) for model in models]) for name in ("capacity_per_s", "batch", "itl_s")
     )
+    batches = _Batches(models, REPLICAS, offered_per_s[:, 0] / (REPLICAS * capacity_per_s))
+    asked, starting = np.full(lanes, REPLICAS), np.zeros((START_STEPS, lanes), dtype=np.int64)
+    arrived, running = np.zeros((2, lanes, steps))
+    kept, cost = np.zeros((2, lanes))
+    came_per_s, ran = offered_per_s[:, 0], batches.counts.sum(axis=1).astype(np.float64)
+    for step in range(steps):
+        seen = _seen(step, asked, batches, came_per_s / capacity_per_s, ran / batch, batch)
+        wanted = np.broadcast_to(scaler.decide(seen), (1, lanes))[0].astype(np.int64)
+        fewer = np.maximum(asked - wanted, 0)
+        for slot in reversed(range(START_STEPS)):  # those first that would serve last
+            cancelled = np.minimum(fewer, starting[slot])
+            starting[slot] -= cancelled
+            fewer -= cancelled
+        batches.close(fewer)
+        batches.open(starting[0])
+        starting = np.concatenate((starting[1:], [np.maximum(wanted - asked, 0)]))
+        asked = wanted
+        before, totals = batches.came, np.zeros((4, lanes))
+        for _ in range(TICKS):
+            totals[3] += np.where(batches.takes, batches.counts, 0).sum(axis=1)
+            totals[:3] += batches.tick(offered_per_s[:, step], generator)
+        time_s, tokens, late, ran = *totals[:3], totals[3] / TICKS
+        came = batches.came - before
+        came_per_s = came / STEP_S
+        arrived[:, step], running[:, step] = came_per_s, ran
+        if step >= warm_steps:
+            kept += np.where(time_s > itl_s * tokens, 0.0, np.maximum(came - late, 0.0))
+            cost += asked * STEP_S / 3600.0
+    whole = arrived[:, warm_steps:].sum(axis=1) * STEP_S
+    return Answered(attainment=kept / whole, cost=cost, arrived_per_s=arrived, running=running)
+
+
+def _seen(step: int, asked: Integers, batches: _Batches, load: Floats, running: Floats, batch: Floats) -> Seen:
+    def one(values: Floats | Integers) -> Floats:
+        return np.asarray(values, dtype=np.float64)[None]
+
+    return Seen(
+        at_s=step * STEP_S,
+        replicas=one(asked),
+        ready=one(batches.takes.sum(axis=1)),
+        load=one(load),
+        running=one(running),
+        waiting=one(batches.waiting),
+        in_flight=one(running + batches.waiting / batch),
+    )
+
+
+def serve_as_fluid(
+    models: Sequence[Model], arrived_per_s: Floats, scaler: Autoscaler, seed: int, warm_steps: int = WARM_STEPS
+) -> tuple[Floats, Floats]:
+    """The costs and attainments of the same arrivals as a fluid, whose lengths are drawn apart."""
+    lanes, steps = arrived_per_s.shape
+    capacity_per_s, batch, share, most = (
+        np.array([float(getattr(model, name)) for model in models])
+        for name in ("capacity_per_s", "batch", "batch_share", "max_batch")
+    )
+    lengths = random_generator(seed, "lengths").standard_gamma(np.rint(arrived_per_s * STEP_S))
+    fleet = Fleet(
+        start_s=0.0,
+        step_s=STEP_S,
+        offered_per_s=arrived_per_s,
+        model_of=np.arange(lanes),
+        capacity_per_s=capacity_per_s,
+        weight=np.ones(lanes),
+        start_steps=np.full((lanes, steps), START_STEPS),
+        in_batches=batch,
+        batch_share=share,
+        full=most / batch,
+        arrivals=Arrivals(per_s=arrived_per_s, work_per_s=lengths / STEP_S),
+    )
+    block_of = np.where(np.arange(steps) >= warm_steps, 0, -1)
+    ledger = simulate(fleet, scaler, np.full((1, lanes), float(REPLICAS)), block_of)
+    return ledger.cost[0, :, 0], ledger.kept[0, :, 0] / ledger.offered[0, :, 0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One model under an HPA by requests and as a fluid: `cost` is the fluid's over the other, less 1."""
+    """One model under an HPA by requests and as a fluid, means of all seeds.
+
+    `cost` is the fluid's over the other, less 1; `more_kept` the difference in attainment. Beside each stands its
+    standard error. `cost_spread` is how far costs of two seeds lie apart (the standard deviation over the mean).
+    """
 
     model: int
     signal: str
     target: float
-    requests: int
     cost: float
+    cost_error: float
+    cost_spread: float
     kept: float
-    kept_as_fluid: float
-    processor_s: float
+    more_kept: float
+    kept_error: float
 
 
-def compare(number: int, signal: str, target: float, hours: float) -> Compared:
-    """Serve a load that doubles and halves, and wanders more from model to model."""
-    begun_s, steps = time.process_time(), round(hours * 3600.0 / STEP_S)
-    alpha_s, beta_s, max_batch, tokens, itl_s = PROFILES[number]
-    model = OneModel(
-        start_s=0.0,
-        step_s=STEP_S,
-        offered_per_s=np.zeros(steps),
-        start_steps=np.full(steps, START_STEPS),
-        alpha_s=alpha_s,
-        beta_s=beta_s,
-        max_batch=max_batch,
-        tokens=tokens,
-        itl_s=itl_s,
-    )
-    noise = random_generator(1, "walk", number).normal(0.0, 0.02 + 0.01 * number, steps)
+def compare(signal: str, target: float, hours: float, seeds: int, numbers: Sequence[int] = range(5)) -> list[Compared]:
+    """Serve loads that double and halve, and wander more from model to model; each seed has another one."""
+    lanes = [(number, seed) for number in numbers for seed in range(1, seeds + 1)]
+    models = [MODELS[number] for number, _ in lanes]
+    offered = np.array([_load(number, seed, round(hours * 3600.0 / STEP_S)) for number, seed in lanes])
+    answered = answer_requests(models, offered, _hpa(signal, target), 1)
+    fluid_cost, fluid_kept = serve_as_fluid(models, answered.arrived_per_s, _hpa(signal, target), 1)
+    found = []
+    for place, number in enumerate(numbers):
+        own = slice(place * seeds, (place + 1) * seeds)
+        cost, mean = answered.cost[own], float(answered.cost[own].mean())
+        more, more_kept = (fluid_cost[own] - cost) / mean, fluid_kept[own] - answered.attainment[own]
+        found.append(
+            Compared(
+                model=number,
+                signal=signal,
+                target=target,
+                cost=float(more.mean()),
+                cost_error=float(more.std() / np.sqrt(seeds)),
+                cost_spread=float(cost.std() / mean),
+                kept=float(answered.attainment[own].mean()),
+                more_kept=float(more_kept.mean()),
+                kept_error=float(more_kept.std() / np.sqrt(seeds)),
+            )
+        )
+    return found
+
+
+def _load(number: int, seed: int, steps: int) -> Floats:
+    noise = random_generator(seed, "walk", number).normal(0.0, 0.02 + 0.01 * number, steps)
     walk = np.exp(np.cumsum(noise) * 0.6)
-    wave = 1.0 + 0.5 * np.sin(np.arange(steps) * 2 * math.pi / 240.0)
-    offered = 6.0 * model.capacity_per_s * wave * np.clip(walk / walk.mean(), 0.3, 3.0)
-    answered = answer_requests(replace(model, offered_per_s=offered), _hpa(signal, target), 8, 1, WARM_STEPS)
-    fluid = Fleet(
-        start_s=0.0,
-        step_s=STEP_S,
-        offered_per_s=answered.arrived_per_s[None],
-        model_of=np.zeros(1, dtype=np.int64),
-        capacity_per_s=np.array([model.capacity_per_s]),
-        weight=np.ones(1),
-        start_steps=model.start_steps[None],
-        in_batches=model.batch,
-        batch_share=model.batch_share,
-        full=model.max_batch / model.batch,
-        arrivals=Arrivals(
-            per_s=answered.arrived_per_s[None],
-            work_per_s=random_generator(1, "lengths").standard_gamma(np.rint(answered.arrived_per_s[None] * STEP_S))
-            / STEP_S,
-        ),
-    )
-    ledger = simulate(
-        fluid, _hpa(signal, target), np.full((1, 1), 8.0), np.where(np.arange(steps) >= WARM_STEPS, 0, -1)
-    )
-    return Compared(
-        model=number,
-        signal=signal,
-        target=target,
-        requests=answered.requests,
-        cost=float(ledger.cost.sum()) / answered.cost - 1.0,
-        kept=answered.attainment,
-        kept_as_fluid=float(ledger.attainment()[0, 0]),
-        processor_s=time.process_time() - begun_s,
-    )
+    wave = 1.0 + 0.5 * np.sin(np.arange(steps) * 2 * np.pi / 240.0)
+    return np.asarray(6.0 * MODELS[number].capacity_per_s * wave * np.clip(walk / walk.mean(), 0.3, 3.0))
 
 
 def _hpa(signal: str, target: float) -> HorizontalPodAutoscaler:
     kind = MetricKind.EXTERNAL_AVERAGE if signal == "load" else MetricKind.PODS
-    metric = Metric(signal=signal, kind=kind, target=target)
-    return HorizontalPodAutoscaler(metrics=[metric], sync_s=STEP_S)
+    return HorizontalPodAutoscaler(metrics=[Metric(signal=signal, kind=kind, target=target)], sync_s=STEP_S)
 
 
-def measure(hours: float = 4.0) -> Iterator[Figure]:
-    """The largest differences of the five models, by target."""
+def measure(hours: float = 4.0, seeds: int = 10) -> Iterator[Figure]:
+    """The largest differences of the means of five models, by target."""
     for signal, target in TARGETS:
-        rows = [compare(number, signal, target, hours) for number in range(len(PROFILES))]
+        begun_s = time.process_time()
+        rows = compare(signal, target, hours, seeds)
         yield Figure(
             part="backtest",
             name=f"five models by requests, HPA on {signal} at {target:g}",
-            processor_s=sum(each.processor_s for each in rows),
+            processor_s=time.process_time() - begun_s,
             more={
                 "cost, %": 100 * max(abs(each.cost) for each in rows),
-                "kept, points": 100 * max(abs(each.kept_as_fluid - each.kept) for each in rows),
+                "kept, points": 100 * max(abs(each.more_kept) for each in rows),
             },
         )
 
@@ -272,13 +327,17 @@ def main() -> None:
     """Compare and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.requests", description=__doc__)
     parser.add_argument("--hours", type=float, default=8.0)
+    parser.add_argument("--seeds", type=int, default=40)
     given = parser.parse_args()
-    names = ("model", "HPA on", "target", "requests", "cost, %", "kept", "as fluid", "seconds")
-    rows = [compare(number, *each, given.hours) for each in TARGETS for number in range(len(PROFILES))]
-    shown = [
-        (r.model, r.signal, r.target, r.requests, 100 * r.cost, r.kept, r.kept_as_fluid, r.processor_s) for r in rows
-    ]
-    print(table(names, shown))
+    names = ("model", "HPA on", "target", "cost, %", "+-", "two seeds, %", "kept", "kept, points", "+-")
+    for each in TARGETS:
+        rows = compare(*each, given.hours, given.seeds)
+        shown = []
+        for row in rows:
+            cost = (100 * row.cost, 100 * row.cost_error, 100 * row.cost_spread)
+            kept = (row.kept, 100 * row.more_kept, 100 * row.kept_error)
+            shown.append((row.model, row.signal, row.target, *cost, *kept))
+        print(table(names, shown), flush=True)
 
 
 if __name__ == "__main__":

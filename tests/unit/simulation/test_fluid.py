@@ -67,26 +67,39 @@ def test_after_some_were_added_few_do_not_go_and_many_do() -> None:
     assert decided.tolist() == [[10.0, 11.0, 11.0, 11.0, 10.0], [10.0, 11.0, 8.0, 8.0, 8.0]]
 
 
-@pytest.mark.parametrize(
-    ("requests", "share", "full"), [(50.0, 0.5, 2.56), (34.0, 0.68, 1.9), (80.0, 0.57, 1.6), (35.0, 0.7, 1.83)]
+MANY = np.array([[1e12]])
+"""Of so many replicas chance adds nothing."""
+
+
+@given(
+    st.floats(0.02, 0.95),
+    st.floats(1.0, 4.0),
+    st.floats(0.0, 2.0),
+    st.floats(0.0, 2.0),
+    st.floats(0.2, 20.0),
 )
-def test_a_step_ends_where_the_law_of_a_batch_leads_to(requests: float, share: float, full: float) -> None:
-    """Against the same law in steps of a tenth of a second, on a load that wanders about the capacity."""
+def test_a_step_ends_where_the_law_of_a_batch_leads_to(
+    share: float, full: float, held: float, load: float, time_s: float
+) -> None:
+    """Against the same law in two thousand steps: batches that fill, queues that begin and end, loads without end."""
     one = np.array([[1.0]])
-    batching = Batching(3.0 * one[0], requests * one[0], share * one[0], full * one[0], 60.0)
-    draw = random_generator(1, "wander")
-    loads = np.clip(0.95 + np.cumsum(draw.normal(0, 0.005, 600)) + draw.normal(0, 0.03, 600), 0.5, 1.1)
-    held, fine, differ = 0.5 * one, 0.5, []
-    for load in loads.tolist():
-        held, left = batching.after(held + 180.0 / requests * load)
-        sums = 0.0
-        for _ in range(600):
-            fine += 0.1 * 3.0 / requests * (load - min(fine, full) / (1 - share + share * min(fine, full)))
-            sums += fine / 600
-        differ.append(held.item() - sums)
-        assert left is None or not left.any()
-    assert abs(np.mean(differ)) < 0.005
-    assert np.std(differ) < 0.05
+    batching = Batching(20.0 * one[0], 20.0 * time_s * one[0], share * one[0], full * one[0], 60.0)
+    held, most = held * full, full / (1.0 - share + share * full)
+    load = load * most
+    lived = batching.after(held * one, 60.0 / time_s * load * one, MANY)
+    end, ran, part = held, 0.0, 60.0 / time_s / 2000
+
+    def slope(runs: float) -> float:
+        return load - min(runs, full) / (1.0 - share + share * min(runs, full))
+
+    for _ in range(2000):
+        ahead = max(end + part * slope(end), 0.0)
+        after = max(end + part / 2 * (slope(end) + slope(ahead)), 0.0)
+        ran += (min(end, full) + min(after, full)) / 4000
+        end = after
+    longest = full + 30.0 / time_s * max(load, most)
+    assert lived.held.item() == pytest.approx(min(end, longest), rel=5e-3, abs=5e-3)
+    assert lived.running.item() == pytest.approx(ran, rel=1e-2, abs=1e-2)
 
 
 @given(st.floats(0.01, 0.99), st.floats(0.0, 0.9), st.floats(1.0, 600.0), st.floats(1.0, 4.0))
@@ -97,10 +110,43 @@ def test_a_load_that_lasts_settles_and_all_requests_are_answered_or_counted(
     batching = Batching(2.0 * one[0], 20.0 * one[0], share * one[0], full * one[0], step_s)
     settled = batching.settled(load * one)
     assert batching.answered(settled) == pytest.approx(load)
-    assert batching.after(settled + step_s / 10.0 * load)[0] == pytest.approx(settled)
-    come = settled + step_s / 10.0 * 9.0
-    held, left = batching.after(come)
-    assert held + (0.0 if left is None else left) == pytest.approx(come - step_s / 10.0 * batching.answered(held))
+    lasting = batching.after(settled, step_s / 10.0 * load * one, MANY)
+    assert lasting.held == pytest.approx(settled)
+    assert lasting.running == pytest.approx(settled)
+    come = step_s / 10.0 * 9.0
+    lived = batching.after(settled, come * one, MANY)
+    left = 0.0 if lived.left is None else lived.left
+    assert lived.held + left + lived.answered == pytest.approx(settled + come)
+    assert lived.answered.item() <= step_s / 10.0 * batching.answered(full * one).item() + 1e-6
+
+
+def test_who_waits_too_long_leaves_so_that_a_queue_is_what_came_lately() -> None:
+    one = np.array([[1.0]])
+    batching = Batching(2.0 * one[0], 20.0 * one[0], 0.5 * one[0], 2.0 * one[0], 60.0)
+    held = 2.0 * one
+    for _ in range(3):
+        held = batching.after(held, 6.0 * 2.0 * one, MANY).held
+    assert held.item() == pytest.approx(2.0 + 2.0 * 6.0 / 2)
+
+
+@pytest.mark.parametrize("replicas", [1.0, 8.0])
+def test_chance_adds_to_what_runs_as_a_negative_binomial_has_it(replicas: float) -> None:
+    """Of requests that begin and end one by one at rates that the law gives: the mean of their stationary number."""
+    requests, share, load = 34.0, 0.68, 0.7
+    counts = np.arange(4000)
+    per_s = counts / (1.0 - share + share * counts / (replicas * requests))
+    weights = np.concatenate(([0.0], np.cumsum(np.log(load * replicas * requests / per_s[1:]))))
+    likely = np.exp(weights - weights.max())
+    mean = float((likely * counts).sum() / likely.sum()) / (replicas * requests)
+    one = np.array([[1.0]])
+    batching = Batching(9.0 * one[0], requests * one[0], share * one[0], 9.0 * one[0], 0.01)  # nothing evens out
+    law = batching.settled(load * one)
+    assert mean > law.item() * 1.005
+    lived = batching.after(law, 0.01 * 9.0 / requests * load * one, replicas * one)
+    assert lived.running.item() == pytest.approx(law.item(), rel=1e-3), "what is drawn of a short step brings it"
+    batching = Batching(9.0 * one[0], requests * one[0], share * one[0], 9.0 * one[0], 1e5)  # all is evened out
+    lived = batching.after(law, 1e5 * 9.0 / requests * load * one, replicas * one)
+    assert lived.running.item() == pytest.approx(mean, rel=1e-3)
 
 
 def test_a_replica_without_a_profile_answers_a_quarter_more_with_a_full_batch() -> None:
@@ -110,7 +156,8 @@ def test_a_replica_without_a_profile_answers_a_quarter_more_with_a_full_batch() 
 
 def test_where_the_largest_batch_is_the_bound_targets_are_lost_by_waiting() -> None:
     bounded = Batching(np.array([100.0]), np.array([1000.0]), np.array([0.5]), np.array([1.0]), 60.0)
-    kept = [bounded.kept(np.array([held])).item() for held in (1.0, 1.05, 1.1, 1.15, 1.2)]
+    held, come = np.array([[1.0], [1.05], [1.1], [1.15], [1.2]]), np.full((5, 1), 6.0)
+    kept = bounded.kept(bounded.after(held, come, MANY))[:, 0].tolist()
     assert kept == [True, True, True, False, False]
 
 
@@ -124,9 +171,10 @@ def test_the_load_that_is_allowed_keeps_targets_in_99_of_100_steps(replicas: flo
     work = Arrivals.drawn(random_generator(1, "allowed"), offered, 60.0).work_per_s
     held, kept = np.tile(batching.settled(allowed), (1000, 1)), 0.0
     for step in range(60):
-        held, _ = batching.after(held + work[:, [step]] * 60.0 / 20.0 / replicas)
-        kept += float(batching.kept(held).mean()) / 60
-    assert 0.988 < kept < 0.999  # a step of Euler differs by chance a twentieth less than the mean of a minute
+        lived = batching.after(held, work[:, [step]] * 60.0 / 20.0 / replicas, np.full((1000, 1), replicas))
+        held = lived.held
+        kept += float(batching.kept(lived).mean()) / 60
+    assert 0.99 < kept < 0.999
 
 
 def test_as_many_requests_and_as_much_work_come_as_are_offered_in_the_mean() -> None:

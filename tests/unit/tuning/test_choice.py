@@ -70,7 +70,7 @@ def test_a_metric_that_is_not_known_to_follow_the_load_is_not_tuned(group: Build
 
 
 def test_waiting_requests_alone_give_way_to_the_arrival_rate(group: Build) -> None:
-    (search,) = choose([(group(WAITING), GOAL)])
+    (search,) = choose([(with_desired(group(WAITING), 5.8), GOAL)])  # it cycles: nobody waits or hundreds do
     assert isinstance(search, Choice)
     assert all(each.metrics[0].signal is Signal.ARRIVALS for each in search.settings.values())
     assert search.steps[1].words == "scaled by arrival rate"
