@@ -193,7 +193,10 @@ def _within(part: str | int, read: Reader, dumped: object) -> Any:
 def _number(dumped: object) -> float:
     if isinstance(dumped, bool) or not isinstance(dumped, int | float):
         raise _MisfitError.of("a number", dumped)
-    return float(dumped)
+    try:
+        return float(dumped)
+    except OverflowError:
+        raise _MisfitError("expected a number, got one beyond all that can be held") from None
 
 
 def _scalar(kind: type) -> Reader:

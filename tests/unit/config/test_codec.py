@@ -62,7 +62,9 @@ def test_loaded_settings_are_tuples_and_types_of_the_domain() -> None:
     assert [type(setting.value) for setting in back.defaults.values()] == [int, float]
 
 
-@pytest.mark.parametrize("dumped", [None, [], {"currency": 5}, {"clusters": "a"}, {"forge": {"token": "s3"}}])
+@pytest.mark.parametrize(
+    "dumped", [None, [], {"currency": 5}, {"clusters": "a"}, {"forge": {"token": "s3"}}, {"run_interval_s": 10**400}]
+)
 def test_what_is_no_recording_of_settings_is_refused(dumped: object) -> None:
     with pytest.raises(ConfigurationError, match="recording: "):
         load_settings_json(dumped)
