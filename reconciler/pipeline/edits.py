@@ -422,7 +422,8 @@ class Editor:
     def tuning_edits(self, decision: Decision, variant: Variant, open_sheet: OpenSheet) -> Iterator[FileEdit]:
         """The edits of another setting of the autoscaler: its target where that stands, its behavior in its manifest.
 
-        What is written and stays is not touched; a behavior that is missing is inserted, with what holds it.
+        What is written and stays is not touched; a behavior that is missing is inserted, with what holds it. One that
+        goes leaves an empty mapping, of which a controller makes what it makes of none.
         """
         tuned, wanted = variant.tuned, ScalerSetting.parse(decision.desired.scaling)
         if tuned is None or wanted is None or decision.desired.scaling == decision.current.scaling:
@@ -431,14 +432,26 @@ class Editor:
         metric = scaler.metrics[0]
         if wanted.target != metric.text and metric.written is not None:
             yield set_field(metric.written, _as_written(wanted.target), open_sheet)
-        if wanted.behavior is None or wanted.behavior == scaler.behavior:
+        behavior = wanted.behavior or {}
+        if behavior == (scaler.behavior or {}):
             return
         sheet = open_sheet(scaler.document)
         if scaler.annotations is None:
-            yield from self._bring(sheet, scaler.behavior_path, cast(Value, wanted.behavior))
+            yield from self._make(sheet, scaler.behavior_path, cast(Value, behavior))
         else:
-            texts = dict(scaler.annotations.texts(scaler.setting.changes(wanted), wanted.behavior))
+            texts = dict(scaler.annotations.texts(scaler.setting.changes(wanted), behavior))
             yield from self._bring(sheet, scaler.behavior_path[:-1], cast(Value, texts))
+
+    def _make(self, sheet: Sheet, path: FieldPath, wanted: Value) -> Iterator[FileEdit]:
+        """A value at a path of a manifest and nothing beside it: a mapping that loses a key is replaced."""
+        found = sheet.find(*path)
+        if not isinstance(found, Mapping) or not isinstance(wanted, dict):
+            yield from self._bring(sheet, path, wanted)
+        elif not found or found.keys() - wanted.keys():
+            yield sheet.replace(self._block(wanted) if wanted else "{}", *path)
+        else:
+            for key, value in wanted.items():
+                yield from self._make(sheet, (*path, key), value)
 
     def _bring(self, sheet: Sheet, path: FieldPath, wanted: Value) -> Iterator[FileEdit]:
         """A value at a path of a manifest: where nothing is, it is inserted below the last mapping that is there."""

@@ -208,7 +208,7 @@ def _scaler(
         metrics=metrics,
         least=bounds[0],
         most=bounds[1],
-        behavior=behavior if isinstance(behavior, Mapping) else None,
+        behavior=behavior if isinstance(behavior, Mapping) and behavior else None,
         behavior_path=behavior_path,
         bounds_only=bounds_only or next(_why_bounds_only(metrics), ""),
     )

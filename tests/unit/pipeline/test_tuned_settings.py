@@ -47,14 +47,20 @@ DOWN = {
 }
 
 
-def tuned(text: str, target: str, behavior: Any = None, bounds: tuple[int, int] | None = None) -> str:
+AS_NOW = {"as": "now"}
+SLOWLY = "  behavior:\n    scaleUp:\n      selectPolicy: Min # slowly\n"
+
+
+def tuned(text: str, target: str, behavior: Any = AS_NOW, bounds: tuple[int, int] | None = None) -> str:
     """The manifest with another setting."""
     found: FileDeclaration = read_file("prod", "a.yaml", parse_documents("a.yaml", text.encode()))
     (owner,) = merge([found]).owners
     scaler = owner.scaler
     assert scaler is not None
     least, most = bounds or (scaler.least, scaler.most)
-    wanted = ScalerSetting(target=target, behavior=behavior or scaler.behavior, least=least, most=most)
+    wanted = ScalerSetting(
+        target=target, behavior=scaler.behavior if behavior is AS_NOW else behavior, least=least, most=most
+    )
     current = Allocation(accelerator="", replicas=scaler.least, scaling=str(scaler.setting))
     desired = Allocation(accelerator="", replicas=least, scaling=str(wanted))
     decision: Any = SimpleNamespace(
@@ -108,6 +114,32 @@ def test_what_a_behavior_has_is_kept() -> None:
     own = HPA + "  behavior:\n    scaleUp: {selectPolicy: Min}\n    scaleDown:\n      stabilizationWindowSeconds: 60\n"
     behavior = {"scaleUp": {"selectPolicy": "Min"}, "scaleDown": {"stabilizationWindowSeconds": 900}}
     assert tuned(own, "40", behavior) == own.replace("Seconds: 60", "Seconds: 900")
+
+
+@pytest.mark.parametrize(
+    ("behavior", "wanted", "left"),
+    [
+        ("  behavior:\n    scaleDown:\n      stabilizationWindowSeconds: 900\n", None, "  behavior: {}\n"),
+        (
+            SLOWLY + "    scaleDown:\n      selectPolicy: Min\n",
+            {"scaleUp": {"selectPolicy": "Min"}},
+            '  behavior:\n    scaleUp:\n      selectPolicy: "Min"\n',
+        ),
+        (
+            SLOWLY + "    scaleDown:\n      stabilizationWindowSeconds: 900\n      selectPolicy: Min\n",
+            {"scaleUp": {"selectPolicy": "Min"}, "scaleDown": {"selectPolicy": "Min"}},
+            SLOWLY + '    scaleDown:\n      selectPolicy: "Min"\n',
+        ),
+    ],
+)
+def test_a_behavior_that_is_taken_back_is_gone(behavior: str, wanted: Any, left: str) -> None:
+    """What a pull request inserted is what the one that takes it back removes."""
+    assert tuned(HPA + behavior, "40", wanted) == HPA + left
+
+
+def test_a_behavior_comes_again_where_one_was_taken_back() -> None:
+    again = tuned(HPA + "  behavior: {}\n", "40", {"scaleDown": {"stabilizationWindowSeconds": 900}})
+    assert again == HPA + "  behavior:\n    scaleDown:\n      stabilizationWindowSeconds: 900\n"
 
 
 def test_a_manifest_on_one_line_gets_no_block() -> None:
