@@ -35,7 +35,7 @@ _KINDS = {
     MetricSource.EXTERNAL: MetricKind.EXTERNAL_AVERAGE,
     MetricSource.QUERY: MetricKind.EXTERNAL_AVERAGE,
 }
-_TARGET = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?m?")
+_TARGET = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?(m|k|Ki|M|Mi)?")
 _LONGEST_WINDOW_S, _LONGEST_PERIOD_S, _MOST_POLICIES = 3600, 1800, 10
 """What the API server takes of `stabilizationWindowSeconds` and `periodSeconds`."""
 MOST = 2**31 - 1
@@ -78,8 +78,7 @@ def declared_setting(scaler: Scaler, metric: ResolvedMetric) -> AutoscalerSettin
 def with_setting(scaler: Scaler, setting: ScalerSetting) -> Scaler:
     """The same autoscaler with another setting, as a sound text has it."""
     metric = scaler.metrics[0]
-    amount = float(setting.target[:-1]) / 1000 if setting.target.endswith("m") else float(setting.target)
-    metrics = (replace(metric, target=amount, text=setting.target),)
+    metrics = (replace(metric, target=_amount(setting.target), text=setting.target),)
     found = replace(scaler, metrics=metrics, behavior=setting.behavior)
     return found if setting.least is None else replace(found, least=setting.least, most=setting.most)
 
@@ -115,7 +114,9 @@ def is_sound(setting: ScalerSetting | None, *, of_policy: bool = False) -> bool:
 
     Anybody may have edited it.
     """
-    if setting is None or _TARGET.fullmatch(setting.target) is None or not setting.target.strip("0.m"):
+    if setting is None or _TARGET.fullmatch(setting.target) is None or not _amount(setting.target) > 0:
+        return False
+    if setting.least is None and setting.most is not None:
         return False
     if setting.least is not None and not 0 <= setting.least <= (MOST if setting.most is None else setting.most) <= MOST:
         return False
@@ -124,6 +125,12 @@ def is_sound(setting: ScalerSetting | None, *, of_policy: bool = False) -> bool:
         down = None if behavior is None else behavior.get("scaleDown")
         return down is None or _rate(down) is not None
     return behavior is None or (behavior.keys() <= {"scaleUp", "scaleDown"} and _behavior(behavior) is not None)
+
+
+def _amount(target: str) -> float:
+    from reconciler.resources.kubernetes.fields import read_quantity  # its schemas take time to make
+
+    return read_quantity(target)
 
 
 def _is_quantity(metric: ScalerMetric) -> bool:

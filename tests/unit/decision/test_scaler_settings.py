@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decision.scaler_settings import declared_setting, is_sound, written_setting
+from reconciler.decision.scaler_settings import declared_setting, is_sound, with_setting, written_setting
 from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.metric_targets import DEFAULT_BEHAVIOR, MetricTarget, Policy, Rate
 from reconciler.domain.metric_targets import Behavior as PolicyBehavior
@@ -136,6 +136,19 @@ def test_only_what_changes_of_a_behavior_is_written() -> None:
 def test_a_setting_in_a_text_that_anybody_may_edit_is_checked(target: str, behavior: Any, sound: bool) -> None:
     assert is_sound(ScalerSetting(target=target, behavior=behavior)) is sound
     assert not is_sound(None)
+
+
+@pytest.mark.parametrize(("target", "amount"), [("2k", 2000.0), ("0.5k", 500.0), ("1Ki", 1024.0), ("500m", 0.5)])
+def test_a_target_with_a_unit_may_go_back(target: str, amount: float) -> None:
+    """Git had it so before it was tuned, and an API server reads it."""
+    setting = ScalerSetting(target=target)
+    assert is_sound(setting)
+    assert with_setting(scaler(), setting).metrics[0].target == amount
+
+
+def test_a_maximum_without_a_minimum_is_no_setting() -> None:
+    """None is ever written so, and its maximum would be checked against nothing."""
+    assert not is_sound(ScalerSetting(target="40", most=10**12))
 
 
 def policy(behavior: Any = None) -> Scaler:
