@@ -97,6 +97,7 @@ def forecast_loads(
                     forecast,
                     grow_per_s=forecast.grow_per_s + waiting,
                     keep_per_s=forecast.keep_per_s + waiting,
+                    waiting_per_s=waiting,
                     added_s=max(filter(None, (added.get(str(each.key)) for each in members[model])), default=None),
                 )
     return Forecasts(of=found, why_not=why_not, events=events)

@@ -82,13 +82,15 @@ class ModelDemand:
     def segments(self, price: float | None) -> tuple[Segment, ...]:
         """The demand in steps, where a request a second that is not served costs `price` an hour.
 
-        A promise (None) is kept whole. By price a step of a forecast counts as often as the load reaches it.
+        A promise (None) is kept whole. By price a step of a forecast counts as often as the load reaches it,
+        and what waits already comes on top of each.
         """
         amount, forecast = self.stabilized.amount_per_s, self.forecast
         if price is None or forecast is None or forecast.grow_per_s <= 0:
             return (Segment(amount=amount, price=price),)
         times = self.rate_per_s / forecast.grow_per_s  # of an event, and of replicas that get more than others
-        ends = [*(min(times * forecast.quantiles[level], amount) for level in _UNTIL), amount]
+        steps = (forecast.waiting_per_s + forecast.quantiles[level] for level in _UNTIL)
+        ends = [*(min(times * each, amount) for each in steps), amount]
         return tuple(
             Segment(amount=end - begin, probability=often, price=price)
             for (begin, end), often in zip(pairwise((0.0, *ends)), REACHED, strict=True)

@@ -67,8 +67,9 @@ class LoadForecast:
     None of those that are there goes that `keep_per_s` needs. `quantiles` are of the largest rate within the window (by
     level), without the `margin` that its service class needs to attain its `goal`. `at_s` is when it was made (Unix
     seconds), `moved_by` are the features that moved it most. `added_s` is when replicas were added last, while only
-    many go for that. `covered` and `covered_of_all` are the shares of its and of all models' loads of the last days
-    that were at most their 90 % quantile; None where a model was not among those that were replayed.
+    many go for that. `waiting_per_s` of both is what drains the requests that wait. `covered` and `covered_of_all` are
+    the shares of its and of all models' loads of the last days that were at most their 90 % quantile; None where a
+    model was not among those that were replayed.
     """
 
     grow_per_s: float
@@ -84,6 +85,7 @@ class LoadForecast:
     covered: float | None
     covered_of_all: float
     added_s: float | None = None
+    waiting_per_s: float = 0.0
 
     @property
     def told_window(self) -> str:

@@ -9,11 +9,14 @@ import pytest
 
 from reconciler.aftermerge import judge_merges, promise_of
 from reconciler.decision.forecasting import Forecasts, forecast_loads
+from reconciler.decision.formulation import ModelDemand
+from reconciler.decision.load_variation import LoadForecast, StabilizedDemand
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.holds import HoldKind
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.proposals import ProposalState
 from reconciler.domain.settings import Event
+from reconciler.forecast.series import Window
 from tests.bench.loads import START_S, Offered, bursty, smooth
 from tests.unit.decision.conftest import CLUSTER, DAY_S, NAMESPACE, Fleet, Make, key, new_fleet, service_class
 
@@ -133,6 +136,33 @@ def test_a_price_is_held_against_how_often_a_replica_is_needed(smooth_load: Any,
     assert replicas(2.5) in (high, high + 1)
     assert rare <= replicas(6.5) <= math.ceil(forecast.grow_per_s / 9.99)
     assert replicas(1000.0) == math.ceil(forecast.grow_per_s / 9.99)
+
+
+def test_what_waits_is_certain_whatever_the_price() -> None:
+    """It is there: only what is forecast may stay away."""
+    forecast = LoadForecast(
+        grow_per_s=160.0,
+        keep_per_s=160.0,
+        quantiles={0.25: 60.0, 0.75: 80.0, 0.9: 100.0, 0.99: 120.0},
+        window=Window(from_s=600.0, until_s=1800.0),
+        margin=1.1,
+        goal=0.99,
+        at_s=0.0,
+        days=5.0,
+        moved_by=(),
+        why="",
+        covered=None,
+        covered_of_all=0.9,
+        waiting_per_s=50.0,
+    )
+    stabilized = StabilizedDemand(amount_per_s=160.0, kept_per_s=160.0)
+    demand = ModelDemand(rate_per_s=160.0, headroom=0.0, stabilized=stabilized, forecast=forecast)
+    assert [(each.amount, round(each.probability, 3)) for each in demand.segments(1.0)] == [
+        (110.0, 1.0),
+        (20.0, 0.5),
+        (20.0, 0.175),
+        (10.0, 0.1),
+    ]
 
 
 def test_of_what_a_merge_added_few_do_not_go_for_three_hours(smooth_load: Any, make: Make) -> None:
