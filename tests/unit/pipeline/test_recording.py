@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.domain.recording import READ_VERSIONS, RECORDING_VERSION
+from reconciler.domain.records import replace
 from reconciler.errors import ConfigurationError
 from reconciler.pipeline.prepare import Prepared, prepare
 from reconciler.pipeline.recording import entries_of, fingerprint, read_recording, write_recording
@@ -88,6 +89,16 @@ def test_an_older_recording_does_not_say_when_a_pull_request_was_opened_and_push
     older = read_recording(rewritten(recorded[1], "proposals.json", content))
     assert (older.proposals[0].opened_at_s, older.proposals[0].pushes_s) == (None, ())
     assert dict(entries_of(older))["proposals.json"] == content
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_pull_requests_are_written_one_by_one_as_one_list(recorded: tuple[Prepared, Path], count: int) -> None:
+    recording = read_recording(recorded[1])
+    numbered = tuple(replace(recording.proposals[0], number=number) for number in range(count))
+    written = dict(entries_of(replace(recording, proposals=numbered)))["proposals.json"]
+    shown = json.loads(written)
+    assert [each["number"] for each in shown] == list(range(count))
+    assert written == json.dumps(shown, sort_keys=True, indent=1, ensure_ascii=False).encode()
 
 
 def test_a_file_with_a_secret_is_named_in_it_and_nothing_more(recorded: tuple[Prepared, Path]) -> None:
