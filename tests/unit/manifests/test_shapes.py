@@ -1,6 +1,7 @@
 """Texts of one shape are read as libyaml reads each of them, whatever stands around what differs."""
 
 import re
+from collections import Counter
 
 import pytest
 from hypothesis import example, given
@@ -102,6 +103,8 @@ def test_the_nodes_of_a_text_are_found_by_its_shape_as_in_full(pieces: list[str]
 def test_the_nodes_of_texts_alike_are_found_without_reading_them(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"spec:\n  replicas: {10**number}\n  names: [n{number}]\nkind: 'K{number}'\n" for number in range(5)]
     trees = [build_tree(text, FIELDS) for text in texts]
+    monkeypatch.setattr(edits, "_SEEN", Counter())  # other tests may have filled it
+    monkeypatch.setattr(edits, "_SHAPED", {})
 
     found = [find_tree(text, FIELDS) for text in texts[:3]]
     monkeypatch.setattr(edits, "build_tree", None)
