@@ -34,9 +34,8 @@ _LATER = (
 _LEFT_OUT_EMPTY = ("rules", "workloads", "events")
 
 
-def dump(kind: type[Value], value: Value) -> object:
-    """`value` of a domain type (`Settings`, `tuple[Proposal, ...]`) as dicts, lists and scalars."""
-    del kind
+def dump(value: object) -> object:
+    """A value of a domain type (`Settings`, `tuple[Proposal, ...]`) as dicts, lists and scalars."""
     return json.loads(json.dumps(msgspec.to_builtins(value, str_keys=True)))  # which has lists alone, and infinities
 
 
@@ -58,7 +57,7 @@ def dump_settings(settings: Settings) -> object:
     Rules, workloads, events, limits, automatic merging, signing, attainments, intervals, shards and what learned
     profiles got later are left out where they are the default: older recordings keep their fingerprint.
     """
-    dumped = cast(dict[str, object], dump(Settings, settings))
+    dumped = cast(dict[str, object], dump(settings))
     for model in cast(list[dict[str, list[dict[str, Any]]]], dumped["models"]):
         _drop_defaults(cast(dict[str, object], model), shape=None)
         for profile in model["profiles"]:
@@ -72,7 +71,7 @@ def dump_settings(settings: Settings) -> object:
     for service_class in cast(list[dict[str, object]], dumped["service_classes"]):
         _drop_defaults(service_class, attainment=ATTAINMENT)
     pull_requests = cast(dict[str, object], dumped["pull_requests"])
-    defaults = cast(dict[str, object], dump(PullRequestSettings, PullRequestSettings()))
+    defaults = cast(dict[str, object], dump(PullRequestSettings()))
     kept = {key: value for key, value in pull_requests.items() if key not in _LATER or value != defaults[key]}
     return {
         key: value for key, value in (dumped | {"pull_requests": kept}).items() if key not in _LEFT_OUT_EMPTY or value

@@ -138,10 +138,7 @@ class DeviceRoom:
             need = formulated.needs.of_variant(key)
             self._urgency[key] = 0 if need is None else need.priority
         self._least_urgent = min(self._urgency.values(), default=0)
-        self._open: dict[ResourceKey, Allocation] = {}
-        for keys in groups.values():
-            current = {key: self._current[key] for key in keys}
-            self._open |= situation.proposed(situation.group_of[keys[0]], current)
+        self._open = situation.if_merged()
         self._allocations, self._waiting = dict(staged.allocations), dict(staged.waiting)
         self._pools, self._planned = problem.pools, staged.allocations
         self._lacks: dict[ResourceKey, str] = {}

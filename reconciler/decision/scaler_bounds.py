@@ -82,16 +82,11 @@ class BoundsRoom:
     def _taken(self) -> dict[ResourceKey, dict[str, int]]:
         """What each variant takes of each pool, at most."""
         situation, use = self._situation, DeviceUse.of(self._situation.formulated.problem)
-        groups: dict[str, list[ResourceKey]] = {}
-        for key in situation.current:
-            groups.setdefault(situation.group_of[key], []).append(key)
         found: dict[ResourceKey, dict[str, int]] = {}
-        for group, keys in groups.items():
-            proposed = situation.proposed(group, {key: situation.current[key] for key in keys})
-            for key in keys:
-                now, then = situation.current[key], proposed[key]
-                taken = {pool: each * self._running(key) for pool, each in use.devices(key, now.accelerator).items()}
-                for pool, each in use.devices(key, then.accelerator).items():
-                    taken[pool] = max(taken.get(pool, 0), each * then.replicas)
-                found[key] = taken
+        for key, then in situation.if_merged().items():
+            now = situation.current[key]
+            taken = {pool: each * self._running(key) for pool, each in use.devices(key, now.accelerator).items()}
+            for pool, each in use.devices(key, then.accelerator).items():
+                taken[pool] = max(taken.get(pool, 0), each * then.replicas)
+            found[key] = taken
         return found

@@ -148,7 +148,7 @@ def _behavior_of(scaler: Scaler) -> Behavior | PolicyBehavior | None:
 
 
 def _rate(written: object) -> Rate | None:
-    """The way down of an AutoscalingPolicy, with its schema's defaults for what is missing; None where it is none."""
+    """Read `scaleDown` of an AutoscalingPolicy, with the schema's defaults for what is missing; None if invalid."""
     from reconciler.resources.kubernetes.fields import parse_duration  # its schemas take time to make
 
     if not isinstance(written, Mapping) or not written.keys() <= _RATE_FIELDS:

@@ -108,11 +108,17 @@ class Situation:
         proposal = self.open_proposals(group).get(part)
         return self.own_branch(group, part) if proposal is None else proposal.head_branch
 
-    def proposed(self, group: str, current: Allocations) -> dict[ResourceKey, Allocation]:
-        """What variants of a group that have `current` would have, were all its open pull requests merged."""
-        merged = dict(current)
-        for proposal in self.open_proposals(group).values():
-            merged = proposal.merged(merged)
+    def if_merged(self) -> dict[ResourceKey, Allocation]:
+        """What every variant would have, were all open pull requests merged."""
+        groups: dict[str, dict[ResourceKey, Allocation]] = {}
+        for key, now in self.current.items():
+            groups.setdefault(self.group_of[key], {})[key] = now
+        merged: dict[ResourceKey, Allocation] = {}
+        for group, current in groups.items():
+            then = current
+            for proposal in self.open_proposals(group).values():
+                then = proposal.merged(then)
+            merged |= then
         return merged
 
     def own_branch(self, group: str, part: Part) -> str:

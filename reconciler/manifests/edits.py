@@ -2,7 +2,6 @@
 
 import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, TypeAlias, cast
@@ -33,7 +32,7 @@ from reconciler.manifests.documents import (
     resolve_plain,
     resolve_plain_key,
 )
-from reconciler.manifests.shapes import LEARNED_AT, MOST_SHAPES, named
+from reconciler.manifests.shapes import Learned, named
 from reconciler.manifests.wording import Field
 
 
@@ -420,8 +419,7 @@ def _nodes_in(tree: Tree) -> Iterator[tuple[YamlNode, bool]]:
                 left += (member.key, True), (member.value, False)
 
 
-_SEEN: Final = Counter[tuple[str, tuple[Field, ...]]]()
-_SHAPED: Final = dict[tuple[str, tuple[Field, ...]], _ShapedTree | None]()
+_TREES: Final = Learned[tuple[str, tuple[Field, ...]], _ShapedTree]()
 
 
 def find_tree(text: str, fields: Iterable[Field]) -> Tree:
@@ -431,12 +429,7 @@ def find_tree(text: str, fields: Iterable[Field]) -> Tree:
     if split is None:
         return build_tree(text, fields)
     shape, pieces = split
-    key = shape, fields
-    if key not in _SHAPED and (key in _SEEN or len(_SEEN) < MOST_SHAPES):
-        _SEEN[key] += 1
-        if _SEEN[key] >= LEARNED_AT:
-            _SHAPED[key] = _learned(text, pieces, fields)
-    shaped = _SHAPED.get(key)
+    shaped = _TREES.find((shape, fields), lambda: _learned(text, pieces, fields))
     return build_tree(text, fields) if shaped is None else shaped.filled(pieces)
 
 

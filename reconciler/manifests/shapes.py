@@ -18,6 +18,8 @@ from msgspec.json import decode
 from reconciler.domain.records import dataclass
 
 Nodes = TypeVar("Nodes")
+Key = TypeVar("Key")
+Found = TypeVar("Found")
 Reader: TypeAlias = "Callable[[str], tuple[object, Nodes] | None]"
 """Reads a text in full: its value, and what else is known of its nodes; None if that depends on more than the shape."""
 
@@ -32,8 +34,8 @@ _GAP: Final = "\0"
 """Stands for a slot in a shape; no text holds it."""
 _LONGEST: Final = 10_000
 """Characters of a text whose shape is kept."""
-MOST_SHAPES: Final = 2_000
-LEARNED_AT: Final = 3
+_MOST_KEYS: Final = 2_000
+_LEARNED_AT: Final = 3
 """The text of a shape that it is learned from: that takes as long as reading three."""
 _LINES: Final = 8_192
 """Lines that are kept: a fleet repeats nearly all of them."""
@@ -67,13 +69,28 @@ class _Line(NamedTuple):
     values: tuple[str, ...]
 
 
+class Learned(Generic[Key, Found]):
+    """What is known of keys that were met several times, None where there is nothing to know; of at most 2,000 keys."""
+
+    def __init__(self) -> None:
+        self._seen = Counter[Key]()
+        self._known: dict[Key, Found | None] = {}
+
+    def find(self, key: Key, learn: Callable[[], Found | None]) -> Found | None:
+        """What was learned of a key; None before that."""
+        if key not in self._known and (key in self._seen or len(self._seen) < _MOST_KEYS):
+            self._seen[key] += 1
+            if self._seen[key] >= _LEARNED_AT:
+                self._known[key] = learn()
+        return self._known.get(key)
+
+
 class Shapes(Generic[Nodes]):
     """The shapes that were seen, at most 2,000; `resolve` gives the value of a plain scalar."""
 
     def __init__(self, read: "Reader[Nodes]", resolve: Callable[[str], object]) -> None:
         self._read = read
-        self._seen = Counter[str]()
-        self._templates: dict[str, _Template[Nodes] | None] = {}
+        self._templates = Learned[str, _Template[Nodes]]()
 
         @lru_cache(maxsize=_LINES)
         def read_line(line: str) -> _Line:
@@ -99,7 +116,7 @@ class Shapes(Generic[Nodes]):
             return None
         lines = self._lines_of(text)
         shape = "".join([line.shape for line in lines])
-        template = self._templates[shape] if shape in self._templates else self._learn(shape, text, lines)
+        template = self._templates.find(shape, lambda: self._learn(shape, text, lines))
         if template is None:
             return None
         if template.fixed:
@@ -127,13 +144,8 @@ class Shapes(Generic[Nodes]):
         return decode(template.value % tuple([values[place] for place in template.chosen]))
 
     def _learn(self, shape: str, text: str, lines: list[_Line]) -> _Template[Nodes] | None:
-        """The template of a shape that was seen often enough."""
-        if shape in self._seen or len(self._seen) < MOST_SHAPES:
-            self._seen[shape] += 1
-        if self._seen[shape] < LEARNED_AT:
-            return None
+        """The template of a shape; None where it does not give what reading in full gives."""
         if _is_unsafe(shape):
-            self._templates[shape] = None
             return None
         template, found = self._template_of(_pieces_of(lines)), self._read(text)
         try:
@@ -141,8 +153,7 @@ class Shapes(Generic[Nodes]):
             is_right = template and found and repr(self._filled(template, lines)) == repr(found[0])
         except ValueError:
             is_right = False
-        self._templates[shape] = template if is_right else None
-        return self._templates[shape]
+        return template if is_right else None
 
     def _template_of(self, pieces: list[str]) -> _Template[Nodes] | None:
         """What is read with a name in each slot: slots whose name is found once and as a value can hold any other."""

@@ -168,14 +168,12 @@ def may_hold_secrets(text: str, plain: set[str] | None = None) -> bool:
 
     `plain` are lines in which nothing does, which are not looked at again: those of this text are added.
     """
-    lines = set(text.splitlines(keepends=True))  # what is looked for is never on two of them
-    if plain is not None:
-        lines -= plain
+    known = set[str]() if plain is None else plain
+    lines = set(text.splitlines(keepends=True)) - known  # what is looked for is never on two of them
     lower = "\n".join((*lines, "")).lower()
     if any(word in lower and re.search(pattern, lower) is not None for word, pattern in _HINTS.items()):
         return True
-    if plain is not None:
-        plain |= lines
+    known |= lines
     return False
 
 

@@ -443,7 +443,7 @@ class Editor:
             yield from self._bring(sheet, scaler.behavior_path[:-1], cast(Value, texts))
 
     def _make(self, sheet: Sheet, path: FieldPath, wanted: Value) -> Iterator[FileEdit]:
-        """A value at a path of a manifest and nothing beside it: a mapping that loses a key is replaced."""
+        """Write a value at a path of a manifest; a mapping from which a key is to go is replaced as a whole."""
         found = sheet.find(*path)
         if not isinstance(found, Mapping) or not isinstance(wanted, dict):
             yield from self._bring(sheet, path, wanted)
@@ -470,8 +470,10 @@ class Editor:
                 yield sheet.replace(self._block(wanted), *path)
 
     def _block(self, value: Value) -> str:
-        if isinstance(value, int | str):
-            return str(value) if isinstance(value, int) else double_quoted(value)
+        if isinstance(value, int):
+            return str(value)
+        if isinstance(value, str):
+            return double_quoted(value)
         return self.renderer.render("manifests/fields.yaml.j2", FieldsView(lines=lines_of(value)))
 
     def move_edits(

@@ -154,9 +154,9 @@ def parse_recording(content: bytes) -> Recording:
 def _header(recording: Recording) -> dict[str, object]:
     # what older recordings do not say is left out again, so that they keep their fingerprint
     committed = {} if recording.committed_s is None else {COMMITTED: recording.committed_s}
-    written = {WRITTEN: [codec.dump(WrittenCounts, each) for each in recording.written]} if recording.written else {}
-    paid = {PAID: [codec.dump(PaidPrices, each) for each in recording.paid]} if recording.paid else {}
-    moved = {} if recording.moved is None else {MOVED: [codec.dump(ResourceKey, each) for each in recording.moved]}
+    written = {WRITTEN: [codec.dump(each) for each in recording.written]} if recording.written else {}
+    paid = {PAID: [codec.dump(each) for each in recording.paid]} if recording.paid else {}
+    moved = {} if recording.moved is None else {MOVED: [codec.dump(each) for each in recording.moved]}
     obstructed = {OBSTRUCTED: list(recording.obstructed)} if recording.obstructed else {}
     return {
         **committed,
@@ -170,8 +170,8 @@ def _header(recording: Recording) -> dict[str, object]:
         "branch": recording.branch,
         "commit": recording.commit,
         "settings": codec.dump_settings(recording.settings),
-        "withheld": [codec.dump(WithheldFile, withheld) for withheld in recording.withheld],
-        "unread": [codec.dump(Finding, finding) for finding in recording.unread],
+        "withheld": [codec.dump(withheld) for withheld in recording.withheld],
+        "unread": [codec.dump(finding) for finding in recording.unread],
         "paths": list(recording.paths),
         "answers": [_index_entry(number, answer) for number, answer in enumerate(recording.answers)],
     }
@@ -179,7 +179,7 @@ def _header(recording: Recording) -> dict[str, object]:
 
 def _proposal(proposal: Proposal) -> object:
     # likewise: what was recorded before pull requests kept their promises, and before anybody counted them
-    dumped = cast(dict[str, object], codec.dump(Proposal, proposal))
+    dumped = cast(dict[str, object], codec.dump(proposal))
     return {key: value for key, value in dumped.items() if key not in LATER or value}
 
 

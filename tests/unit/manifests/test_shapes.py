@@ -1,7 +1,6 @@
 """Texts of one shape are read as libyaml reads each of them, whatever stands around what differs."""
 
 import re
-from collections import Counter
 
 import pytest
 from hypothesis import example, given
@@ -11,7 +10,7 @@ from reconciler.errors import InputError
 from reconciler.manifests import documents, edits
 from reconciler.manifests.documents import ComposingBudget, compose_documents, parse_readable, resolve_plain
 from reconciler.manifests.edits import build_tree, find_tree
-from reconciler.manifests.shapes import Shapes
+from reconciler.manifests.shapes import Learned, Shapes
 
 PIECES = [
     *("a: ", "b: ", "- ", "? ", ": ", "{", "}", "[", "]", ", ", "\n", "\n", "\n  ", "\n    ", "#", " # ", "'", '"'),
@@ -103,8 +102,7 @@ def test_the_nodes_of_a_text_are_found_by_its_shape_as_in_full(pieces: list[str]
 def test_the_nodes_of_texts_alike_are_found_without_reading_them(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"spec:\n  replicas: {10**number}\n  names: [n{number}]\nkind: 'K{number}'\n" for number in range(5)]
     trees = [build_tree(text, FIELDS) for text in texts]
-    monkeypatch.setattr(edits, "_SEEN", Counter())  # other tests may have filled it
-    monkeypatch.setattr(edits, "_SHAPED", {})
+    monkeypatch.setattr(edits, "_TREES", Learned())  # other tests may have filled it
 
     found = [find_tree(text, FIELDS) for text in texts[:3]]
     monkeypatch.setattr(edits, "build_tree", None)
