@@ -5,6 +5,7 @@ from dataclasses import field
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.config.layers import API_VERSION, KIND, PlacedValue, find_flaws, find_path_flaw, placed
 from reconciler.domain.identity import Finding, Place, Severity, finding_of
@@ -12,7 +13,10 @@ from reconciler.domain.records import dataclass
 from reconciler.errors import InputError
 from reconciler.manifests.documents import parse_documents
 from reconciler.manifests.wording import describe, join_words
-from reconciler.policy.files import ReadPolicy, join_policies, read_policy
+
+if TYPE_CHECKING:
+    from reconciler.domain.rules import Rule
+    from reconciler.policy.files import ReadPolicy
 
 REPOSITORY_FILE = "reconciler.yaml"
 MAX_FILES = 50
@@ -140,17 +144,24 @@ def preset_path(name: str) -> str:
 
 
 @cache
-def read_preset(name: str) -> ReadPolicy:
+def read_preset(name: str) -> "ReadPolicy":
     """The rules of a shipped preset, read once in a process: a validation loads its settings twice."""
+    from reconciler.policy.files import read_policy
+
     return read_policy(preset_path(name), (_shipped() / f"{name}.yaml").read_bytes())
 
 
 def load_policies(
-    stated: PlacedValue, read: RepositoryReader, list_folder: RepositoryFolder
-) -> tuple[ReadPolicy, tuple[Finding, ...]]:
-    """The rules of `policies` (those of the default preset without it), and what is wrong with the list itself."""
+    stated: PlacedValue, read: RepositoryReader, list_folder: RepositoryFolder, *, with_default: bool
+) -> "tuple[tuple[Rule, ...], tuple[Finding, ...], tuple[Finding, ...]]":
+    """The rules of `policies`, what is wrong with the list itself, and what is wrong with the rules.
+
+    Without such a list they are those of the default preset, or none.
+    """
     if not isinstance(stated.value, tuple):
-        return read_preset("default"), ()
+        return (read_preset("default").rules if with_default else ()), (), ()
+    from reconciler.policy.files import join_policies  # who names no rules waits for none of their schemas
+
     found: list[ReadPolicy] = []
     wrong: list[Finding] = []
     for entry in stated.items:
@@ -158,10 +169,13 @@ def load_policies(
             found += _entry(entry, read, list_folder)
         except ValueError as error:
             wrong.append(Finding(place=entry.place, severity=Severity.ERROR, message=str(error)))
-    return join_policies(found), tuple(wrong)
+    policy = join_policies(found)
+    return policy.rules, tuple(wrong), policy.findings
 
 
-def _entry(entry: PlacedValue, read: RepositoryReader, list_folder: RepositoryFolder) -> Iterator[ReadPolicy]:
+def _entry(entry: PlacedValue, read: RepositoryReader, list_folder: RepositoryFolder) -> "Iterator[ReadPolicy]":
+    from reconciler.policy.files import read_policy
+
     name = str(entry.value)
     if name in preset_names():
         yield read_preset(name)

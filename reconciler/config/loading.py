@@ -174,13 +174,15 @@ def load_settings(
     operator_files: Sequence[Path] = (),
     flags: Flags,
     environment: Environment,
+    decides: bool = True,
 ) -> LoadedSettings:
     """The effective settings; `repository_file` holds the bytes of `reconciler.yaml` in the base commit.
 
+    Without `decides`, the default preset is not read where the configuration names no rules: a tenth of a start.
     Raises ConfigurationError that lists everything that is wrong, one finding a line.
     """
     sources = Sources(repository_file, read_repository_file, list_repository_folder, operator_files)
-    loaded, findings = load(sources, flags, environment)
+    loaded, findings = load(sources, flags, environment, decides=decides)
     if loaded is None:
         raise ConfigurationError("\n".join(str(each) for each in findings if each.severity is Severity.ERROR))
     return loaded
@@ -197,7 +199,7 @@ def check_settings(
 ) -> tuple[Finding, ...]:
     """Everything that `load_settings` would complain about, for `validate`; never raises for it."""
     sources = Sources(repository_file, read_repository_file, list_repository_folder, operator_files)
-    return load(sources, flags, environment)[1]
+    return load(sources, flags, environment, decides=False)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +212,9 @@ class Sources:
     operator_files: Sequence[Path]
 
 
-def load(sources: Sources, flags: Flags, environment: Environment) -> tuple[LoadedSettings | None, tuple[Finding, ...]]:
+def load(
+    sources: Sources, flags: Flags, environment: Environment, *, decides: bool = True
+) -> tuple[LoadedSettings | None, tuple[Finding, ...]]:
     """The effective settings (None: they are wrong) and everything there is to say of them; never raises for it."""
     layers, findings = read_layers(sources.repository_file, sources.read, sources.operator_files)
     root = reduce(merge, layers, EMPTY)
@@ -229,17 +233,19 @@ def load(sources: Sources, flags: Flags, environment: Environment) -> tuple[Load
         *_find_misused_flags(settings, flags, environment),
         *_find_unfilled(settings, flags),
     )
-    policy, misnamed = load_policies(root.at("policies"), sources.read, sources.list_folder)
+    rules, misnamed, broken = load_policies(
+        root.at("policies"), sources.read, sources.list_folder, with_default=decides
+    )
     findings += misnamed
     if _has_errors(findings):
         return None, findings
-    settings = replace(_select(settings, flags, environment), rules=policy.rules)
+    settings = replace(_select(settings, flags, environment), rules=rules)
     urls, gauges = urls_of(root), configuration.gauges
     trusted = trusted_origins(urls, flags, environment)
     findings += tuple(find_untrusted(settings, gauges, urls, trusted, environment))
     if _has_errors(findings):
         return None, findings
-    findings += policy.findings
+    findings += broken
     paused = str(root.at("paused").place) if configuration.is_paused else ""
     paused = PAUSED if environment.is_paused else paused
     loaded = LoadedSettings(
@@ -397,6 +403,7 @@ def read_learned(path: Path) -> Mapping[str, tuple[PerformanceProfile, ...]]:
         operator_files=[path],
         flags=Flags(),
         environment=Environment(),
+        decides=False,
     )
     return {model.model_id: model.profiles for model in loaded.settings.models}
 

@@ -36,8 +36,6 @@ from reconciler.pipeline.references import (
     is_own,
     may_tell,
 )
-from reconciler.policy.judging import find_doubts
-from reconciler.policy.port import Subject
 from reconciler.resources.declaration import Declaration
 from reconciler.snapshot.declarations import (
     Clusters,
@@ -375,6 +373,7 @@ class _Configuration:
                 operator_files=self.flags.config_files,
                 flags=self.flags,
                 environment=read_environment(),
+                decides=False,
             ).settings
         except ConfigurationError:
             return Settings(clusters=(ClusterSettings(name=DEFAULT_CLUSTER),))
@@ -453,8 +452,12 @@ def _find_in_variants(settings: Settings, declaration: Declaration) -> Iterator[
         yield from find_wrong_annotations(variants, catalogs)
     places = {each.key: each.places[COST_FIELD] for each in declaration.variants if COST_FIELD in each.places}
     yield from find_contradicted_costs(variants, currency=settings.currency, places=places)
-    subjects = [Subject(now_s=0.0, variant=each, priority=priority_of(each)) for each in variants]
-    yield from find_doubts(settings.rules, subjects, map(preset_path, preset_names()))
+    if settings.rules:
+        from reconciler.policy.judging import find_doubts
+        from reconciler.policy.port import Subject
+
+        subjects = [Subject(now_s=0.0, variant=each, priority=priority_of(each)) for each in variants]
+        yield from find_doubts(settings.rules, subjects, map(preset_path, preset_names()))
 
 
 def _find_unknown_references(commit: Commit, settings: Settings, paths: Sequence[str] | None) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ HEAVY = (
     "jinja2",
     "git.cmd",
     "reconciler.config.schema",
+    "reconciler.policy.judging",
     "reconciler.report.pull_request",
     "reconciler.resources.aibrix.services",
     "reconciler.resources.dynamo.graphs",
