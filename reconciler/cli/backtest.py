@@ -2,11 +2,11 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from reconciler.cli.options import Common, with_common
+from reconciler.cli.options import Common, flag, path_option, record_option, with_common
 
 if TYPE_CHECKING:
     from reconciler.domain.recording import Recording
@@ -14,52 +14,54 @@ if TYPE_CHECKING:
 OUTPUTS = ("text", "json", "html")
 MOST_DAYS, DAY_S = 90, 86_400.0
 
-Days = Annotated[int, typer.Option("--days", metavar="N", min=1, max=MOST_DAYS, help="How many whole days, UTC.")]
-Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Save what was observed to this file.")]
-Replay = Annotated[
-    Path | None, typer.Option("--replay", metavar="FILE", help="Read a recording, without network or repository.")
-]
-Loads = Annotated[
-    Path | None,
-    typer.Option("--loads", metavar="FILE", help="Replay the loads of this CSV file instead of the observed ones."),
-]
-Keep = Annotated[
-    Path | None,
-    typer.Option("--keep", metavar="DIR", help="Keep each finished day there; a run that was stopped goes on."),
-]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of what is drawn at random, such as merges.")]
-OfficeHoursOnly = Annotated[
-    bool, typer.Option("--office-hours", help="People merge from 8 to 18 UTC, Monday to Friday.")
-]
-Ablations = Annotated[
-    bool, typer.Option("--ablations", help="Also ours without forecasts, limits or rules, and merged in a minute.")
-]
-Faults = Annotated[
-    bool, typer.Option("--faults", help="Let metrics fail, nodes end, starts find nothing free, and merges be late.")
-]
-Scheduler = Annotated[
-    str, typer.Option("--scheduler", metavar="ADDRESS", help="Replay days on the Dask cluster there, one a worker.")
-]
-WorkerCount = Annotated[
-    int, typer.Option("--workers", metavar="N", min=0, help="Replay days in so many processes of Dask; 0 is this one.")
-]
 
-
+@click.option(
+    "--days",
+    metavar="N",
+    type=click.IntRange(min=1, max=MOST_DAYS),
+    default=14,
+    show_default=True,
+    help="How many whole days, UTC.",
+)
+@record_option
+@path_option("--replay", help="Read a recording, without network or repository.")
+@path_option("--loads", help="Replay the loads of this CSV file instead of the observed ones.")
+@path_option("--keep", metavar="DIR", help="Keep each finished day there; a run that was stopped goes on.")
+@click.option(
+    "--seed",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Of what is drawn at random, such as merges.",
+)
+@flag("--office-hours", help="People merge from 8 to 18 UTC, Monday to Friday.")
+@flag("--ablations", help="Also ours without forecasts, limits or rules, and merged in a minute.")
+@flag("--faults", help="Let metrics fail, nodes end, starts find nothing free, and merges be late.")
+@click.option("--scheduler", metavar="ADDRESS", default="", help="Replay days on the Dask cluster there, one a worker.")
+@click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Replay days in so many processes of Dask; 0 is this one.",
+)
 @with_common(outputs=OUTPUTS)
 def backtest(
     common: Common,
     *,
-    days: Days = 14,
-    record: Record = None,
-    replay: Replay = None,
-    loads: Loads = None,
-    keep: Keep = None,
-    seed: Seed = 1,
-    office_hours: OfficeHoursOnly = False,
-    ablations: Ablations = False,
-    faults: Faults = False,
-    scheduler: Scheduler = "",
-    workers: WorkerCount = 0,
+    days: int,
+    record: Path | None,
+    replay: Path | None,
+    loads: Path | None,
+    keep: Path | None,
+    seed: int,
+    office_hours: bool,
+    ablations: bool,
+    faults: bool,
+    scheduler: str,
+    workers: int,
 ) -> int:
     """Replay the last days: what it would have cost and missed."""
     from reconciler.cli.console import painted, progress, width, write, write_json
@@ -69,7 +71,7 @@ def backtest(
     from reconciler.report.backtest import backtest_json, backtest_text
 
     if record is not None and replay is not None:
-        raise typer.BadParameter("a replay has nothing new to record", param_hint="--record")
+        raise click.BadParameter("a replay has nothing new to record", param_hint="--record")
     request = BacktestRequest(
         days=days,
         seed=seed,

@@ -1,24 +1,18 @@
 """`reconciler demo`: a sample repository, planned and proposed on this machine."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from reconciler.cli.options import READING, Common, with_common
-
-Family = Annotated[
-    str,
-    typer.Option("--family", metavar="NAME", help="Another sample: flux, kserve, kthena, llm-d, llmaz or vllm."),
-]
-Directory = Annotated[
-    Path | None,
-    typer.Option("--directory", metavar="DIR", help="New, empty, or from an earlier demo. Default: a temporary one."),
-]
+from reconciler.cli.options import READING, Common, path_option, with_common
 
 
+@click.option(
+    "--family", metavar="NAME", help="Another sample: flux, kserve, kthena, llm-d, llmaz or vllm.", default=""
+)
+@path_option("--directory", metavar="DIR", help="New, empty, or from an earlier demo. Default: a temporary one.")
 @with_common(outputs=("text",), without=(*READING, "output"))
-def demo(common: Common, *, family: Family = "", directory: Directory = None) -> int:
+def demo(common: Common, *, family: str, directory: Path | None) -> int:
     """Plan and propose changes for a sample repository."""
     from reconciler.cli.console import painted, progress, width, write
     from reconciler.cli.run import exit_of_run

@@ -1,18 +1,16 @@
 """`reconciler explain RESOURCE`: every value, query, figure and step behind one variant."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from reconciler.cli.options import Common, with_common
-
-Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="[CLUSTER/]NAMESPACE/NAME, as all outputs print it.")]
-Replay = Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="Explain from a recording.")]
+from reconciler.cli.options import Common, path_option, with_common
 
 
+@click.argument("resource", metavar="RESOURCE", help="[CLUSTER/]NAMESPACE/NAME, as all outputs print it.")
+@path_option("--replay", help="Explain from a recording.")
 @with_common(outputs=("text", "json", "html"))
-def explain(common: Common, resource: Resource, *, replay: Replay = None) -> int:
+def explain(common: Common, *, resource: str, replay: Path | None) -> int:
     """Explain one variant: every value, query, figure and step."""
     from reconciler.cli.console import painted, width, write, write_json
     from reconciler.cli.plan import prepare_plan

@@ -2,9 +2,9 @@
 
 import re
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from reconciler.cli.options import Common, with_common
 
@@ -16,19 +16,16 @@ OUTPUTS = ("text", "json", "yaml")
 SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0}
 LEAST_S, MOST_S = SECONDS["h"], 400 * SECONDS["d"]
 
-Models = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="MODEL", help="Model ids or globs. Default: all models that are served."),
-]
-Since = Annotated[str, typer.Option("--since", metavar="AGE", help="How far back to look, such as 36h or 7d.")]
-Write = Annotated[
-    str | None,
-    typer.Option("--write", metavar="FILE", help="Write the profiles to this file in the repository."),
-]
 
-
+@click.argument(
+    "models", metavar="[MODEL]...", nargs=-1, help="Model ids or globs. Default: all models that are served."
+)
+@click.option(
+    "--since", metavar="AGE", help="How far back to look, such as 36h or 7d.", default="7d", show_default=True
+)
+@click.option("--write", metavar="FILE", help="Write the profiles to this file in the repository.")
 @with_common(outputs=OUTPUTS)
-def fit(common: Common, models: Models = None, *, since: Since = "7d", write: Write = None) -> int:
+def fit(common: Common, *, models: tuple[str, ...], since: str, write: str | None) -> int:
     """Learn performance profiles of models from metrics history.
 
     What replicas reported to Prometheus tells how fast a model runs on an accelerator; where it tells too little,
@@ -42,7 +39,7 @@ def fit(common: Common, models: Models = None, *, since: Since = "7d", write: Wr
     from reconciler.pipeline.work_tree import find_profiles_file, is_extended
     from reconciler.report.fit import DEFAULT_PATH
 
-    request = FitRequest(since_s=read_age(since), models=tuple(models or ()))
+    request = FitRequest(since_s=read_age(since), models=models)
     file = None if write is None else find_profiles_file(common.repo, write)
     with (
         progress(quiet=common.quiet) as step,
@@ -60,7 +57,7 @@ def read_age(text: str) -> float:
     match = re.fullmatch(r"([0-9]{1,6})([mhd])", text)
     age_s = int(match[1]) * SECONDS[match[2]] if match else 0.0
     if not LEAST_S <= age_s <= MOST_S:
-        raise typer.BadParameter(f"expected an age like 36h or 7d, from 1h to 400d, got {text!r}", param_hint="--since")
+        raise click.BadParameter(f"expected an age like 36h or 7d, from 1h to 400d, got {text!r}", param_hint="--since")
     return age_s
 
 

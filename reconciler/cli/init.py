@@ -2,43 +2,41 @@
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from reconciler.cli.options import Common, with_common
+from reconciler.cli.options import Common, flag, with_common
 
 if TYPE_CHECKING:
     from reconciler.pipeline.init import InitResult
 
-GitHubAction = Annotated[bool, typer.Option("--github-action", help="Add a GitHub Actions workflow that runs the job.")]
-GitLabCi = Annotated[bool, typer.Option("--gitlab-ci", help="Add a GitLab pipeline that runs the job.")]
-CronJob = Annotated[bool, typer.Option("--cronjob", help="Add the manifests of a CronJob that runs the job.")]
-ArgoCd = Annotated[bool, typer.Option("--argocd", help="With --cronjob: add an Argo CD Application for it.")]
-Flux = Annotated[bool, typer.Option("--flux", help="With --cronjob: add a Flux Kustomization for it.")]
-Image = Annotated[
-    str, typer.Option("--image", metavar="NAME@DIGEST", help="The image of the job: a mirror, or one of your own.")
-]
-Action = Annotated[str, typer.Option("--action", metavar="OWNER/REPO@SHA", help="The GitHub Action: a mirror.")]
-Adopt = Annotated[bool, typer.Option("--adopt", help="Manage the workloads that serve models: add them to workloads.")]
-Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit with 2 if a file would change.")]
 
 NAMED = 5
 
 
+@flag("--adopt", help="Manage the workloads that serve models: add them to workloads.")
+@flag("--github-action", help="Add a GitHub Actions workflow that runs the job.")
+@flag("--gitlab-ci", help="Add a GitLab pipeline that runs the job.")
+@flag("--cronjob", help="Add the manifests of a CronJob that runs the job.")
+@flag("--argocd", help="With --cronjob: add an Argo CD Application for it.")
+@flag("--flux", help="With --cronjob: add a Flux Kustomization for it.")
+@click.option("--image", metavar="NAME@DIGEST", default="", help="The image of the job: a mirror, or one of your own.")
+@click.option("--action", metavar="OWNER/REPO@SHA", default="", help="The GitHub Action: a mirror.")
+@flag("--check", help="Write nothing; exit with 2 if a file would change.")
 @with_common(outputs=("text",))
 def init(
     common: Common,
     *,
-    adopt: Adopt = False,
-    github_action: GitHubAction = False,
-    gitlab_ci: GitLabCi = False,
-    cronjob: CronJob = False,
-    argocd: ArgoCd = False,
-    flux: Flux = False,
-    image: Image = "",
-    action: Action = "",
-    check: Check = False,
+    adopt: bool,
+    github_action: bool,
+    gitlab_ci: bool,
+    cronjob: bool,
+    argocd: bool,
+    flux: bool,
+    image: str,
+    action: str,
+    check: bool,
 ) -> int:
     """Write a reconciler.yaml, and files that run the job.
 

@@ -5,10 +5,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-import typer
-from typer.core import TyperCommand
+import click
 
 from reconciler.cli.backtest import backtest
 from reconciler.cli.console import Exit, complain, exit_for, reserve_stdout
@@ -17,6 +15,7 @@ from reconciler.cli.doctor import doctor
 from reconciler.cli.explain import explain
 from reconciler.cli.fit import fit
 from reconciler.cli.init import init
+from reconciler.cli.options import flag
 from reconciler.cli.plan import plan
 from reconciler.cli.policy import policy
 from reconciler.cli.prior import prior
@@ -29,24 +28,11 @@ from reconciler.pipeline.process import set_up_process
 
 logger = logging.getLogger(__name__)
 
-# typer brings a copy of click with it in some releases and the library in others: its own name leads to either.
-USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
-
 STOPPED = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.TERMINATED}
 AFTER_STOP = "stopped; temporary files are gone; what was published stays, and the next run goes on from there"
 
 HELP_WIDTH = 100
 
-app = typer.Typer(
-    name="reconciler",
-    help="Right-size LLM inference on Kubernetes from Git and Prometheus, by pull request.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    epilog="Run reconciler COMMAND --help for options, examples and exit codes.",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": HELP_WIDTH},
-)
 EXAMPLES: Mapping[Callable[..., int], Sequence[str]] = {
     run: ("run --repo https://github.com/OWNER/FLEET.git", "run --repo . --record run.zip --fail-when-held"),
     plan: ("plan --prometheus http://127.0.0.1:9090", "plan --replay run.zip -o markdown"),
@@ -71,31 +57,38 @@ Exit codes:
   5  the command line, configuration or credentials are wrong"""
 
 
-class PlainCommand(TyperCommand):
-    """A command whose arguments go by their own names in its help: typer would add the type that Python gives them."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        for parameter in self.params:
-            if parameter.param_type_name == "argument":
-                vars(parameter)["display_type"] = lambda _context: None
-
-
-for command, examples in EXAMPLES.items():
-    lines = "\n".join(f"  reconciler {example}" for example in examples)
-    app.command(name=command.__name__, cls=PlainCommand, epilog=f"\b\nExamples:\n{lines}\n\n{CODES}")(command)
-
-
-@app.callback(invoke_without_command=True)
-def about(*, version: bool = typer.Option(False, "--version", help="Print the version.")) -> int:
-    """Right-size LLM inference on Kubernetes from Git and Prometheus, by pull request."""
-    if version:
+def print_version(context: click.Context, _option: click.Parameter, is_asked: bool) -> None:
+    """Print the version, and leave."""
+    if is_asked:
         from reconciler import __version__
         from reconciler.cli.console import write
 
         write(f"reconciler {__version__}")
-        raise typer.Exit
-    return Exit.FINISHED
+        context.exit()
+
+
+class CommandsInOrder(click.Group):
+    """Lists commands as they are used, not by the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(self.commands)
+
+
+@click.group(
+    cls=CommandsInOrder,
+    no_args_is_help=True,
+    epilog="Run reconciler COMMAND --help for options, examples and exit codes.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": HELP_WIDTH},
+)
+@flag("--version", is_eager=True, expose_value=False, callback=print_version, help="Print the version.")
+def app() -> None:
+    """Right-size LLM inference on Kubernetes from Git and Prometheus, by pull request."""
+
+
+for command, examples in EXAMPLES.items():
+    lines = "\n".join(f"  reconciler {example}" for example in examples)
+    app.command(name=command.__name__, epilog=f"\b\nExamples:\n{lines}\n\n{CODES}")(command)
 
 
 def main() -> None:
@@ -129,14 +122,12 @@ def invoke(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code by the documentation's table, whatever is raised."""
     try:
         code = app(args=list(arguments), standalone_mode=False)
-    except (typer.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
     except _Stopped as stopped:
         complain(f"{signal.Signals(stopped.number).name}: {AFTER_STOP}")
         return STOPPED[signal.Signals(stopped.number)]
-    except typer.Exit as leaving:
-        return leaving.exit_code
-    except USAGE_ERROR as error:
+    except click.UsageError as error:
         error.show()
         return Exit.CONFIGURATION
     except ReconcilerError as error:

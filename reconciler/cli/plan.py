@@ -3,11 +3,11 @@
 import logging
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from reconciler.cli.options import Common, ShardOption, with_common
+from reconciler.cli.options import Common, flag, path_option, record_option, shard_option, with_common
 
 if TYPE_CHECKING:
     from reconciler.pipeline.prepare import Prepared
@@ -16,41 +16,28 @@ logger = logging.getLogger(__name__)
 
 OUTPUTS = ("text", "json", "yaml", "markdown", "diff", "html")
 
-Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Save what was observed to this file.")]
-Replay = Annotated[
-    Path | None, typer.Option("--replay", metavar="FILE", help="Plan from a recording, without network or repository.")
-]
-Detailed = Annotated[bool, typer.Option("--detailed-exitcode", help="Exit with 2 when there are changes.")]
 
-
-Prove = Annotated[
-    bool,
-    typer.Option("--prove", help="Verify the edits with kustomize or kubectl (fetches remote bases)."),
-]
-
-
+@shard_option
+@record_option
+@path_option("--replay", help="Plan from a recording, without network or repository.")
+@flag("--prove", help="Verify the edits with kustomize or kubectl (fetches remote bases).")
+@flag("--detailed-exitcode", help="Exit with 2 when there are changes.")
 @with_common(outputs=OUTPUTS)
 def plan(
-    common: Common,
-    *,
-    shard: ShardOption = None,
-    record: Record = None,
-    replay: Replay = None,
-    prove: Prove = False,
-    detailed_exitcode: Detailed = False,
+    common: Common, *, shard: str | None, record: Path | None, replay: Path | None, prove: bool, detailed_exitcode: bool
 ) -> int:
     """Show what run would change, and why. Writes nothing."""
     from reconciler.cli.console import exit_of_plan
     from reconciler.cli.output import present_plan, tell_workflow
 
     if record is not None and replay is not None:
-        raise typer.BadParameter("a replay has nothing new to record", param_hint="--record")
+        raise click.BadParameter("a replay has nothing new to record", param_hint="--record")
     if shard is not None and replay is not None:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             "a recording says itself which shard made it: give neither this nor RECONCILER_SHARD", param_hint="--shard"
         )
     if prove and replay is not None:
-        raise typer.BadParameter("a replay has no repository to render", param_hint="--prove")
+        raise click.BadParameter("a replay has no repository to render", param_hint="--prove")
     prepared = prepare_plan(common, shard=shard, record=record, replay=replay, prove=prove)
     present_plan(common, prepared)
     tell_workflow(prepared.plan, is_changed=prepared.plan.proposes)

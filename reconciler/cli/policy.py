@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-import typer
+import click
 
-from reconciler.cli.options import Common, with_common
+from reconciler.cli.options import Common, path_option, with_common
 
 if TYPE_CHECKING:
     from reconciler.domain.plan import Decision
@@ -15,45 +15,40 @@ if TYPE_CHECKING:
 CASES = Path(".reconciler/policy-tests.yaml")
 IN_WORDS = frozenset({"cluster", "rule"})
 """What the text of a row says in its other fields."""
-Action = Annotated[
-    Literal["test", "explain", "simulate"],
-    typer.Argument(metavar="test|explain|simulate", show_default=False, help="The action."),
-]
-Subjects = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="ARGUMENT", help="FILE... of cases, a RESOURCE, or RECORDING..."),
-]
 
 
-Replay = Annotated[Path | None, typer.Option("--replay", metavar="FILE", help="Explain from a recording.")]
-
-
+@click.argument(
+    "action", metavar="test|explain|simulate", type=click.Choice(("test", "explain", "simulate")), help="The action."
+)
+@click.argument("arguments", metavar="[ARGUMENT]...", nargs=-1, help="FILE... of cases, a RESOURCE, or RECORDING...")
+@path_option("--replay", help="Explain from a recording.")
 @with_common(outputs=("text", "json"))
-def policy(common: Common, action: Action, arguments: Subjects = None, *, replay: Replay = None) -> int:
+def policy(
+    common: Common, *, action: Literal["test", "explain", "simulate"], arguments: tuple[str, ...], replay: Path | None
+) -> int:
     """Test rules, explain one verdict, or try rules on recordings."""
     from reconciler.cli.console import Exit, write, write_json
 
-    named = list(arguments or ())
     if replay is not None and action != "explain":
-        raise typer.BadParameter("only explain replays a recording", param_hint="--replay")
+        raise click.BadParameter("only explain replays a recording", param_hint="--replay")
     if action == "test":
-        rows = list(_tested(_rules(common), [Path(each) for each in named] or [CASES]))
+        rows = list(_tested(_rules(common), [Path(each) for each in arguments] or [CASES]))
     elif action == "explain":
-        if len(named) != 1:
-            raise typer.BadParameter("expected one RESOURCE", param_hint="policy explain")
+        if len(arguments) != 1:
+            raise click.BadParameter("expected one RESOURCE", param_hint="policy explain")
         # What rules say of one change, and who merges it.
         from reconciler.cli.plan import prepare_plan
         from reconciler.cli.setting_rows import find_decision
 
         plan = prepare_plan(common, replay=replay).plan
-        decision = find_decision(plan, named[0])
+        decision = find_decision(plan, arguments[0])
         terms = next((group.merges for group in plan.groups if decision in group.changes), None)
         waits = "" if terms is None else f"merges by itself{f'; not yet: {terms.waits}' if terms.waits else ''}"
         rows = [{**_row(decision, decision.variant.label), "merges": waits}]
     else:
-        if not named:
-            raise typer.BadParameter("expected at least one RECORDING", param_hint="policy simulate")
-        rows = list(_simulated(_rules(common), [Path(each) for each in named]))
+        if not arguments:
+            raise click.BadParameter("expected at least one RECORDING", param_hint="policy simulate")
+        rows = list(_simulated(_rules(common), [Path(each) for each in arguments]))
     if common.output == "json":
         write_json({"version": 1, "rows": rows})
     else:

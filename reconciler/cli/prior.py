@@ -1,22 +1,21 @@
 """`reconciler prior MODEL [ACCELERATOR...]`: what an untried accelerator would probably do."""
 
-from typing import Annotated
-
-import typer
+import click
 
 from reconciler.cli.options import Common, with_common
 
 OUTPUTS = ("text", "json", "html")
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="The id of a model.")]
-Accelerators = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="ACCELERATOR", help="Names such as H200 or 2xH100. Default: all that have a price."),
-]
 
-
+@click.argument("model", metavar="MODEL", help="The id of a model.")
+@click.argument(
+    "accelerators",
+    metavar="[ACCELERATOR]...",
+    nargs=-1,
+    help="Names such as H200 or 2xH100. Default: all that have a price.",
+)
 @with_common(outputs=OUTPUTS)
-def prior(common: Common, model: Model, accelerators: Accelerators = None) -> int:
+def prior(common: Common, *, model: str, accelerators: tuple[str, ...]) -> int:
     """Say how fast a model would probably be on untried accelerators.
 
     A band says how sure that is. The number is a roofline from the model's shape and data sheets, corrected by the
@@ -34,7 +33,7 @@ def prior(common: Common, model: Model, accelerators: Accelerators = None) -> in
         progress(quiet=common.quiet) as step,
         open_session(common.flags, read_environment(), writes=False, with_forge=False, progress=step) as session,
     ):
-        found = find_model_priors(session.doors, session.settings, session.repository, model, tuple(accelerators or ()))
+        found = find_model_priors(session.doors, session.settings, session.repository, model, accelerators)
     if common.output == "json":
         write_json(prior_json(found))
     elif common.output == "html":

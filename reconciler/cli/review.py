@@ -3,11 +3,11 @@
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from reconciler.cli.options import Common, with_common
+from reconciler.cli.options import Common, flag, path_option, with_common
 from reconciler.domain.records import replace
 
 if TYPE_CHECKING:
@@ -19,34 +19,21 @@ if TYPE_CHECKING:
 
 HEADING = "reconciler review"
 COST = "cost:"
-Head = Annotated[
-    str, typer.Option("--head", metavar="REF", help="The commit to review (default: the job's change, else HEAD).")
-]
-Open = Annotated[bool, typer.Option("--open", help="Review and comment on all open pull requests, including forks.")]
-Comment = Annotated[bool, typer.Option("--comment", help="Comment on the job's pull request and set its status.")]
-Replay = Annotated[
-    Path | None,
-    typer.Option("--replay", metavar="FILE", help="Take the base from a recording; heads still come from --repo."),
-]
-Failing = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fail-on",
-        metavar="refuse|hold|slo|approval|cost:PERCENT",
-        help="Exit with 3 on such a remark, or if costs rise by more (default: refuse). Repeatable.",
-    ),
-]
 
 
+@click.option("--head", metavar="REF", default="", help="The commit to review (default: the job's change, else HEAD).")
+@flag("--open", "open_ones", help="Review and comment on all open pull requests, including forks.")
+@flag("--comment", help="Comment on the job's pull request and set its status.")
+@path_option("--replay", help="Take the base from a recording; heads still come from --repo.")
+@click.option(
+    "--fail-on",
+    metavar="refuse|hold|slo|approval|cost:PERCENT",
+    multiple=True,
+    help="Exit with 3 on such a remark, or if costs rise by more (default: refuse). Repeatable.",
+)
 @with_common(outputs=("text", "json", "markdown", "github", "sarif"))
 def review(
-    common: Common,
-    *,
-    head: Head = "",
-    open_ones: Open = False,
-    comment: Comment = False,
-    replay: Replay = None,
-    fail_on: Failing = None,
+    common: Common, *, head: str, open_ones: bool, comment: bool, replay: Path | None, fail_on: tuple[str, ...]
 ) -> int:
     """Show what merging someone else's change would do."""
     from reconciler.config.environment import read_environment
@@ -56,21 +43,21 @@ def review(
     asked = _fail_on(fail_on)
     event = find_event(environment.variables)
     if open_ones and replay is not None:
-        raise typer.BadParameter("open pull requests are reviewed as things are now", param_hint="--replay")
+        raise click.BadParameter("open pull requests are reviewed as things are now", param_hint="--replay")
     if open_ones:
         return _review_open(common, environment, asked, event)
     return _review_one(common, environment, asked, event, head=head, comment=comment, replay=replay)
 
 
-def _fail_on(asked: list[str] | None) -> "FailOn":
+def _fail_on(asked: tuple[str, ...]) -> "FailOn":
     from reconciler.domain.reports import FailOn, Objection
 
     known = {str(each): each for each in (Objection.REFUSE, Objection.HOLD, Objection.SLO, Objection.APPROVAL)}
-    words = asked or [str(Objection.REFUSE)]
+    words = asked or (str(Objection.REFUSE),)
     shares = [_share(each.removeprefix(COST)) for each in words if each.startswith(COST)]
     named = [each for each in words if not each.startswith(COST)]
     if unknown := set(named) - known.keys():
-        raise typer.BadParameter(
+        raise click.BadParameter(
             f"{min(unknown)!r} is not one of {', '.join(known)}, cost:PERCENT", param_hint="--fail-on"
         )
     return FailOn(objections=frozenset(known[each] for each in named), cost_fraction=min(shares, default=None))
@@ -82,7 +69,7 @@ def _share(percent: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share < math.inf:
-        raise typer.BadParameter(f"'{COST}{percent}': expected a percentage like cost:20", param_hint="--fail-on")
+        raise click.BadParameter(f"'{COST}{percent}': expected a percentage like cost:20", param_hint="--fail-on")
     return share
 
 
@@ -106,10 +93,10 @@ def _review_one(
     recorded = "" if recording is None else recording.commit
     base = common.base or recorded or (event.base_in(is_directory=is_directory) if event is not None else "")
     if not base:
-        raise typer.BadParameter("what the change would be merged into, such as origin/main", param_hint="--base")
+        raise click.BadParameter("what the change would be merged into, such as origin/main", param_hint="--base")
     if comment and (event is None or head):
         words = "only in a job that was started for a pull request, and without --head"
-        raise typer.BadParameter(words, param_hint="--comment")
+        raise click.BadParameter(words, param_hint="--comment")
     named = head or (event.head_in(is_directory=is_directory) if event is not None else "HEAD")
     flags = replace(common.flags, base=base)
     with (
@@ -138,7 +125,7 @@ def _review_open(common: Common, environment: "Environment", asked: "FailOn", ev
     from reconciler.report.review import open_reviews_json, open_reviews_text
 
     if common.output not in ("text", "json"):
-        raise typer.BadParameter(f"--open prints text or json, not {common.output}", param_hint="--output")
+        raise click.BadParameter(f"--open prints text or json, not {common.output}", param_hint="--output")
     with (
         progress(quiet=common.quiet) as step,
         open_session(common.flags, environment, writes=True, progress=step) as session,

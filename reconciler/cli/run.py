@@ -2,25 +2,22 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from reconciler.cli.options import Common, ShardOption, with_common
+from reconciler.cli.options import Common, flag, record_option, shard_option, with_common
 
 if TYPE_CHECKING:
     from reconciler.cli.console import Exit
     from reconciler.pipeline.run import RunResult
 
 OUTPUTS = ("text", "json")
-Record = Annotated[Path | None, typer.Option("--record", metavar="FILE", help="Save what was observed to this file.")]
-FailWhenHeld = Annotated[bool, typer.Option("--fail-when-held", help="Exit with 3 when every variant is held.")]
 
 
+@shard_option
+@record_option
+@flag("--fail-when-held", help="Exit with 3 when every variant is held.")
 @with_common(outputs=OUTPUTS)
-def run(
-    common: Common, *, shard: ShardOption = None, record: Record = None, fail_when_held: FailWhenHeld = False
-) -> int:
+def run(common: Common, *, shard: str | None, record: Path | None, fail_when_held: bool) -> int:
     """Open or update pull requests with the plan."""
     from reconciler.cli.console import exit_for, progress
     from reconciler.cli.output import present_run

@@ -1,20 +1,23 @@
 """`reconciler schema [configuration|policy]`: JSON Schema for editors."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-import typer
+import click
 
 from reconciler.cli.options import READING, Common, with_common
 
-What = Annotated[
-    Literal["configuration", "policy"],
-    typer.Argument(metavar="[configuration|policy]", show_default=False, help="The kind of file."),
-]
 ACTS_ON_NOTHING = (*READING, "output", "color", "quiet", "verbose", "log_format")
 
 
+@click.argument(
+    "what",
+    metavar="[configuration|policy]",
+    type=click.Choice(("configuration", "policy")),
+    default="configuration",
+    help="The kind of file.",
+)
 @with_common(outputs=("json",), without=ACTS_ON_NOTHING, default="json")
-def schema(common: Common, what: What = "configuration") -> int:
+def schema(common: Common, *, what: Literal["configuration", "policy"]) -> int:
     """Print a JSON Schema for editors."""
     from reconciler.cli.console import write_json
     from reconciler.config.schema import configuration_schema, policy_schema

@@ -1,21 +1,18 @@
 """`reconciler validate [PATH...]`: lint resources and configuration; no network."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from reconciler.cli.options import Common, with_common
-
-Paths = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="PATH", help="Files or directories on disk. Default: the base commit."),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings, too.")]
+from reconciler.cli.options import PATH, Common, flag, with_common
 
 
+@click.argument(
+    "paths", metavar="[PATH]...", nargs=-1, type=PATH, help="Files or directories on disk. Default: the base commit."
+)
+@flag("--strict", help="Fail on warnings, too.")
 @with_common(outputs=("text", "json", "github", "sarif"), without=("prometheus",))
-def validate(common: Common, paths: Paths = None, *, strict: Strict = False) -> int:
+def validate(common: Common, *, paths: tuple[Path, ...], strict: bool) -> int:
     """Check resources and configuration, without a network."""
     from reconciler.cli.console import exit_of_findings
     from reconciler.cli.findings import present_findings

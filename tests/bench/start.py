@@ -15,8 +15,8 @@ from tests.bench.processes import Spent, run_python
 
 REPEATS = 7
 FILES = 10
-YARDSTICK = "importing numpy, pydantic, typer, yaml"
-IMPORTS = "import numpy, pydantic, typer, yaml; pydantic.BaseModel"
+YARDSTICK = "importing numpy, pydantic, click, yaml"
+IMPORTS = "import numpy, pydantic, click, yaml; pydantic.BaseModel"
 
 
 def measure(bench: Bench) -> Iterator[Figure]:

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.core import TyperGroup
-from typer.main import get_command
 
 from reconciler.cli.console import Exit
 from reconciler.cli.main import app, invoke
@@ -44,9 +42,7 @@ def flags_in(text: str) -> set[str]:
 
 
 def commands() -> Mapping[str, Any]:
-    group = get_command(app)
-    assert isinstance(group, TyperGroup)
-    return group.commands
+    return app.commands
 
 
 def options_of(command: Any) -> Iterator[Any]:
