@@ -55,7 +55,7 @@ def _stop(prometheus: ScriptedServer, sent: signal.Signals, code: int, word: str
         time.sleep(0.05)
     assert list(left.iterdir()), "the private clone lies there while Prometheus is asked"
     process.send_signal(sent)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=50)
     assert process.returncode == code
     assert f"error: {word}: " in said
     assert "Traceback" not in said
