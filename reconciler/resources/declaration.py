@@ -37,26 +37,43 @@ class Owners:
     """
 
     by_target: Mapping[tuple[str, str, str, str, str], ReplicaOwner]
+    rivals: Mapping[tuple[str, str, str, str, str], tuple[str, ...]]
+    """Of several autoscalers that act on one target, what each is called."""
 
     @classmethod
     def of(cls, owners: Iterable[ReplicaOwner]) -> "Owners":
         """The index of some owners."""
         found: dict[tuple[str, str, str, str, str], ReplicaOwner] = {}
+        names: dict[tuple[str, str, str, str, str], list[str]] = {}
         for owner in sorted(owners, key=lambda each: (each.is_followed, not each.makes_autoscaler)):
             target = (owner.cluster, owner.namespace, owner.target_kind, owner.target_name, owner.target_part)
-            found.setdefault(target, owner)
-        return cls(found)
+            first = found.setdefault(target, owner)
+            acts = owner.scaler is not None and (
+                owner.makes_autoscaler or owner.is_followed or not first.makes_autoscaler
+            )
+            if acts and owner.owner not in names.setdefault(target, []):
+                names[target].append(owner.owner)
+        return cls(found, {target: tuple(each) for target, each in names.items() if len(each) > 1})
 
     def owner_of(self, target: ResourceKey, workload: Workload | None) -> ReplicaOwner | None:
         """What else sets the replicas of a target, of the part that it is, or of what a controller makes of it."""
-        keys = [target] if workload is None or workload.becomes is None else [workload.becomes, target]
-        named = (
-            (key.cluster, namespace, key.kind, key.name, part)
-            for key in keys
-            for namespace in (key.namespace, "")
-            for part in dict.fromkeys((key.part, ""))
-        )
-        return next((self.by_target[each] for each in named if each in self.by_target), None)
+        return next((self.by_target[each] for each in _named(target, workload) if each in self.by_target), None)
+
+    def rivals_of(self, target: ResourceKey, workload: Workload | None) -> tuple[str, ...]:
+        """The names of several autoscalers that act on a target; empty where one does, or none."""
+        place = next((each for each in _named(target, workload) if each in self.by_target), None)
+        return () if place is None else self.rivals.get(place, ())
+
+
+def _named(target: ResourceKey, workload: Workload | None) -> Iterator[tuple[str, str, str, str, str]]:
+    """How owners may name a target: as the part that it is or whole, and what a controller makes of it first."""
+    keys = [target] if workload is None or workload.becomes is None else [workload.becomes, target]
+    return (
+        (key.cluster, namespace, key.kind, key.name, part)
+        for key in keys
+        for namespace in (key.namespace, "")
+        for part in dict.fromkeys((key.part, ""))
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

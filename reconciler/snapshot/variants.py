@@ -28,6 +28,7 @@ from reconciler.domain.variant_settings import (
     VariantSettings,
 )
 from reconciler.domain.workloads import ReplicaOwner, Workload
+from reconciler.manifests.wording import join_words
 from reconciler.resources.declaration import Declaration, Owners
 from reconciler.resources.inference.priorities import Priorities
 from reconciler.resources.variants import FlavorChoice, VariantResource
@@ -104,6 +105,8 @@ class _Index:
     ignored: Mapping[tuple[str, str], Place]
     broken: Mapping[ResourceKey, BrokenResource]
     priorities: Priorities
+    policies: Mapping[ResourceKey, tuple[str, ...]]
+    """The policies of Kthena that scale each workload."""
     measured: Mapping[ModelKey, tuple[PerformanceProfile, ...]] = field(default_factory=dict)
     """What canaries measured, by model with all its roles."""
 
@@ -129,7 +132,13 @@ class _Index:
             ignored={(each.cluster, each.name): each.place for each in declaration.ignored_namespaces},
             broken={each.key: each for each in reversed(declaration.broken)},
             priorities=Priorities.of(declaration.inference),
+            policies=_policies(tracked),
         )
+
+    def rivals_of(self, target: ResourceKey, workload: Workload | None) -> tuple[str, ...]:
+        """The autoscalers that act on one target, where they are several."""
+        names = dict.fromkeys((*self.owners.rivals_of(target, workload), *self.policies.get(target, ())))
+        return tuple(sorted(names)) if len(names) > 1 else ()
 
     def prometheus_of(self, cluster: str) -> PrometheusSettings | None:
         """Where a cluster's metrics are."""
@@ -153,6 +162,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         settings = resolve_settings(replace(layers, resource=resource))
     is_autoscaled = owner is not None and bool(owner.fields) and settings[WHEN_AUTOSCALED].value in (BOUNDS, TUNE)
     scaler = owner.scaler if is_autoscaled and owner is not None and is_tuned else None
+    rivals = index.rivals_of(target, workload) if is_autoscaled else ()
     if workload is not None and owner is not None and is_autoscaled:
         # the autoscaler stays, and we move its bounds
         place, fields = owner.fields[0].place, owner.fields
@@ -188,11 +198,11 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     has_profile = accelerator is not None and any(option.accelerator == accelerator.name for option in options)
     is_alone = resource.share is not None or (bool(settings[CANARY].value) and not has_profile)
     alone = resource.tracked_by or (resource.key if is_alone else None)
-    wrong = None
+    wrong = _contested(target, rivals) if rivals else None
     if settings[CANARY].value or settings[MEASURED].value:
         from reconciler.snapshot.canaries import hold_of_annotations
 
-        wrong = hold_of_annotations(settings, accelerator.name if accelerator else "", catalog)
+        wrong = wrong or hold_of_annotations(settings, accelerator.name if accelerator else "", catalog)
     configured = model.served_names if model is not None else ()
     declared = resource.served_names or (workload.served_names if workload is not None else ())
     return Variant(
@@ -229,6 +239,20 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         tracked_by=resource.tracked_by,
         holds=tuple(_holds(resource, workload, settings, index, owner, lookup, wrong)),
     )
+
+
+def _policies(targets: Iterable[TrackedTarget]) -> dict[ResourceKey, tuple[str, ...]]:
+    found: dict[ResourceKey, list[str]] = {}
+    for target in targets:
+        for backend in target.backends:
+            found.setdefault(backend.scale_target, []).append(f"{target.key.kind} {target.key.name}")
+    return {key: tuple(dict.fromkeys(names)) for key, names in found.items()}
+
+
+def _contested(target: ResourceKey, rivals: Sequence[str]) -> Hold:
+    """Several autoscalers undo what each other does: a setting of one says nothing."""
+    words = f"{target.kind} {target.label} is scaled by {join_words(rivals, 'and')}: leave one of them"
+    return Hold(kind=HoldKind.REPLICAS_CONTESTED, words=words)
 
 
 def _policy_of(resource: VariantResource, policy: ResourceKey) -> ReplicaOwner:

@@ -115,3 +115,39 @@ def test_another_autoscaler_on_its_target_still_owns_the_replicas() -> None:
     found = variant(POLICY + HPA, "hold")
     assert found.hold is not None
     assert found.hold.words.startswith("replicas are owned by HorizontalPodAutoscaler phi")
+
+
+SECOND = POLICY.replace("metadata: {name: phi,", "metadata: {name: more,")
+BINDING = BOUND.replace("{name: phi, namespace: llm}", "{name: bound, namespace: llm}").replace(
+    "policyRef: {name: phi}", "policyRef: {name: bound}"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rivals"),
+    [
+        (f"{POLICY}---\n{SECOND}", "AutoscalingPolicy more and AutoscalingPolicy phi"),
+        (f"{SECOND}---\n{POLICY}", "AutoscalingPolicy more and AutoscalingPolicy phi"),
+        (f"{POLICY}---\n{BINDING}", "AutoscalingPolicy phi and AutoscalingPolicyBinding bound"),
+        (POLICY + HPA, "AutoscalingPolicy phi and HorizontalPodAutoscaler phi"),
+        (
+            POLICY + HPA + HPA.replace("{name: phi, n", "{name: other, n"),
+            "AutoscalingPolicy phi, HorizontalPodAutoscaler other and HorizontalPodAutoscaler phi",
+        ),
+    ],
+)
+def test_several_autoscalers_of_one_workload_are_not_tuned(text: str, rivals: str) -> None:
+    """Each undoes what the other does, and a history tells nothing of either."""
+    found = variant(text, "tune")
+    assert found.hold is not None
+    assert (found.hold.kind, found.tuned is None) == (HoldKind.REPLICAS_CONTESTED, False)
+    assert found.hold.words.startswith(f"ModelServing llm/phi is scaled by {rivals}")
+    assert found.hold.words.endswith(": leave one of them")
+
+
+def test_the_hpa_that_keda_makes_is_no_autoscaler_of_its_own() -> None:
+    scaled_object = HPA.replace("autoscaling/v2", "keda.sh/v1alpha1").replace("HorizontalPodAutoscaler", "ScaledObject")
+    scaled_object = scaled_object.replace("maxReplicas", "maxReplicaCount")
+    found = variant(POLICY + HPA + scaled_object, "tune")
+    assert found.hold is not None
+    assert "is scaled by AutoscalingPolicy phi and ScaledObject phi: leave" in found.hold.words
