@@ -1,92 +1,266 @@
 """How far a reviewed change may move the bounds of an autoscaler: settings and rules, pools, budgets and quotas."""
 
+import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from reconciler.decision.assessment import room_in_quotas
 from reconciler.decision.staged_plan import Situation
 from reconciler.decision.variant_states import bounds_of
 from reconciler.domain.identity import ResourceKey
-from reconciler.domain.records import dataclass
+from reconciler.domain.inventory import Allocation, DevicePool
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.requirements import Bounds
-from reconciler.domain.snapshot import Variant
+from reconciler.domain.scalers import ScalerSetting
+from reconciler.domain.snapshot import Variant, priority_of
 from reconciler.optimizer.device_use import DeviceUse
 from reconciler.policy.port import Counted
+from reconciler.snapshot.inventory import is_counted_by_pods
+from reconciler.tuning.schedule import ByHand, TuningMerges
+
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedBounds:
     """The least and the most replicas that bounds may be moved to; `limit` says in words what leaves no more.
 
-    An upper bound that nothing limits is infinite.
+    An upper bound that nothing limits is infinite. `floor` says why no fewer than now are allowed where somebody wants
+    it so.
     """
 
     least: float
     most: float
     limit: str = ""
+    floor: str = ""
+
+    def beside(self, by_hand: ByHand, now: ScalerSetting) -> "AllowedBounds":
+        """The same without what somebody moved back by hand since it was merged."""
+        found = self
+        if by_hand.raised_after and now.least is not None:
+            words = f"its minimum of {now.least} was set by hand after #{by_hand.raised_after}"
+            floor = f"{words} and stays for {by_hand.days} days"
+            found = replace(found, least=max(found.least, now.least), floor=floor)
+        if by_hand.lowered_after and now.most is not None and now.most < found.most:
+            limit = f"its maximum of {now.most} was set by hand after #{by_hand.lowered_after}"
+            found = replace(found, most=now.most, limit=limit)
+        return found
 
 
 class BoundsRoom:
-    """What is left for upper bounds; each alone, as an upper bound takes nothing before it is needed.
+    """What is left for upper bounds beside all that others may take, so that together they never pass what there is.
 
-    Of others a pool counts the largest of what Git has, what an open pull request asks for, and what runs.
+    An autoscaler may take its upper bound. Others may take the largest of what Git has, what this plan and open pull
+    requests give them, and what runs. Of autoscalers in `tuned` no pull request counts before it is kept.
     """
 
-    def __init__(self, situation: Situation) -> None:
-        self._situation = situation
+    def __init__(
+        self,
+        situation: Situation,
+        planned: Mapping[ResourceKey, Allocation],
+        tuned: Collection[ResourceKey],
+        merges: TuningMerges,
+    ) -> None:
+        self._situation, self._planned, self._tuned = situation, planned, frozenset(tuned)
+        self._merges = merges
 
-    def of(self, variant: Variant) -> AllowedBounds:
-        """That of the autoscaler on one variant."""
+    def of(self, variant: Variant, *, is_standing: bool = False) -> AllowedBounds:
+        """That of the autoscaler on one variant; `is_standing`: whatever is taken just now."""
         # two weeks decide here: an hour that was not seen keeps a count from shrinking, and not a floor
         own, guard = bounds_of(variant, keeps_current=False), self._situation.formulated.guard
         bounds = guard.bounds(variant.key, own, may_shrink=True, may_move=False)
-        most, limit = min(self._limits(variant, bounds), default=(math.inf, ""))
-        return AllowedBounds(least=bounds.minimum, most=max(most, 0), limit=limit)
+        most, limit = min(self._limits(variant, bounds, is_standing=is_standing), default=(math.inf, ""))
+        found = AllowedBounds(least=bounds.minimum, most=most, limit=limit)
+        now = None if variant.tuned is None else variant.tuned.scaler.setting
+        return found if now is None else found.beside(self._merges.by_hand(variant.key, now), now)
 
-    def _limits(self, variant: Variant, bounds: Bounds) -> Iterator[tuple[float, str]]:
-        key, problem = variant.key, self._situation.formulated.problem
-        each = problem.current_devices.get(key, {})
+    def keep(self, key: ResourceKey, most: float) -> None:
+        """From now on an autoscaler may have so many replicas."""
+        for each in self._of(key):
+            each.claim(key, most * each.per_replica[key])
+
+    def shared(self, variants: Sequence[Variant], wanted: Mapping[ResourceKey, float]) -> dict[ResourceKey, float]:
+        """The upper bounds of some autoscalers that each want more, and have room for it alone.
+
+        Those of a higher priority come first; among equals a replica more is for who has the least of what it wants.
+        """
+        for key, most in wanted.items():
+            self.keep(key, most)
+        if all(each.left(key) >= most for key, most in wanted.items() for each in self._of(key)):
+            return dict(wanted)
+        granted = {each.key: upper_bound(each) for each in variants}
+        for key, most in granted.items():
+            self.keep(key, most)
+        by_urgency: dict[int, list[tuple[float, ResourceKey]]] = {}
+        for each in variants:
+            share = granted[each.key] / wanted[each.key]
+            by_urgency.setdefault(-priority_of(each), []).append((share, each.key))
+        for _, queue in sorted(by_urgency.items(), key=lambda each: each[0]):
+            heapq.heapify(queue)
+            while queue:
+                _, key = heapq.heappop(queue)
+                more = granted[key] + 1
+                if more > wanted[key] or any(each.left(key) < more for each in self._of(key)):
+                    continue
+                granted[key] = more
+                self.keep(key, more)
+                heapq.heappush(queue, (more / wanted[key], key))
+        return granted
+
+    def _limits(self, variant: Variant, bounds: Bounds, *, is_standing: bool) -> Iterator[tuple[float, str]]:
+        key = variant.key
         if bounds.maximum is not None:
             yield bounds.maximum, bounds.most_words(bounds.maximum, key.label)
-        for pool in problem.pools:
-            if each.get(pool.name):
-                left = (pool.devices - self._taken_by_others(key, pool.name)) // each[pool.name]
-                yield left, f"pool {pool.name} has room for {max(left, 0)}"
-        yield from self._budgets(variant)
-        workload = variant.workload
-        found = None if workload is None else room_in_quotas(self._situation.snapshot, workload.key, workload.devices)
-        if found is not None:
-            more, quota = found
-            left = self._running(key) + more
-            yield left, f"quota {quota.name} has room for {left}"
+        for each in self._of(key):
+            left = each.left(key, is_standing=is_standing)
+            if math.isfinite(left):
+                yield left, each.words(key, left)
 
-    def _budgets(self, variant: Variant) -> Iterator[tuple[float, str]]:
-        guard, price = self._situation.formulated.guard, variant.current_cost_per_hour
+    def _of(self, key: ResourceKey) -> Sequence["_Scarce"]:
+        return self._scarce.get(key, ())
+
+    @cached_property
+    def _scarce(self) -> Mapping[ResourceKey, Sequence["_Scarce"]]:
+        """What limits each tuned autoscaler, with all that others may take of it."""
+        found: dict[ResourceKey, list[_Scarce]] = {key: [] for key in self._tuned}
+        for each in (*self._pools(), *self._budgets(), *self._quotas()):
+            for key in each.per_replica.keys() & found.keys():
+                found[key].append(each)
+        return found
+
+    def _pools(self) -> Iterator["_Scarce"]:
+        problem = self._situation.formulated.problem
+        use = DeviceUse.of(problem)
+        for pool in self._situation.snapshot.inventory.pools.values():
+            per_replica = {key: float(each[pool.name]) for key, each in problem.current_devices.items()
+                           if each.get(pool.name)}  # fmt: skip
+            if pool.exists is None or pool.devices is None or per_replica.keys().isdisjoint(self._tuned):
+                continue
+            exist = float(max(pool.exists - pool.reserve, 0))
+            free = min(pool.devices + self._own_among_others(pool, per_replica), exist)
+            scarce = _Scarce(f"pool {pool.name}", free, exist, per_replica)
+            for key, taken in self._taken.items():
+                devices = [(use.devices(key, each.accelerator).get(pool.name), most) for each, most in taken]
+                amount = max((float(each) * most for each, most in devices if each), default=0.0)
+                scarce.claim(key, amount, per_replica.get(key, 0.0) * self._running(key))
+            yield scarce
+
+    def _own_among_others(self, pool: DevicePool, per_replica: Mapping[ResourceKey, float]) -> float:
+        """The devices of a pool that count as held by others and are our own: what autoscalers run beyond Git."""
+        states = self._situation.states if pool.measured.taken is not None else ()
+        beyond = ((each.variant, each.surplus_replicas) for each in states)
+        return sum(per_replica.get(each.key, 0.0) * count for each, count in beyond if is_counted_by_pods(each))
+
+    def _budgets(self) -> Iterator["_Scarce"]:
+        guard = self._situation.formulated.guard
         for shared in guard.shared:
-            if price and shared.counts is Counted.COST and variant.key in shared.members:
-                others = [guard.subjects[key] for key in sorted(shared.members - {variant.key})]
-                spent = math.fsum(each.variant.cost_of(each.current) or 0.0 for each in others)
-                left = math.floor((shared.limit - spent) / price + 1e-9)
-                yield left, f"budget {shared.name} has room for {max(left, 0)}"
+            if shared.counts is not Counted.COST or shared.members.isdisjoint(self._tuned):
+                continue
+            variants = {key: guard.subjects[key].variant for key in sorted(shared.members)}
+            prices = {key: each.current_cost_per_hour for key, each in variants.items() if each.is_counted}
+            per_replica = {key: price for key, price in prices.items() if price}
+            scarce = _Scarce(f"budget {shared.name}", shared.limit, shared.limit, per_replica)
+            for key, variant in variants.items():
+                costs = [(variant.cost_of(replace(each, replicas=1)), most) for each, most in self._taken[key]]
+                scarce.claim(key, max((cost * most for cost, most in costs if cost), default=0.0))
+            yield scarce
+
+    def _quotas(self) -> Iterator["_Scarce"]:
+        namespaces: dict[tuple[str, str], dict[ResourceKey, Mapping[str, int]]] = {}
+        for state in self._situation.states:
+            workload = state.variant.workload
+            if workload is not None:
+                place = workload.key.cluster, workload.key.namespace
+                namespaces.setdefault(place, {})[state.variant.key] = workload.devices
+        for place, devices in namespaces.items():
+            if devices.keys().isdisjoint(self._tuned):
+                continue
+            for quota in self._situation.snapshot.observed.quotas.get(place, ()):
+                per_replica = {key: float(each[quota.resource]) for key, each in devices.items()
+                               if each.get(quota.resource)}  # fmt: skip
+                running = {key: each * self._running(key) for key, each in per_replica.items()}
+                scarce = _Scarce(f"quota {quota.name}", quota.left + sum(running.values()), math.inf, per_replica)
+                for key, each in per_replica.items():
+                    scarce.claim(key, each * max(most for _, most in self._taken[key]), running[key])
+                yield scarce
 
     def _running(self, key: ResourceKey) -> int:
         observation = self._situation.snapshot.observed.observations.get(key)
         current = self._situation.current[key].replicas
         return current if observation is None else max(current, observation.replicas_reporting)
 
-    def _taken_by_others(self, key: ResourceKey, pool: str) -> int:
-        return sum(devices[pool] for other, devices in self._taken.items() if other != key and pool in devices)
-
     @cached_property
-    def _taken(self) -> dict[ResourceKey, dict[str, int]]:
-        """What each variant takes of each pool, at most."""
-        situation, use = self._situation, DeviceUse.of(self._situation.formulated.problem)
-        found: dict[ResourceKey, dict[str, int]] = {}
-        for key, then in situation.if_merged().items():
-            now = situation.current[key]
-            taken = {pool: each * self._running(key) for pool, each in use.devices(key, now.accelerator).items()}
-            for pool, each in use.devices(key, then.accelerator).items():
-                taken[pool] = max(taken.get(pool, 0), each * then.replicas)
-            found[key] = taken
+    def _taken(self) -> Mapping[ResourceKey, Sequence[tuple[Allocation, float]]]:
+        """What each variant may have, and the most replicas that this lets run: as it is, as planned, and if merged."""
+        merged = self._situation.if_merged()
+        variants = {state.variant.key: state.variant for state in self._situation.states}
+        found: dict[ResourceKey, list[tuple[Allocation, float]]] = {}
+        for key, now in self._situation.current.items():
+            then = now if key in self._tuned else merged[key]
+            every = {now, then, self._planned.get(key, now)}
+            found[key] = [(each, _most_replicas(each, variants[key])) for each in every]
         return found
+
+
+def upper_bound(variant: Variant) -> float:
+    """The most replicas that its autoscaler gives it now, infinite without a limit; those of Git without one."""
+    if not variant.is_autoscaled or variant.workload is None:
+        return variant.current.replicas
+    if variant.tuned is not None:
+        return variant.tuned.scaler.setting.highest
+    ceilings = [each.value for each in variant.workload.replica_fields if each.is_ceiling]
+    return max((math.inf if each is None else each for each in ceilings), default=math.inf)
+
+
+def _most_replicas(allocation: Allocation, variant: Variant) -> float:
+    """The most replicas that an allocation lets run."""
+    if not variant.is_autoscaled:
+        return allocation.replicas
+    setting = ScalerSetting.parse(allocation.scaling) if allocation.scaling else None
+    says_bounds = setting is not None and setting.least is not None
+    most = setting.highest if setting is not None and says_bounds else upper_bound(variant)
+    return max(allocation.replicas, most)
+
+
+class _Scarce:
+    """Something that variants share: a replica of each takes `per_replica` of it, and there is so much for all.
+
+    Of `standing` nothing is taken off that others hold for the moment (infinite: not known). What a variant takes now
+    beyond what it may counts too, but not against what was proposed before.
+    """
+
+    def __init__(self, name: str, most: float, standing: float, per_replica: Mapping[ResourceKey, float]) -> None:
+        self.per_replica = per_replica
+        self._name, self._most, self._standing = name, most, standing
+        self._claimed: dict[ResourceKey, float] = {}
+        self._beyond: dict[ResourceKey, float] = {}
+        self._unlimited: set[ResourceKey] = set()
+        self._sum = self._sum_beyond = 0.0
+
+    def claim(self, key: ResourceKey, amount: float, running: float = 0.0) -> None:
+        """From now on a variant may take so much; it is `running` so much of it now."""
+        self._sum -= self._claimed.pop(key, 0.0)
+        self._sum_beyond -= self._beyond.pop(key, 0.0)
+        self._unlimited.discard(key)
+        if math.isinf(amount):
+            self._unlimited.add(key)
+            return
+        self._claimed[key], self._beyond[key] = amount, max(running - amount, 0.0)
+        self._sum += amount
+        self._sum_beyond += self._beyond[key]
+
+    def left(self, key: ResourceKey, *, is_standing: bool = False) -> float:
+        """How many replicas one variant may have beside what others may take."""
+        if self._unlimited - {key}:
+            return 0.0
+        left = self._standing if is_standing else self._most - self._sum_beyond + self._beyond.get(key, 0.0)
+        left = (left - self._sum + self._claimed.get(key, 0.0)) / self.per_replica[key]
+        return left if math.isinf(left) else max(math.floor(left + ROUNDING), 0)
+
+    def words(self, key: ResourceKey, left: float) -> str:
+        """That no more is left."""
+        others = self._sum + self._sum_beyond - self._claimed.get(key, 0.0) - self._beyond.get(key, 0.0)
+        endless = min(self._unlimited - {key}, default=None)
+        if endless is not None:
+            return f"{self._name} may be taken by {endless.label}, which has no maximum"
+        return f"{self._name} has room for {left:.0f}" + (" beside what others may take" if others > ROUNDING else "")

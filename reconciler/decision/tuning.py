@@ -8,7 +8,7 @@ import numpy as np
 
 from reconciler.aftermerge import Merge, compared, load_of
 from reconciler.decision.actuation import ActuationDelays
-from reconciler.decision.scaler_bounds import AllowedBounds, BoundsRoom
+from reconciler.decision.scaler_bounds import AllowedBounds, BoundsRoom, upper_bound
 from reconciler.decision.scaler_settings import declared_setting, has_tolerance, is_sound, with_setting, written_setting
 from reconciler.decision.staged_plan import Situation, StagedPlan
 from reconciler.domain.answers import NoAnswer
@@ -29,7 +29,7 @@ from reconciler.domain.scalers import (
     TuningEvidence,
     TuningScore,
 )
-from reconciler.domain.snapshot import Snapshot, Variant
+from reconciler.domain.snapshot import Snapshot, Variant, priority_of
 from reconciler.domain.units import DAY_S, significant
 from reconciler.metrics.queries import duration
 from reconciler.simulation.draws import Spread
@@ -91,18 +91,20 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
     merges = TuningMerges(snapshot.proposals, snapshot.variants, snapshot.settings, snapshot.now_s)
     open_now = [key for key in sorted(tuned) if key not in staged.holds]
     waiting = {key: hold for key in open_now if (hold := _settling(merges, key, snapshot.now_s)) is not None}
-    room = BoundsRoom(situation)
+    planned = {key: each for key, each in staged.allocations.items() if key not in staged.holds}
+    room = BoundsRoom(situation, planned, open_now, merges)
+    proposals: dict[ResourceKey, _Proposed] = {}
+    for key in sorted(open_now, key=lambda key: (-priority_of(variants[key]), key)):
+        stays = _proposed(situation, variants[key], merges.last(key), room)
+        if stays is not None:
+            proposals[key] = stays
+            room.keep(key, max(stays.most, upper_bound(variants[key])))
     found = {key: _target(situation, variants[key], tuned[key], room) for key in open_now}
     holds = {key: each for key, each in found.items() if isinstance(each, Hold) and key not in waiting}
     targets = tuple(each for key, each in found.items() if isinstance(each, _Target) and key not in waiting)
-    results = dict(zip((each.key for each in targets), _chosen(targets), strict=True))
+    results = _within_room(targets, [variants[each.key] for each in targets if each.key not in proposals], room)
     merged = tuple(_merged(snapshot, merges, tuned, (found[key] for key in waiting)))
     scores = {each.target.key: score for each, score in zip(merged, _scored(merged), strict=True) if score is not None}
-    proposals = {
-        key: each
-        for key in open_now
-        if (each := _proposed(situation, variants[key], merges.last(key), room)) is not None
-    }
     holds |= {
         key: each.hold
         for key, each in results.items()
@@ -127,12 +129,12 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
             allocations[key], kept[key] = proposal.allocation, proposal.number
             reasons[key] = f"as in open pull request #{proposal.number}"
         elif wanted is None:
-            reasons[key] = result.words
+            reasons[key] = "; ".join(filter(None, (result.words, _floor(found[key]))))
         else:
             least = now.replicas if wanted.least in (None, tuned[key].scaler.least) else wanted.least
             allocations[key] = replace(now, scaling=str(wanted), replicas=least)
             limit = "" if result.evidence is None else result.evidence.limit
-            reasons[key] = "; ".join(filter(None, (_why(now.scaling, wanted), limit)))
+            reasons[key] = "; ".join(filter(None, (_why(now.scaling, wanted), limit, _floor(found[key]))))
         # a setting that is kept may be another than today's choice, of which the evidence says nothing
         if result.evidence is not None and now.scaling != allocations[key].scaling == str(wanted):
             tunings[key] = result.evidence
@@ -160,6 +162,12 @@ class _Proposed:
     reverts: int | None = None
     evidence: TuningEvidence | None = None
 
+    @property
+    def most(self) -> float:
+        """The upper bound that it gives; 0 where it says nothing of that."""
+        setting = ScalerSetting.parse(self.allocation.scaling)
+        return 0.0 if setting is None or setting.least is None else setting.highest
+
 
 def _proposed(situation: Situation, variant: Variant, last: Merge | None, room: BoundsRoom) -> _Proposed | None:
     """The open pull request that changes its setting from what Git has now, and to what: noise never pushes."""
@@ -171,7 +179,7 @@ def _proposed(situation: Situation, variant: Variant, last: Merge | None, room: 
             if change.resource != str(key) or not change.is_tuning or not change.begins_at(now):
                 continue
             is_back = reverts is not None and last is not None and _takes_back(change, last, variant)
-            if is_back or _is_allowed(change, room.of(variant), variant):
+            if is_back or _is_allowed(change, room.of(variant, is_standing=True), variant):
                 return _Proposed(
                     number=proposal.number,
                     allocation=change.merged(now),
@@ -189,7 +197,7 @@ def _is_allowed(change: ProposedChange, allowed: AllowedBounds, variant: Variant
     is_low_enough = change.replicas_after == change.replicas_before
     if after.least is not None and after.least != before.least:
         is_low_enough = max(allowed.least, FLOOR) <= after.least == change.replicas_after < change.replicas_before
-    was, then = _most_of(before), _most_of(after)
+    was, then = before.highest, after.highest
     return is_low_enough and (then == was or was < then <= allowed.most)
 
 
@@ -208,17 +216,13 @@ def _may_go_back(change: ProposedChange, variant: Variant) -> bool:
     if before is None or after is None or not _is_other(after, before, variant):
         return False
     is_floor = change.replicas_before in (change.replicas_after, before.least)
-    return is_floor and (before.least or 0) >= (after.least or 0) and _most_of(before) <= _most_of(after)
+    return is_floor and (before.least or 0) >= (after.least or 0) and before.highest <= after.highest
 
 
 def _takes_back(change: ProposedChange, last: Merge, variant: Variant) -> bool:
     """Whether a change makes of an autoscaler what it was before its last merge."""
     to, was = (change.scaling_after, change.replicas_after), (last.change.scaling_before, last.change.replicas_before)
     return to == was and _may_go_back(last.change, variant)
-
-
-def _most_of(setting: ScalerSetting) -> float:
-    return math.inf if setting.most is None else setting.most
 
 
 def _why(before: str, after: ScalerSetting) -> str:
@@ -286,7 +290,26 @@ def _row(histories: Iterable[DemandHistory], model: ModelKey) -> tuple[DemandHis
 # ---- which setting
 
 
-@lru_cache(maxsize=2)
+def _within_room(
+    targets: tuple[_Target, ...], variants: Sequence[Variant], room: BoundsRoom
+) -> Mapping[ResourceKey, _Found]:
+    """What is found for each; upper bounds that `variants` want raised share what is left for all of them."""
+    results = dict(zip((each.key for each in targets), _chosen(targets), strict=True))
+    chosen = {key: float(each.setting.most) for key, each in results.items() if each.setting is not None}
+    growing = [each for each in variants if chosen.get(each.key, 0.0) > upper_bound(each)]
+    given = room.shared(growing, {each.key: chosen[each.key] for each in growing})
+    classes = {each.service_class for each in targets if given.get(each.key, math.inf) < chosen.get(each.key, 0.0)}
+    allowed = {}
+    for each in variants:  # who wanted no more leaves what is left to the others
+        most, left = given.get(each.key, upper_bound(each)), room.of(each)
+        allowed[each.key] = left if left.most <= most else replace(left, most=most, limit="")
+    again = tuple(
+        replace(each, allowed=allowed.get(each.key, each.allowed)) for each in targets if each.service_class in classes
+    )
+    return results | dict(zip((each.key for each in again), _chosen(again), strict=True))
+
+
+@lru_cache(maxsize=4)
 def _chosen(targets: tuple[_Target, ...]) -> tuple[_Found, ...]:
     """What is found for each, in their order: reproduced alone, chosen together with those that behave alike."""
     found: dict[ResourceKey, _Found] = {}
@@ -343,6 +366,11 @@ def _answered(
                 f"{100 * _change(answer.before, answer.after):+.0f} % cost"
             )
             yield key, _Found(hold=Hold(kind=HoldKind.AUTOSCALER_METRIC, words=words, is_daily=True))
+
+
+def _floor(target: _Target | Hold | None) -> str:
+    """Why its minimum is not lowered where somebody raised it; empty where nobody did."""
+    return target.allowed.floor if isinstance(target, _Target) else ""
 
 
 def _limit(allowed: AllowedBounds, most: float, wanted: float) -> str:

@@ -174,6 +174,11 @@ class ScalerSetting:
             return None
         return cls(target=target, behavior=behavior, least=bounds[0], most=bounds[1])
 
+    @property
+    def highest(self) -> float:
+        """The upper bound, infinite without one."""
+        return math.inf if self.most is None else self.most
+
     def fields(self) -> dict[str, str]:
         """Every value by the field that it stands in, such as `behavior.scaleDown.stabilizationWindowSeconds`."""
         bounds = {MINIMUM: self.least, MAXIMUM: self.most}

@@ -7,7 +7,7 @@ from reconciler.aftermerge import SCORED_S, Merge, merges_among
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.proposals import Proposal
 from reconciler.domain.records import dataclass
-from reconciler.domain.scalers import TunedScaler
+from reconciler.domain.scalers import ScalerSetting, TunedScaler
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Variant, tuned_of
 from reconciler.domain.units import DAY_S
@@ -20,6 +20,8 @@ MOST_ASKED = 50
 """Autoscalers of a cluster that a run looks at."""
 PAUSE_S, PAUSE_OF_GROUP_S = SCORED_S, DAY_S
 """One change of an autoscaler a week where nothing is broken, and one of a group a day."""
+BY_HAND_S = 30 * DAY_S
+"""For so long after a merge a bound that somebody moved back since stays where it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +33,25 @@ class Pause:
     words: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByHand:
+    """After which merged pull request somebody raised a minimum, and lowered a maximum; 0 where nobody did.
+
+    Both stay for so many `days` after that merge.
+    """
+
+    raised_after: int
+    lowered_after: int
+    days: int
+
+
 class TuningMerges:
     """The merged changes of autoscalers' settings, until `now_s` (Unix seconds)."""
 
     def __init__(self, proposals: Iterable[Proposal], variants: Iterable[Variant], settings: Settings, now_s: float):
         merges = merges_among(proposals, now_s)
         self._now_s, self._remembered_s = now_s, settings.pull_requests.reopen_after_s
+        self._current = {each.key: each.current for each in variants}
         self._groups: dict[str, list[Merge]] = {}
         self._group_of = {each.key: each.settings[GROUP].value for each in variants if each.tuned is not None}
         self._of = {
@@ -50,13 +65,32 @@ class TuningMerges:
         own = self._of.get(key, ())
         return own[-1] if own else None
 
+    def by_hand(self, key: ResourceKey, now: ScalerSetting) -> "ByHand":
+        """The bounds that somebody moved against what was merged."""
+        memory_s = max(BY_HAND_S, self._remembered_s)
+        merges = [each for each in self._of.get(key, ()) if self._now_s - each.at_s < memory_s]
+        after = [ScalerSetting.parse(each.change.scaling_after) for each in merges]
+        then = [*(ScalerSetting.parse(each.change.scaling_before) for each in merges[1:]), now]
+        raised, lowered = 0, 0
+        for merge, had, has in zip(merges, after, then, strict=False):
+            if had is None or has is None or had.least is None or has.least is None:
+                continue
+            if has.least != had.least:
+                raised = merge.number if has.least > had.least else 0
+            if has.most != had.most:
+                lowered = merge.number if has.highest < had.highest else 0
+        return ByHand(raised_after=raised, lowered_after=lowered, days=round(memory_s / DAY_S))
+
     def pause(self, key: ResourceKey) -> Pause | None:
         """Why nothing is chosen for an autoscaler now; None where something may be."""
         last = self.last(key)
         of_group = max(self._groups[self._group_of[key]], key=lambda each: each.at_s, default=None)
         is_back = last is not None and last.promise is not None and last.promise.reverts is not None
-        own_s = max(PAUSE_S, self._remembered_s) if is_back else PAUSE_S
-        own = "a setting that was taken back is remembered" if is_back else "one change a week where nothing is broken"
+        is_changed = last is not None and last.change.merged(self._current[key]) != self._current[key]
+        own_s = max(PAUSE_S, self._remembered_s) if is_back or is_changed else PAUSE_S
+        own = "one change a week where nothing is broken"
+        if is_back or is_changed:
+            own = f"a setting that was {'taken back' if is_back else 'changed by hand since'} is remembered"
         for merge, pause_s, words in (
             (last, own_s, own),
             (of_group, PAUSE_OF_GROUP_S, "one change of a group a day"),

@@ -12,10 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reconciler.domain.scalers import MetricKind
+from reconciler.decision.scaler_settings import declared_setting
+from reconciler.domain.records import replace
+from reconciler.domain.scalers import MetricKind, ResolvedMetric, Signal
 from reconciler.domain.settings import Identity
 from reconciler.git.repository import create_bare
+from reconciler.manifests.documents import parse_documents
+from reconciler.resources.declaration import merge
+from reconciler.resources.reading import read_file
+from reconciler.simulation import fleet as simulation
 from reconciler.simulation.autoscalers.hpa import Controller, Tolerance, proposal_of_value
+from reconciler.simulation.autoscalers.port import Autoscaler, Seen
+from reconciler.tuning.trial import autoscaler_of
 from tests.servers.fleet import run_here
 from tests.servers.git_workshop import Workshop, empty_workshop, run_git
 from tests.servers.prometheus import ABSENT, History, prometheus_over, vllm_replica
@@ -33,6 +41,8 @@ LASTS_S = 240.0
 ANN = Identity(name="Ann", email="ann@example.com")
 REQUEST_S = 180 * 0.0235
 """How long a request runs, so many are running for each that arrives in a second."""
+CARRIED_PER_S = 31.0
+"""What a replica carries inside the targets of its class, nearly."""
 SETTINGS = """\
 apiVersion: reconciler.io/v1alpha1
 kind: Configuration
@@ -262,7 +272,8 @@ KTHENA = {
     "scraped": Case(manifest=SERVING),
     "by-hand": Case(manifest=SERVING, replicas=lambda at, each: np.where(at > MIDDAY_S, 9.0, each)),
 }
-CASES = TUNED | {"honest": Case()} | HELD | BOUNDED | KTHENA
+SHARED = {name: Case(manifest=keda(ARRIVALS, "6"), bounds=(1, 5)) for name in ("one", "two")}
+CASES = TUNED | {"honest": Case()} | HELD | BOUNDED | KTHENA | SHARED
 NAMES = tuple(CASES)
 
 
@@ -530,6 +541,62 @@ def test_a_pool_that_is_too_small_leaves_a_maximum_as_it_is_and_says_so(url: str
     text = fleet.pull_request.read_text(encoding="utf-8")
     assert "takes a maximum of 6, but pool prod/h100 has room for 5" in text
     assert "| `maximum` |" not in text
+
+
+class Asked:
+    """An autoscaler, and what it asked for at each step."""
+
+    reproduces = "another one"
+
+    def __init__(self, scaler: Autoscaler) -> None:
+        self.scaler, self.replicas = scaler, list[float]()
+
+    def decide(self, seen: Seen) -> np.ndarray:
+        """As the port says."""
+        wanted = self.scaler.decide(seen)
+        self.replicas.append(float(wanted[0, 0]))
+        return wanted
+
+
+def asked_on_a_day(manifest: str, per_s: np.ndarray, most: float | None = None) -> np.ndarray:
+    """The replicas that the ScaledObject of a manifest asks for, minute by minute, while its fleet serves a load."""
+    owners = merge([read_file("prod", "a.yaml", parse_documents("a.yaml", manifest.encode()))]).owners
+    (declared,) = (each.scaler for each in owners if each.scaler is not None)
+    setting = declared_setting(declared, ResolvedMetric(promql="", signal=Signal.ARRIVALS, source=""))
+    assert setting is not None
+    share = replace(setting.metrics[0], target=float(setting.metrics[0].target) / CARRIED_PER_S)
+    setting = replace(setting, metrics=(share,), most=setting.most if most is None else most)
+    scaler = Asked(autoscaler_of(setting, ["load"], STEP_S))
+    fleet = simulation.Fleet(
+        start_s=0.0,
+        step_s=STEP_S,
+        offered_per_s=per_s[np.newaxis],
+        model_of=np.zeros(1, dtype=np.int64),
+        capacity_per_s=np.array([CARRIED_PER_S]),
+        weight=np.ones(1),
+        start_steps=np.full((1, per_s.size), 4),
+    )
+    simulation.simulate(fleet, scaler, np.ones((1, 1)), np.zeros(per_s.size, dtype=np.int64))
+    return np.array(scaler.replicas)
+
+
+def test_two_that_share_a_pool_never_ask_for_more_than_it_has(url: str, tmp_path: Path) -> None:
+    """Each alone may have six of the eleven; on a day with half as much again nothing waits for a device."""
+    pool = b"pools: [{name: h100, device: H100, devices: 11}], "
+    fleet = managed(tmp_path / "fleet.git", url, SHARED, pool)
+    fleet("run")
+    text = fleet.pull_request.read_text(encoding="utf-8")
+    assert re.findall(r"\| `maximum` \| 5 \| \*\*(\d+)\*\* \|", text) == ["6"], text
+    limit = (
+        r"proposed: the largest .* takes a maximum of 6, but pool prod/h100 has room for 5 beside what others may take"
+    )
+    assert len(re.findall(limit, text)) == 1, text
+    fleet.merge(3600.0)
+    surge = 1.5 * loads()[:, -round(DAY_S / STEP_S) :]
+    days = [(fleet.file(f"prod/{name}.yaml"), surge[NAMES.index(name)]) for name in SHARED]
+    assert np.max(np.sum([asked_on_a_day(*day) for day in days], axis=0)) == 11
+    alone = np.sum([asked_on_a_day(*day, most=6) for day in days], axis=0)
+    assert np.max(alone) == 12, "with what each was given alone one waits"
 
 
 def test_a_policy_of_kthena_is_tuned_by_the_groups_of_pods_that_were_there(url: str, tmp_path: Path) -> None:

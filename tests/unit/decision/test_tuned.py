@@ -349,7 +349,7 @@ def test_an_upper_bound_is_no_more_than_its_pool_has_beside_others(
     tuned.fleet.add("phi", model_id="org/phi", replicas=6)
     tuned.fleet.default(whenAutoscaled="tune")
     found = allowed(tuned, monkeypatch)
-    assert (found.most, found.limit) == (14, "pool us-east/H100 has room for 14")
+    assert (found.most, found.limit) == (14, "pool us-east/H100 has room for 14 beside what others may take")
 
 
 def test_an_upper_bound_costs_no_more_than_a_budget_has(tuned: Tuned, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -425,3 +425,62 @@ def test_bounds_that_somebody_changed_since_are_not_taken_back(tuned: Tuned, mon
     tuned.score(replace(SCORE, broken="it costs 5% more"), monkeypatch)
     tuned.merged(2 * DAY_S, wide(4, 9, "40"), wide(2, 14, "40"))
     assert tuned.decision().reverts is None
+
+
+# ---- what a person moves back after a merge
+
+
+@pytest.mark.parametrize(
+    ("merges", "now", "ago_s", "least"),
+    [
+        ([((6, 9), (2, 9))], (4, 9), 10 * DAY_S, 4),
+        ([((6, 9), (2, 9))], (6, 9), 29 * DAY_S, 6),
+        ([((6, 9), (2, 9))], (4, 9), 31 * DAY_S, 1),
+        ([((6, 9), (4, 9))], (4, 9), 10 * DAY_S, 1),
+        ([((9, 9), (6, 9))], (4, 9), 10 * DAY_S, 1),
+        ([((6, 9), (2, 9)), ((4, 9), (4, 14))], (4, 14), 10 * DAY_S, 4),
+        ([((6, 9), (2, 9)), ((4, 9), (4, 14))], (3, 14), 10 * DAY_S, 1),
+        ([((6, 9), (2, 9)), ((2, 9), (6, 9))], (6, 9), 10 * DAY_S, 1),
+    ],
+    ids=["raised", "as-it-was", "forgotten", "stands", "lowered", "and-merged-again", "lowered-since", "taken-back"],
+)
+def test_a_minimum_that_somebody_raised_after_a_merge_stays(
+    tuned: Tuned,
+    monkeypatch: pytest.MonkeyPatch,
+    merges: list[tuple[tuple[int, int], tuple[int, int]]],
+    now: tuple[int, int],
+    ago_s: float,
+    least: int,
+) -> None:
+    tuned.bound(*now)
+    for number, (before, after) in enumerate(merges):
+        tuned.merged(ago_s - number * DAY_S, wide(*before, "40"), wide(*after, "40"), number=7 + number)
+    assert allowed(tuned, monkeypatch).least == least
+
+
+def test_a_minimum_that_stays_says_why(tuned: Tuned) -> None:
+    tuned.bound(4, 9)
+    tuned.merged(10 * DAY_S, wide(6, 9, "40"), wide(2, 9, "40"))
+    tuned.choose()
+    told = "its minimum of 4 was set by hand after #7 and stays for 30 days"
+    assert told in "; ".join(each.reason for each in tuned.decision().steps)
+    tuned.fleet.propose(tuned.change(wide(4, 9, "40"), wide(2, 9)), number=8)
+    assert tuned.decision().desired.replicas == 4, "not by an open pull request either"
+
+
+def test_a_maximum_that_somebody_lowered_after_a_merge_stays(tuned: Tuned, monkeypatch: pytest.MonkeyPatch) -> None:
+    tuned.bound(4, 10)
+    tuned.merged(10 * DAY_S, wide(4, 9, "40"), wide(4, 14, "40"))
+    found = allowed(tuned, monkeypatch)
+    assert (found.least, found.most, found.limit) == (1, 10, "its maximum of 10 was set by hand after #7")
+
+
+@pytest.mark.parametrize(("now", "waits"), [(40, False), (45, True)])
+def test_a_setting_that_somebody_changed_since_is_remembered_longer(tuned: Tuned, now: int, waits: bool) -> None:
+    """As one that was taken back: for `pullRequests.reopenAfter`."""
+    tuned.fleet.set(pull_requests=replace(tuned.fleet.settings.pull_requests, reopen_after_s=20 * DAY_S))
+    tuned.merged(10 * DAY_S, wide(1, 9, "30"), wide(1, 9, str(now)))
+    tuned.choose()
+    waiting = tuned.decision().waiting
+    assert (waiting is not None) is waits
+    assert not waits or waiting is None or "changed by hand since is remembered" in waiting.words

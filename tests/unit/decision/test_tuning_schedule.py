@@ -28,6 +28,7 @@ class Tuned:
         self.variants = tuple(
             replace(
                 each,
+                current=replace(each.current, replicas=1, scaling="b"),
                 tuned=TunedScaler(
                     scaler=Scaler(
                         key=each.key,
