@@ -304,6 +304,8 @@ def proof(plan: Plan) -> str:
     if plan.is_all_held or not plan.decisions:
         return ""
     best = "the cheapest plan" if plan.objective == "cost" else f"the best plan by objective {plan.objective}"
+    if plan.trials:  # experiments stand beside what the solver chose
+        best += " on tried accelerators"
     if plan.shortage_gap is None:
         return _proven(plan, best)
     near = f"within {percentage(plan.shortage_gap)} of " if plan.shortage_gap >= NOTHING_PROVEN else ""

@@ -8,6 +8,7 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.observed import ArrivalSource, Load, Performance
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection, Step, Verdict, VerdictKind
+from reconciler.domain.priors import Trial
 from reconciler.domain.requirements import ModelCoverage, SolveStatus
 from reconciler.report import summary
 from reconciler.report.pull_request import commit_view, plan_view, pull_request_view
@@ -125,6 +126,20 @@ def test_the_proof_claims_what_the_solver_proved(
     plan: Plan, status: SolveStatus, gap: float, objective: str, text: str
 ) -> None:
     assert summary.proof(dataclasses.replace(plan, solve_status=status, gap=gap, objective=objective)) == text
+
+
+def test_the_proof_says_that_untried_accelerators_were_not_compared(plan: Plan) -> None:
+    trial = Trial(
+        model=plan.decisions[0].model,
+        accelerator="H200",
+        replicas=2,
+        replica_cost_per_hour=5.0,
+        planned_cost_per_hour=20.0,
+        saves_per_hour=(4.0, 8.0, 10.0),
+        evidence="a data sheet",
+    )
+    proven = dataclasses.replace(plan, solve_status=SolveStatus.OPTIMAL, gap=0.0, objective="cost", trials=(trial,))
+    assert summary.proof(proven) == "Proven to be the cheapest plan on tried accelerators."
 
 
 @pytest.mark.parametrize(("gap", "near"), [(0.0, ""), (0.04, "within 4 % of ")])
