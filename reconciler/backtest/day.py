@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from reconciler.backtest.ours import DayReplay, OurDay, first_replicas
+from reconciler.backtest.ours import DayReplay, Move, OurDay, first_replicas
 from reconciler.backtest.replayed import ABLATIONS, LEAD_S, STEP_S, WARM_UP_S, Replayed
 from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN, BacktestDay, Course, Tally
 from reconciler.domain.records import replace
@@ -170,6 +170,10 @@ def _courses(replayed: Replayed, fleet: Fleet, ours: OurDay, ran: Floats) -> lis
         thinned(of_ran, "least"),
         thinned(missed, "mean"),
     )
+    moved: list[list[Move]] = [[] for _ in replayed.models]
+    for move in ours.moves:
+        if move.step >= warm:
+            moved[replayed.model_of[move.variant]].append(move)
     return [
         Course(
             model=str(model),
@@ -179,11 +183,7 @@ def _courses(replayed: Replayed, fleet: Fleet, ours: OurDay, ran: Floats) -> lis
             ran=tuple(map(_rounded, theirs[row].tolist())),
             missed=tuple(map(_rounded, misses[row].tolist())),
             forecast=_fan(ours.quantiles, row),
-            changes=tuple(
-                (move.step * STEP_S - WARM_UP_S, move.before, move.after)
-                for move in ours.moves
-                if replayed.model_of[move.variant] == row and move.step >= warm
-            ),
+            changes=tuple((move.step * STEP_S - WARM_UP_S, move.before, move.after) for move in moved[row]),
         )
         for row, model in enumerate(replayed.models)
     ]

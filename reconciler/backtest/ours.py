@@ -117,8 +117,9 @@ class DayReplay:
                     begins, ends = demand.forecast.window.offsets(STEP_S)
                     windows[place] = begins - 1, ends - 1  # an offset names the moment at which a step ends
                     for level, rate in demand.forecast.quantiles.items():
-                        of_level = quantiles.setdefault(level, np.full(windows.shape[:2], np.nan))
-                        of_level[place] = rate
+                        if level not in quantiles:
+                            quantiles[level] = np.full(windows.shape[:2], np.nan)
+                        quantiles[level][place] = rate
             before = pull_requests.opened, pull_requests.pushed
             self._publish(solved, at_s, stopped if counts else Counter())
             counted["opened"] += counts * (pull_requests.opened - before[0])
