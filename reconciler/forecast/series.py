@@ -141,13 +141,16 @@ def largest_within(rates: Rates, series: Integers, moments: Integers, window: Wi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Past:
-    """Rates of some series with their sums, from which a mean over any time before a moment is one difference."""
+    """Rates of some series with their sums, from which a mean over any time before a moment is one difference.
+
+    `unknown` and `counts` are None where all is known, as mostly.
+    """
 
     rates: Rates
     filled: Floats
-    unknown: Floats
+    unknown: Floats | None
     sums: Floats
-    counts: Floats
+    counts: Floats | None
     first: int
     last: int
     """How many steps after a moment its window begins and ends."""
@@ -156,14 +159,15 @@ class _Past:
     def of(cls, rates: Rates, rows: slice, window: Window) -> "_Past":
         per_s = rates.per_s[rows]
         is_known = np.isfinite(per_s)
-        filled = np.where(is_known, per_s, 0.0)
+        is_whole = bool(is_known.all())
+        filled = per_s if is_whole else np.where(is_known, per_s, 0.0)
         first, last = window.offsets(rates.step_s)
         return cls(
             rates=rates,
             filled=filled,
-            unknown=1.0 - is_known,
-            sums=np.pad(np.cumsum(filled, axis=1), ((0, 0), (1, 0))),
-            counts=np.pad(np.cumsum(is_known, axis=1, dtype=np.float64), ((0, 0), (1, 0))),
+            unknown=None if is_whole else 1.0 - is_known,
+            sums=_sums(filled),
+            counts=None if is_whole else _sums(is_known),
             first=first,
             last=last,
         )
@@ -172,7 +176,7 @@ class _Past:
         """The mean over so many steps until each moment; NaN where half of them is not known."""
         rows = series * self.sums.shape[1]
         until, since = rows + np.maximum(ends + 1, 0), rows + np.maximum(ends + 1 - steps, 0)
-        count = self.counts.take(until) - self.counts.take(since)
+        count = until - since if self.counts is None else self.counts.take(until) - self.counts.take(since)
         total = self.sums.take(until) - self.sums.take(since)
         return np.asarray(np.where(count >= max(LEAST_KNOWN * steps, 1), total / np.maximum(count, 1), np.nan))
 
@@ -185,8 +189,16 @@ class _Past:
         rows, size = series[:, np.newaxis], self.last - self.first + 1
         is_past = ends >= 0
         ends = np.maximum(ends, 0)
-        is_touched = _largest_before(self.unknown, rows, ends, size) > 0
-        return np.asarray(np.where(is_past & ~is_touched, _largest_before(self.filled, rows, ends, size), np.nan))
+        if self.unknown is not None:
+            is_past &= _largest_before(self.unknown, rows, ends, size) <= 0
+        return np.asarray(np.where(is_past, _largest_before(self.filled, rows, ends, size), np.nan))
+
+
+def _sums(values: Floats | Bools) -> Floats:
+    """The sum of each row before each place, and of all."""
+    sums = np.zeros((values.shape[0], values.shape[1] + 1))
+    np.cumsum(values, axis=1, dtype=np.float64, out=sums[:, 1:])
+    return sums
 
 
 def _largest_before(values: Floats, series: Integers, ends: Integers, steps: int) -> Floats:

@@ -133,8 +133,9 @@ def rehearse(
     unknown = 1 - float(np.isfinite(looked_at).mean())
     if unknown > MOST_UNKNOWN:
         return Rehearsal(margin=None, words=f"{unknown:.0%} of the last {days:.0f} days are not known", days=days)
-    names, moments = chosen.tolist(), np.arange(first - 1, end - 1)
-    by_day = [_forecast_day(rates, chosen, each, window) for each in np.array_split(moments, trial)]
+    names, moments = tuple(chosen.tolist()), np.arange(first - 1, end - 1)
+    days_of = np.array_split(moments, trial)
+    by_day = [_forecast_day(rates, names, (int(each[0]), int(each[-1]) + 1), window) for each in days_of]
     learned = [each for each in by_day if each is not None]
     if len(learned) < trial:
         return Rehearsal(margin=None, words="too few series and days to learn from", days=days)
@@ -164,10 +165,15 @@ def rehearse(
     return replace(found, covered={row: share for row, share, count in covered if count})
 
 
+@_kept_with_rates
 def _forecast_day(
-    rates: Rates, series: Integers, moments: Integers, window: Window
+    rates: Rates, names: tuple[int, ...], span: tuple[int, int], window: Window
 ) -> tuple[Floats, Floats, Bools] | None:
-    """What is asked for without a margin, what must stay, and whether the past is known (series x moments)."""
+    """What is asked for without a margin, what must stay, and whether the past is known (series x moments of a span).
+
+    The next day's trial has all but one of the days of this one.
+    """
+    series, moments = np.array(names), np.arange(*span)
     until_s = rates.start_s + float(moments[0]) * rates.step_s
     grow_by, keep_by = (fit(rates, each, (LEVEL,), until_s, TRIAL_ROWS) for each in (window, lingering(window)))
     if grow_by is None or keep_by is None:

@@ -45,6 +45,18 @@ def test_nine_of_ten_loads_of_unseen_days_are_below_their_quantile(smooth100: Ra
     assert all(abs(each - 0.9) <= 0.015 for each in found.values()), found
 
 
+def test_what_is_not_known_of_one_series_changes_nothing_of_the_others(smooth100: Rates) -> None:
+    series, moments = np.repeat(np.arange(100), 3), np.tile([144, 1000, 1900], 100)
+    whole = states_at(smooth100, series, moments, WINDOW)
+    per_s = smooth100.per_s.copy()
+    per_s[7, 500:1500] = np.nan
+    found = states_at(replace(smooth100, per_s=per_s), series, moments, WINDOW)
+    others = series != 7
+    for name in ("values", "now_per_s", "floor_per_s", "most_per_s", "raised", "known"):
+        assert (getattr(found, name)[others] == getattr(whole, name)[others]).all(), name
+    assert found.known[series == 7].tolist() == [True, False, True]
+
+
 def test_a_large_fleet_is_forecast_from_some_of_its_series(smooth100: Rates) -> None:
     """Of 1,200 models with 4,000 rows every sixth is learned from."""
     large = replace(smooth100, per_s=np.tile(smooth100.per_s, (12, 1)))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reconciler.forecast.forecaster import fit
 from reconciler.forecast.series import DAY_S, Rates, Window
 from reconciler.simulation.rehearsal import MARGINS, Rehearsal, Rules, rehearse
 from tests.bench.loads import START_S, bursty, smooth
@@ -43,6 +44,24 @@ def test_the_same_rates_are_replayed_once_and_kept_no_longer_than_they_are_used(
     del rates
     gc.collect()
     assert weeks() is None
+
+
+def test_a_day_later_only_the_new_day_of_the_trial_is_learned_from(
+    smooth40: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned: list[float] = []
+
+    def counted(*asked: Any) -> Any:
+        learned.append(asked[3])
+        return fit(*asked)
+
+    monkeypatch.setattr("reconciler.simulation.rehearsal.fit", counted)
+    rates = Rates(start_s=START_S + STEP_S, step_s=STEP_S, per_s=smooth40.copy())
+    rehearsed_of(rates, day=12)
+    assert len(learned) == 2 * 5, "what may be asked for and what must stay, of five days"
+    later = rehearsed_of(rates, day=13)
+    assert learned[10:] == [START_S + 12 * DAY_S] * 2
+    assert later == rehearsed(smooth40, day=13)
 
 
 def test_a_smooth_load_is_forecast_for_fewer_replicas_at_what_both_keep(smooth40: Any) -> None:
