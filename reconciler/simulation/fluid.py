@@ -6,6 +6,9 @@ that keep them falls to none at `NONE_KEPT` times that, and what exceeds `FULL_B
 longer than `LONGEST_WAIT_S` none keeps its target; what would wait longer than `LEAVES_S` leaves.
 """
 
+import math
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -226,7 +229,7 @@ class Batching:
         running[fills] = (sum_ + full * (pace - took)) / pace
         if not is_full.all():
             begun, load, pace, share, made = (each[~is_full] for each in (begun, load, pace, share, made))
-            end[fills[~is_full]], running[fills[~is_full]] = _follow_law(begun, load, pace, share, made)
+            end[fills[~is_full]], running[fills[~is_full]] = _find_law(begun, load, pace, share, made)
         return end, running
 
     def kept(self, lived: Lived) -> Bools:
@@ -240,27 +243,83 @@ class Batching:
         return self.answered(held)
 
 
-def _follow_law(
-    begun: Floats, load: Floats, pace: Floats, share: Floats, most_made: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """What runs in a replica after a time, and in its mean, of a load that does not change and batches without end.
+def _follow_law(begun: Floats, load: Floats, pace: Floats, share: Floats) -> tuple[Floats, Floats]:
+    """What runs in a replica after a time, and in its mean, of a load below `1 / share` and batches without end.
 
-    x' = load - x / (1 - share + share x), with times in those of a request at capacity, is linear in the tokens that a
-    request gets: what is to be found is how many it gets in the time. `most_made` is a bound for loads without end.
+    Of x' = load - x / (1 - share + share x), in times of a request at capacity, v = 1 + share x / (1 - share) says how
+    far apart tokens are: (1 - share) v' = 1 / v - c, c = 1 - share load. So z = c v - 1 solves z e^z = y, of which y
+    dies away evenly: one table of Lambert's function is the law of every profile.
     """
-    own, closing = 1.0 - share, 1.0 - share * load
-    if most_made is not None:
-        closing = _apart_from_zero(closing)
-        load = (1.0 - closing) / share
+    own = 1.0 - share
+    grows, time = share / own, pace / own
+    closing = 1.0 - share * load
+    apart = begun * grows
+    apart += 1.0
+    solved = closing * apart
+    solved -= 1.0
+    fading = closing * closing
+    fading *= time
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.exp(np.subtract(solved, fading, out=fading), out=fading)
+        solved *= fading
+        place = np.multiply(solved, math.e, out=fading)
+        place += 1.0
+        np.sqrt(np.maximum(place, 0.0, out=place), out=place)
+        starts, slopes = _lambert_lines()
+        line = (place * LINES_EACH).astype(np.intp)
+        factor = slopes.take(line, mode="clip")
+        factor *= place
+        factor += starts.take(line, mode="clip")
+        solved *= factor
+    solved += 1.0
+    inverse = np.divide(1.0, closing, out=closing)
+    solved *= inverse
+    end = solved - 1.0
+    end /= grows
+    running = solved - apart
+    solved += apart
+    running *= solved
+    running *= -0.5
+    running += time
+    running *= inverse
+    running /= time * grows
+    running -= 1.0 / grows
+    if place.max(initial=0.0) >= LAMBERT_TO:
+        far = np.nonzero(~(place < LAMBERT_TO))
+        there = (np.broadcast_to(each, end.shape)[far] for each in (begun, load, pace, share, np.inf))
+        end[far], running[far] = _find_law(*there)
+    return end, running
+
+
+LAMBERT_TO, LINES_EACH = 16.0, 4096
+"""So far the table reaches, and with so many lines for each 1: it is 3e-8 of the value off at most."""
+
+
+@cache
+def _lambert_lines() -> tuple[Floats, Floats]:
+    """Lines for W(y) / y = e^-W, of Lambert's function, over the root of 1 + e y: where they start, their slopes."""
+    values = np.linspace(-1.0, 3.4, 2**17)  # beyond W of the last place
+    places = np.sqrt(np.maximum(1.0 + values * np.exp(values + 1.0), 0.0))
+    nodes = np.linspace(0.0, LAMBERT_TO, round(LAMBERT_TO * LINES_EACH) + 1)
+    found = np.interp(nodes, places, np.exp(-values))
+    slopes = np.diff(found) * LINES_EACH
+    return found[:-1] - slopes * nodes[:-1], slopes
+
+
+def _find_law(begun: Floats, load: Floats, pace: Floats, share: Floats, most_made: Floats) -> tuple[Floats, Floats]:
+    """The same of any load, step by step: what is to be found is how many tokens a request gets in the time.
+
+    They are linear in what runs. `most_made` is a bound for loads without end.
+    """
+    own, closing = 1.0 - share, _apart_from_zero(1.0 - share * load)
+    load = (1.0 - closing) / share
     goal = own * load / closing
     apart = begun - goal
     whole, bent = pace * closing * closing / own, share * closing * apart / own
     late, early = whole - bent, pace * closing / (own + share * begun)
-    if most_made is None:
-        made = np.where(bent > 0, np.maximum(late, early), np.minimum(late, early))
-    else:
-        made = np.where(closing > 0, np.minimum(np.minimum(late, early), most_made), np.maximum(early, most_made))
-    for _ in range(2 if most_made is None else 8):  # Halley's method
+    least = np.where(bent > 0, np.maximum(late, early), np.minimum(np.minimum(late, early), most_made))
+    made = np.where(closing > 0, least, np.maximum(early, most_made))
+    for _ in range(8):  # Halley's method
         fades = np.exp(-made)
         slope, wrong = 1.0 + bent * fades, made + bent * (1.0 - fades) - whole
         change = wrong / (slope + 0.5 * wrong * bent * fades / slope)

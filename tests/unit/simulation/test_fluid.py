@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.simulation.draws import Arrivals, random_generator
@@ -78,6 +78,8 @@ MANY = np.array([[1e12]])
     st.floats(0.0, 2.0),
     st.floats(0.2, 20.0),
 )
+@example(0.95, 4.0, 0.9, 0.3, 20.0)  # beyond the table of the law
+@example(0.95, 4.0, 1.0, 1.0, 20.0)
 def test_a_step_ends_where_the_law_of_a_batch_leads_to(
     share: float, full: float, held: float, load: float, time_s: float
 ) -> None:
