@@ -133,36 +133,38 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
     first = np.searchsorted(model_of, np.arange(models))
     is_single = variants == models
     believed, batching = fleet.capacity_per_s, fleet.batching(fleet.true_share)
-    counts = _Replicas(fleet, replicas)
+    counts, everything = _Replicas(fleet, replicas), np.ones(())
     come_each = fleet.step_s / batching.requests
 
     def by_model(values: Floats) -> Floats:
         return values if is_single else np.add.reduceat(values, first, axis=1)
 
+    def by_variant(values: Floats) -> Floats:
+        return values if is_single else values[:, model_of]
+
     def shares() -> Floats:
         """What of its model's requests goes to each variant: as much as its replicas carry of all."""
         if is_single:
-            return (counts.ready > 0).astype(np.float64)
+            return everything if counts.all_serve else (counts.ready > 0).astype(np.float64)
         carried = counts.ready * batching.capacity_per_s
-        whole = by_model(carried)[:, model_of]
+        whole = by_variant(by_model(carried))
         return np.divide(carried, whole, out=np.zeros_like(whole), where=whole > 0)
 
     share = shares()
     inside = (
-        batching.settled(_each(fleet.offered_per_s[model_of, 0] * share / batching.capacity_per_s, counts.ready))
-        * counts.ready
+        batching.settled(counts.each(fleet.offered_per_s[model_of, 0] * share / batching.capacity_per_s)) * counts.ready
     )
-    running, nothing = inside, np.zeros((settings, models))
+    running, nothing, none_queued = inside, np.zeros((settings, models)), np.zeros(replicas.shape)
     waiting = nothing
     for step in range(steps):
         arrived = offered[model_of, max(step - 1, 0)] / believed
-        queued = waiting[:, model_of] * share
+        queued = none_queued if waiting is nothing else by_variant(waiting) * share
         wanted = scaler.decide(
             Seen(
                 at_s=fleet.start_s + step * fleet.step_s,
                 replicas=counts.asked,
                 ready=counts.ready,
-                load=arrived if is_single else arrived * np.where(by_model(share)[:, model_of] > 0, share, 1.0),
+                load=arrived if is_single else arrived * np.where(by_variant(by_model(share)) > 0, share, 1.0),
                 running=running,
                 waiting=queued,
                 in_flight=running if waiting is nothing else running + queued / batching.requests,
@@ -172,11 +174,11 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
         # who goes finishes what it has, and that does not slow down the others
         inside = inside * counts.change(wanted, step)
         share = shares()
-        held = inside if waiting is nothing else inside + waiting[:, model_of] * share / batching.requests
+        held = inside if waiting is nothing else inside + by_variant(waiting) * share / batching.requests
         ready, unserved = counts.ready, None
-        lived = batching.after(_each(held, ready), _each(work[model_of, step] * come_each * share, ready), ready)
+        lived = batching.after(counts.each(held), counts.each(work[model_of, step] * come_each * share), ready)
         running = lived.running * ready
-        if not ready.all():
+        if not counts.all_serve:
             unserved = np.where(by_model(share) > 0, 0.0, waiting + work[:, step] * fleet.step_s)
         if lived.left is None:
             inside, waiting = lived.held * ready, nothing
@@ -191,17 +193,11 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
     return ledger.total(by_model)
 
 
-def _each(whole: Floats, ready: Floats) -> Floats:
-    """What of it there is for each replica that serves; 0 where none does."""
-    if ready.all():
-        return np.asarray(whole / ready)
-    return np.divide(whole, ready, out=np.zeros(ready.shape), where=ready > 0)
-
-
 class _Replicas:
     """The replicas of each setting and variant (settings x variants): `asked` for, `ready`, and those that start.
 
-    Of the last change, `more` are those that were added and `moved` is 1 where a number changed.
+    Of the last change, `more` are those that were added and `moved` is 1 where a number changed. `all_serve` where each
+    variant has a replica that does.
     """
 
     def __init__(self, fleet: Fleet, replicas: Floats) -> None:
@@ -210,7 +206,14 @@ class _Replicas:
         self._starting = np.zeros((self._size, *replicas.shape))
         self._is_due = np.zeros(self._size, dtype=np.bool_)
         self.asked, self.ready = replicas.astype(np.float64), replicas.astype(np.float64)
+        self.all_serve = bool(self.ready.all())
         self._none = self.more = self.moved = np.zeros(replicas.shape)
+
+    def each(self, whole: Floats) -> Floats:
+        """What of it there is for each replica that serves; 0 where none does."""
+        if self.all_serve:
+            return np.asarray(whole / self.ready)
+        return np.divide(whole, self.ready, out=np.zeros(self.ready.shape), where=self.ready > 0)
 
     def change(self, wanted: Floats, step: int) -> Floats | float:
         """Ask for other numbers; the part of the replicas that served and still do, before others begin to."""
@@ -240,6 +243,8 @@ class _Replicas:
             due = self._starting[step % self._size]
             self.ready = self.ready + due
             due[:], self._is_due[step % self._size] = 0.0, False
+        if self.ready is not before:
+            self.all_serve = bool(self.ready.all())
         return stay
 
     def _start(self, more: Floats, columns: Integers, step: int) -> None:

@@ -414,7 +414,7 @@ def recommend(readings: TickReadings, aims: Aims, current: Integers, rule: Track
 def _votes(readings: TickReadings, aims: Aims, current: Integers, rule: TrackingRule) -> Floats:
     need = readings.total / aims.per_replica
     of_total = np.where(np.abs(need / current - 1.0) <= aims.tolerance, current, whole_replicas(need))
-    if rule.tolerance_per_replica:
+    if rule.tolerance_per_replica or readings.external.all():
         return of_total
     return np.where(readings.external, of_total, _vote_of_units(readings, aims, current))
 

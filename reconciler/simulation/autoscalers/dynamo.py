@@ -13,7 +13,7 @@ import numpy as np
 
 from reconciler.domain.scalers import Value
 from reconciler.forecast.series import Bools, Floats
-from reconciler.simulation.autoscalers.port import Seen, per_replica
+from reconciler.simulation.autoscalers.port import Seen, known, per_replica
 from reconciler.simulation.fluid import LONGEST_WAIT_S
 
 INTERVAL_S = 180.0
@@ -99,7 +99,7 @@ class ThroughputPlanner:
 
     def advance(self, seen: Seen) -> bool:
         """Count what arrived; whether an interval ended and `bound` is new."""
-        arrived = np.nan_to_num(seen.load) if seen.answers else 0.0 * seen.replicas
+        arrived = known(np.asarray(seen.load)) if seen.answers else 0.0 * seen.replicas
         self._requests = self._requests + arrived * self._capacity_per_s * self._step_s
         if seen.at_s % self._interval_s >= self._step_s:
             return False
@@ -186,7 +186,7 @@ class LatencyPlanner:
 
 def _queued(seen: Seen) -> Floats:
     """Requests that wait, in units of those that run."""
-    return np.nan_to_num(np.maximum(seen.in_flight - seen.running, 0.0))
+    return known(np.maximum(seen.in_flight - seen.running, 0.0))
 
 
 def _stepped(seen: Seen, grows: Bools, shrinks: Bools, least: Value, most: Value, bound: Value) -> Floats:

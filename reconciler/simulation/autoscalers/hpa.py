@@ -23,7 +23,7 @@ from reconciler.domain.scalers import (
     Value,
 )
 from reconciler.forecast.series import Bools, Floats, Integers
-from reconciler.simulation.autoscalers.port import Seen
+from reconciler.simulation.autoscalers.port import Seen, known
 
 CPU_INITIALIZATION_S, INITIAL_READINESS_S = 300.0, 30.0
 FASTEST, FASTEST_FROM = 2.0, 4.0
@@ -134,19 +134,39 @@ def proposal_of_pods(kind: MetricKind, pods: PodGroups, target: Value, current: 
 
     `target` is in milli-units of a pod, or in percent of the request.
     """
+    ratio = _ratio(kind, pods.total_milli, pods.reporting_request_milli, pods.reporting, target)
+    found = np.where(tolerance.holds(ratio), current, np.ceil(ratio * pods.reporting))
+    is_cautious = ((np.asarray(pods.unready) > 0) & (ratio > 1.0)) | (np.asarray(pods.missing) > 0)
+    if is_cautious.any():
+        place = np.nonzero(np.broadcast_to(is_cautious, found.shape))
+
+        def there(values: Value) -> Floats:
+            return np.asarray(np.broadcast_to(values, found.shape)[place])
+
+        found[place] = _cautious(
+            kind,
+            PodGroups(**{name: there(getattr(pods, name)) for name in PodGroups.__annotations__}),
+            there(target),
+            there(current),
+            Tolerance(up=there(tolerance.up), down=there(tolerance.down)),
+        )
+    return np.where(np.asarray(pods.reporting) > 0, found, np.nan)
+
+
+def _ratio(kind: MetricKind, total: Value, request: Value, count: Value, target: Value) -> Floats:
+    """Whole percent of the request, or whole milli-units of a pod, over the target."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        measured = (
+            np.floor_divide(100.0 * total, request) if kind is MetricKind.UTILIZATION else np.floor_divide(total, count)
+        )
+    return np.asarray(measured / target)
+
+
+def _cautious(kind: MetricKind, pods: PodGroups, target: Floats, current: Floats, tolerance: Tolerance) -> Floats:
+    """The same where pods have no sample, or are not ready and the others ask for more."""
     of_request = kind is MetricKind.UTILIZATION
-
-    def ratio_of(total: Value, request: Value, count: Value) -> Floats:
-        """Whole percent, or whole milli-units of a pod, over the target."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            measured = np.floor_divide(100.0 * total, request) if of_request else np.floor_divide(total, count)
-        return np.asarray(measured / target)
-
-    ratio = ratio_of(pods.total_milli, pods.reporting_request_milli, pods.reporting)
-    is_known = np.asarray(pods.reporting) > 0
+    ratio = _ratio(kind, pods.total_milli, pods.reporting_request_milli, pods.reporting, target)
     counts_unready = (np.asarray(pods.unready) > 0) & (ratio > 1.0)
-    plain = np.where(tolerance.holds(ratio), current, np.ceil(ratio * pods.reporting))
-
     fill = np.maximum(100.0, target) / 100.0 * pods.missing_request_milli if of_request else target * pods.missing
     is_filled = (ratio != 1.0) | (not of_request)
     total = pods.total_milli + np.where(ratio < 1.0, fill, 0.0)
@@ -156,13 +176,11 @@ def proposal_of_pods(kind: MetricKind, pods: PodGroups, target: Value, current: 
         + np.where(is_filled, pods.missing_request_milli, 0.0)
         + np.where(counts_unready, pods.unready_request_milli, 0.0)
     )
-    refilled = ratio_of(total, request, count)
+    refilled = _ratio(kind, total, request, count, target)
     turned = ((ratio < 1.0) & (refilled > 1.0)) | ((ratio > 1.0) & (refilled < 1.0))
     wanted = np.ceil(refilled * count)
     overtaken = ((refilled < 1.0) & (wanted > current)) | ((refilled > 1.0) & (wanted < current))
-    cautious = np.where(tolerance.holds(refilled) | turned | overtaken, current, wanted)
-    is_plain = ~counts_unready & (np.asarray(pods.missing) == 0)
-    return np.where(is_known, np.where(is_plain, plain, cautious), np.nan)
+    return np.where(tolerance.holds(refilled) | turned | overtaken, current, wanted)
 
 
 class RecentExtreme:
@@ -369,6 +387,6 @@ class HorizontalPodAutoscaler:
             reporting=np.where(is_known, seen.ready, 0.0),
             missing=np.maximum(seen.replicas - seen.ready, 0.0),
             unready=0.0,
-            total_milli=np.nan_to_num(total),
+            total_milli=known(total),
         )
         return proposal_of_pods(metric.kind, pods, target, seen.replicas, self._tolerance)

@@ -85,6 +85,7 @@ class AutoscalingPolicy:
         self._up = _Window(up.period_s, sync_s, Extreme.SMALLEST, is_line=True)
         self._panic = _Window(panic.period_s, sync_s, Extreme.SMALLEST, is_line=True)
         self._panic_ends_s: Floats = np.asarray(-math.inf)
+        self._told: tuple[tuple[int, ...], Aims, Behaviors] | None = None
 
     def decide(self, seen: Seen) -> Floats:
         """As the port says."""
@@ -93,7 +94,7 @@ class AutoscalingPolicy:
         total = np.broadcast_to(np.asarray(getattr(seen, self._signal), dtype=np.float64), shape)
         is_known = np.isfinite(total) & seen.answers
         unready = np.maximum(current - np.asarray(seen.ready), 0.0) if self._scrapes else np.zeros(shape)
-        aims = self._aims(shape)
+        aims, behaviors = self._rules(shape)
         recommendation = recommend(
             self._readings(np.where(is_known, total, 0.0), is_known, unready), aims, current.ravel(), KTHENA_V1
         )
@@ -112,7 +113,7 @@ class AutoscalingPolicy:
             min_corrected_stable=self._up.best(shape, current),
             min_corrected_panic=self._panic.best(shape, current),
         )
-        found = correct(wish, _behaviors(self._behavior, shape), past, panics_from_zero=KTHENA_V1.panics_from_zero)
+        found = correct(wish, behaviors, past, panics_from_zero=KTHENA_V1.panics_from_zero)
         for window in (self._largest, self._smallest):
             window.append(recommended, ~skipped)
         for window in (self._down, self._up, self._panic):
@@ -132,14 +133,18 @@ class AutoscalingPolicy:
             unready=np.broadcast_to(unready, is_known.shape).reshape(-1),
         )
 
-    def _aims(self, shape: tuple[int, ...]) -> Aims:
-        count = math.prod(shape)
-        return Aims(
-            per_replica=np.broadcast_to(self._target, shape).reshape(1, count),
-            tolerance=np.broadcast_to(np.asarray(self._tolerance, dtype=np.float64), shape).reshape(count),
-            minimum=self._minimum(shape).reshape(count),
-            maximum=self._maximum(shape).reshape(count),
-        )
+    def _rules(self, shape: tuple[int, ...]) -> tuple[Aims, Behaviors]:
+        """The same at each sync."""
+        if self._told is None or self._told[0] != shape:
+            count = math.prod(shape)
+            aims = Aims(
+                per_replica=np.broadcast_to(self._target, shape).reshape(1, count),
+                tolerance=np.broadcast_to(np.asarray(self._tolerance, dtype=np.float64), shape).reshape(count),
+                minimum=self._minimum(shape).reshape(count),
+                maximum=self._maximum(shape).reshape(count),
+            )
+            self._told = shape, aims, _behaviors(self._behavior, shape)
+        return self._told[1:]
 
     def _minimum(self, shape: tuple[int, ...]) -> Integers:
         return np.broadcast_to(np.asarray(self._least).astype(np.int64), shape)

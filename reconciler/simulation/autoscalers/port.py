@@ -45,4 +45,10 @@ class Autoscaler(Protocol):
 def per_replica(total: Floats, ready: Floats) -> Floats:
     """A total of each variant, for each replica that serves; 0 where none does."""
     shape = np.broadcast_shapes(np.shape(total), np.shape(ready))
-    return np.divide(np.nan_to_num(total), ready, out=np.zeros(shape), where=np.asarray(ready) > 0)
+    return known(np.divide(total, ready, out=np.zeros(shape), where=np.asarray(ready) > 0))
+
+
+def known(values: Floats) -> Floats:
+    """The same with 0 for what is not known."""
+    unknown = np.isnan(values)
+    return np.where(unknown, 0.0, values) if unknown.any() else values

@@ -181,7 +181,7 @@ class TokenSaturation:
         self._least, self._most = np.asarray(least, float), np.asarray(most, float)
         self._gauge = _Gauge(least, most, behavior, sync_s)
         self._seen: Floats | None = None
-        self._stored = np.zeros(1)
+        self._mean = self._stored = np.zeros(1)
 
     def decide(self, seen: Seen) -> Floats:
         """As the port says."""
@@ -198,19 +198,18 @@ class TokenSaturation:
         """What of its cache (0-1) a replica can use: of the memory alone, or what it used while requests waited."""
         if self._seen is None:
             self._seen = np.full((REMEMBERED, *used.shape), np.nan)
-            self._stored = np.zeros(used.shape)
+            self._mean, self._stored = np.zeros(used.shape), np.zeros(used.shape)
         is_observed = (waiting >= WAITING_LIMIT) & (used > 0) & (ready > 0)
-        before = np.isfinite(self._seen)
-        known = before.sum(axis=0)
-        mean = np.divide(
-            np.where(before, self._seen, 0.0).sum(axis=0), known, out=np.zeros(used.shape), where=known > 0
-        )
+        bound = np.where(is_observed, used, np.where(self._mean > 0, self._mean, self._derived))
         if is_observed.any():  # each replica adds what it saw
-            times = np.where(is_observed, np.minimum(ready, REMEMBERED), 0.0).astype(np.int64)
-            ages = np.arange(REMEMBERED)[:, None, None]
-            older = np.take_along_axis(self._seen, np.maximum(ages - times, 0), axis=0)
-            self._seen = np.where(ages < times, used, older)
-        bound = np.where(is_observed, used, np.where(mean > 0, mean, self._derived))
+            rows, columns = np.nonzero(is_observed)
+            saw = used[rows, columns]
+            times = np.minimum(ready[rows, columns], REMEMBERED).astype(np.int64)
+            ages = np.arange(REMEMBERED)[:, None]
+            older = np.take_along_axis(self._seen[:, rows, columns], np.maximum(ages - times, 0), axis=0)
+            self._seen[:, rows, columns] = seen = np.where(ages < times, saw, older)
+            known = np.isfinite(seen)
+            self._mean[rows, columns] = np.where(known, seen, 0.0).sum(axis=0) / known.sum(axis=0)
         self._stored = np.where(ready > 0, np.minimum(KV_LIMIT, bound), self._stored)
         return self._stored
 
