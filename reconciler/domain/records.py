@@ -31,6 +31,7 @@ else:
     from dataclasses import MISSING, Field
     from reprlib import recursive_repr
 
+    _replaced = msgspec.structs.replace
     _ORDERS = ("__lt__", "__le__", "__gt__", "__ge__")
     _OF_PLAIN_CLASSES = ("__dict__", "__weakref__", "__match_args__")
 
@@ -56,7 +57,7 @@ else:
     def replace(record, /, **changes):
         """A copy of a record with other values; `__post_init__` runs again, as with `dataclasses.replace`."""
         if isinstance(record, Record):
-            return msgspec.structs.replace(record, **changes)
+            return _replaced(record, **changes)
         return dataclasses.replace(record, **changes)
 
     def field_names(record):

@@ -283,11 +283,11 @@ class VariantSettings:
     `values` are by a setting's name; what is not there has its default.
     """
 
-    values: Mapping[str, Sourced[SettingScalar | None]] = field(default_factory=dict)
+    values: Mapping[str, Sourced[Any]] = field(default_factory=dict)
 
     def __getitem__(self, setting: SettingDefinition[Value]) -> Sourced[Value]:
         """The effective value of a setting."""
-        found = self.values.get(setting.name)
-        if found is None:
+        name = setting.name
+        if name not in self.values:
             return Sourced(value=setting.default, source=Source(kind=SourceKind.BUILT_IN))
-        return cast("Sourced[Value]", found)
+        return self.values[name]

@@ -46,7 +46,7 @@ LONGEST_NAME = 52
 
 def is_canary(variant: Variant) -> bool:
     """Whether it tries an accelerator that its model has no profile on; then its model is one of its own."""
-    return bool(variant.settings[CANARY].value) and bool(variant.model.role)
+    return bool(variant.model.role) and bool(variant.settings[CANARY].value)
 
 
 _NUMBER, _MOST_S, _MOST = r"[0-9.e+-]{1,20}", 3600.0, 1e9

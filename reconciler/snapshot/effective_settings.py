@@ -40,22 +40,24 @@ class Layers:
     resource: VariantResource
     workload: Workload | None
     settings: Settings
-    model: ModelSettings | None
+    below: Sequence[Layer]
+    """All layers below the resource's own fields that give anything: annotations, overrides, workloads, ..."""
 
-    @property
-    def below(self) -> Sequence[Layer]:
-        """All layers below the resource's own fields that give anything: annotations, overrides, workloads, ..."""
-        resource, settings = self.resource, self.settings
+    @classmethod
+    def of(
+        cls, resource: VariantResource, workload: Workload | None, settings: Settings, model: ModelSettings | None
+    ) -> "Layers":
+        """Those of a resource; overrides are matched here, once for all that is asked of them."""
         entries = settings.workloads if resource.form is Form.ADOPTED else ()
         layers: tuple[Layer, ...] = (
             (SourceKind.ANNOTATION, resource.settings),
-            (SourceKind.ANNOTATION, self.workload.settings if self.workload is not None else {}),
+            (SourceKind.ANNOTATION, workload.settings if workload is not None else {}),
             *((SourceKind.OVERRIDE, each.settings) for each in _fitting(settings.overrides, resource)),
             *((SourceKind.WORKLOADS, each.settings) for each in _fitting(entries, resource)),
-            (SourceKind.MODEL, self.model.settings if self.model is not None else {}),
+            (SourceKind.MODEL, model.settings if model is not None else {}),
             (SourceKind.DEFAULT, settings.defaults),
         )
-        return [each for each in layers if each[1]]
+        return cls(resource=resource, workload=workload, settings=settings, below=[each for each in layers if each[1]])
 
 
 def stated_values(setting: SettingDefinition[Value], layers: Iterable[Layer]) -> Iterator[tuple[Value, Source]]:
@@ -73,24 +75,19 @@ def _fitting(overrides: Sequence[Override], resource: VariantResource) -> Iterat
 
 def override_fits(override: Override, resource: VariantResource) -> bool:
     """Whether all keys of an override's match fit; `path` is a path glob, the others match whole values."""
-    subject = {
-        "cluster": resource.key.cluster,
-        "namespace": resource.key.namespace,
-        "kind": resource.key.kind,
-        "name": resource.key.name,
-        "model": resource.model_id,
-    }
-    patterns = dict(override.match)
-    path = patterns.pop("path", "**")
-    return (
-        path_matches(path, resource.document.path)
-        and all(fnmatchcase(subject[key], pattern) for key, pattern in patterns.items())
-        and all(fnmatchcase(resource.labels.get(key, ""), pattern) for key, pattern in override.labels.items())
-    )
+    for key, pattern in override.match.items():
+        if key == "path":
+            is_met = path_matches(pattern, resource.document.path)
+        else:
+            is_met = fnmatchcase(resource.model_id if key == "model" else getattr(resource.key, key), pattern)
+        if not is_met:
+            return False
+    return all(fnmatchcase(resource.labels.get(key, ""), pattern) for key, pattern in override.labels.items())
 
 
+_BUILT_IN_SOURCE = Source(kind=SourceKind.BUILT_IN)
 _BUILT_IN: Mapping[str, Sourced[SettingScalar | None]] = {
-    each.name: Sourced(value=each.default, source=Source(kind=SourceKind.BUILT_IN)) for each in SETTING_DEFINITIONS
+    each.name: Sourced(value=each.default, source=_BUILT_IN_SOURCE) for each in SETTING_DEFINITIONS
 }
 """What a setting is that nothing gives: most settings of most variants."""
 
@@ -106,11 +103,13 @@ def resolve_settings(layers: Layers) -> VariantSettings:
             continue
         ranked: list[tuple[SettingScalar | None, Source]] = [*([own[setting.name]] if setting.name in own else ())]
         ranked += stated_values(setting, below)
-        ranked.append(defaults.get(setting.name, (setting.default, Source(kind=SourceKind.BUILT_IN))))
+        ranked.append(defaults.get(setting.name, (setting.default, _BUILT_IN_SOURCE)))
         (value, source), *rest = ranked
         displaced = tuple(Displaced(value=lower, source=origin) for lower, origin in rest if lower != value)
         values[setting.name] = Sourced(value=value, source=source, displaced=displaced)
     settings = VariantSettings(values=values)
+    if layers.workload is None or not layers.workload.budgets:
+        return settings
     found = _minimum_of_budgets(layers.workload, settings[MIN_REPLICAS].value, settings[MAX_REPLICAS].value)
     if found is not None:
         kept, source = found
@@ -121,14 +120,12 @@ def resolve_settings(layers: Layers) -> VariantSettings:
     return VariantSettings(values=values)
 
 
-def _minimum_of_budgets(workload: Workload | None, least: int, most: int | None) -> tuple[int, Source] | None:
+def _minimum_of_budgets(workload: Workload, least: int, most: int | None) -> tuple[int, Source] | None:
     """The replicas that PodDisruptionBudgets keep available, if they are more than `least`.
 
     Kubernetes cannot evict pods of several budgets, so none is removed here. A configured maximum takes precedence over
     all but an absolute count of available pods.
     """
-    if workload is None or not workload.budgets:
-        return None
     budgets, replicas = workload.budgets, workload.replicas or 0
     strictest = max(budgets, key=lambda each: (each.keeps(replicas), each.name))
     kept, detail = strictest.keeps(replicas), f"PodDisruptionBudget {strictest.name}"
@@ -194,10 +191,12 @@ _CONTROLLER_NAMESPACES = ("inferno-autoscaler-system", "workload-variant-autosca
 class ListedClasses:
     """The classes in ConfigMaps by cluster and model, and the place of each key by cluster and its names.
 
-    `controllers` are the namespaces of each cluster with the configuration of upstream's controller.
+    `upstream` are those of upstream's ConfigMap: copies of it in other namespaces add nothing. `controllers` are the
+    namespaces of each cluster with the configuration of upstream's controller.
     """
 
     by_model: Mapping[tuple[str, str], Sequence[ListedClass]]
+    upstream: Mapping[tuple[str, str], Sequence[ServiceClass]]
     places: Mapping[tuple[str, str, str, str], Place | None]
     controllers: Mapping[str, Sequence[str]]
 
@@ -213,6 +212,7 @@ class ListedClasses:
         clusters = {*declaration.classes, *declaration.costs, *declaration.saturation, *declaration.zero}
         return cls(
             by_model=by_model,
+            upstream={key: _upstream_of(listed) for key, listed in by_model.items()},
             places=places,
             controllers={cluster: _controllers_in(cluster, declaration) for cluster in clusters},
         )
@@ -232,6 +232,14 @@ class ListedClasses:
             if key in self.places:
                 return True, self.places[key]
         return False, None
+
+
+def _upstream_of(listed: Iterable[ListedClass]) -> Sequence[ServiceClass]:
+    distinct: dict[ServiceClass, ServiceClass] = {}
+    for each in listed:
+        if each.config_map == UPSTREAM_CONFIG_MAP:
+            distinct.setdefault(replace(each.service_class, place=None), each.service_class)
+    return tuple(distinct.values())
 
 
 def _controllers_in(cluster: str, declaration: Declaration) -> tuple[str, ...]:
@@ -260,11 +268,7 @@ def find_class(layers: Layers, classes: ListedClasses) -> ClassLookup:
     """
     resource = layers.resource
     reference, referenced_at = resource.slo_class_ref, resource.places.get("spec.sloClassRef")
-    distinct: dict[ServiceClass, ServiceClass] = {}  # copies of the ConfigMap in other namespaces add nothing
-    for each in classes.of_model(resource.key, resource.model_id):
-        if each.config_map == UPSTREAM_CONFIG_MAP:
-            distinct.setdefault(replace(each.service_class, place=None), each.service_class)
-    upstream = list(distinct.values())
+    upstream = classes.upstream.get((resource.key.cluster, resource.model_id), ())
     hits: list[tuple[ServiceClass, Source]] = []
     if reference is not None:
         referenced = _referenced(layers, reference, classes, upstream)

@@ -51,8 +51,7 @@ def place_numbers(declaration: Declaration, fleet: Fleet, settings: Settings) ->
     made = {each.scale_target: each for each in declaration.variants if each.scale_target not in known}
     charted: list[Workload | ReplicaOwner | BrokenResource] = []
     for variant in made.values():
-        model = models.get(variant.model_id)
-        layers = Layers(resource=variant, workload=None, settings=settings, model=model)
+        layers = Layers.of(variant, None, settings, models.get(variant.model_id))
         charted += _Chart(fleet=fleet, variant=variant, layers=layers).objects()
     found = {each.key for each in charted if isinstance(each, Workload | BrokenResource)}
     unseen = [_unseen(fleet, each) for target, each in made.items() if target not in found]

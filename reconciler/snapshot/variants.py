@@ -149,7 +149,7 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
     target = resource.scale_target
     workload = index.workloads.get(target)
     model = index.models.get(resource.model_id)
-    layers = Layers(resource=resource, workload=workload, settings=index.settings, model=model)
+    layers = Layers.of(resource, workload, index.settings, model)
     settings = resolve_settings(layers)
     owner, is_tuned = index.owners.owner_of(target, workload), settings[WHEN_AUTOSCALED].value == TUNE
     if owner is not None and owner.is_followed and not is_tuned:
