@@ -7,7 +7,7 @@ from reconciler.domain.records import replace
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Value, mapping_of, value_at
 from reconciler.placement.fleet import Fleet
-from reconciler.placement.objects import BuiltObject
+from reconciler.placement.objects import BuiltObject, Root
 from reconciler.placement.places import own_kustomization
 from reconciler.placement.repository import directory_of, is_within
 
@@ -15,46 +15,71 @@ _SET_ELSEWHERE = (("metadata", "namespace"), ("spec", "replicas"))
 """What may differ from the manifest: a copy in the same root gets the same namespace, and a count of its own."""
 
 
-def find_copy_place(fleet: Fleet, built: BuiltObject) -> CopyPlace:
-    """Where a copy of an object goes, or why there is no place for one.
+class CopyPlaces:
+    """Where copies of a fleet's objects go; each kustomization is read once."""
 
-    The manifest is copied, so it must be what the cluster gets: a patch or an image that an overlay sets for this
-    object alone would be missing in the copy.
-    """
-    source, build = built.source, fleet.clusters[built.key.cluster]
-    if source.field or source.document.index < 0:
-        return CopyPlace(reason=f"{built.path} does not hold it as a document of its own")
-    if built.path in fleet.shared_paths or build.roots_reading[built.path] > 1:
-        return CopyPlace(reason=f"{built.path} is built more than once")
-    try:
-        written = source.mapping()
-    except InputError as error:
-        return CopyPlace(reason=str(error))
-    reason = _why_not_applied(written)
-    if reason:
-        return CopyPlace(reason=f"{built.path} may not be what runs: {reason}")
-    if built.obstacles or _without(built.fields, _SET_ELSEWHERE) != _without(written, _SET_ELSEWHERE):
-        return CopyPlace(reason=f"{built.root} changes what {built.path} says of it, which a copy would lack")
-    claims = tuple(_claims(built))
-    lone = next((each for each in claims if _is_for_one_node(fleet, built, each)), "")
-    if lone:
-        return CopyPlace(
-            reason=f"accessModes of claim {lone} let one node mount it: a copy could take it from its pods"
-        )
-    caution = "; ".join(f"the canary mounts claim {each}, too: it needs access from several nodes" for each in claims)
-    if built.path in build.plain or _is_deployed_with_its_directory(fleet, built):
-        return CopyPlace(directory=directory_of(built.path), caution=caution)
-    document = own_kustomization(fleet, built.root)
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._lists: dict[Root, CopyPlace] = {}
+
+    def find(self, built: BuiltObject) -> CopyPlace:
+        """Where a copy of an object goes, or why there is no place for one.
+
+        The manifest is copied, so it must be what the cluster gets: a patch or an image that an overlay sets for this
+        object alone would be missing in the copy.
+        """
+        fleet = self._fleet
+        reason = _why_no_copy(fleet, built)
+        if reason:
+            return CopyPlace(reason=reason)
+        claims = tuple(_claims(built))
+        lone = next((each for each in claims if _is_for_one_node(fleet, built, each)), "")
+        if lone:
+            return CopyPlace(
+                reason=f"accessModes of claim {lone} let one node mount it: a copy could take it from its pods"
+            )
+        words = (f"the canary mounts claim {each}, too: it needs access from several nodes" for each in claims)
+        build, caution = fleet.clusters[built.key.cluster], "; ".join(words)
+        if built.path in build.plain or _is_deployed_with_its_directory(fleet, built):
+            return CopyPlace(directory=directory_of(built.path), caution=caution)
+        if built.root not in self._lists:
+            self._lists[built.root] = _list_of(fleet, built.root)
+        listing = self._lists[built.root]
+        return listing if listing.reason or not caution else replace(listing, caution=caution)
+
+
+def _list_of(fleet: Fleet, root: Root) -> CopyPlace:
+    """The kustomization of a root as the one that lists a copy."""
+    document = own_kustomization(fleet, root)
     if document is None:
-        return CopyPlace(reason=f"{built.root} has no kustomization of its own that could list a copy")
+        return CopyPlace(reason=f"{root} has no kustomization of its own that could list a copy")
     listed = value_at(document.value, ("resources",))
     return CopyPlace(
         directory=directory_of(document.path),
         kustomization=document.path,
         kustomization_document=document.index,
         listed=tuple(str(each) for each in listed) if isinstance(listed, list) else (),
-        caution=caution,
     )
+
+
+def _why_no_copy(fleet: Fleet, built: BuiltObject) -> str:
+    """Why an object's manifest is not what the cluster gets of it alone; empty where it is."""
+    source, build = built.source, fleet.clusters[built.key.cluster]
+    if source.field or source.document.index < 0:
+        return f"{built.path} does not hold it as a document of its own"
+    if built.path in fleet.shared_paths or build.roots_reading[built.path] > 1:
+        return f"{built.path} is built more than once"
+    try:
+        written = source.mapping()
+    except InputError as error:
+        return str(error)
+    reason = _why_not_applied(written)
+    if reason:
+        return f"{built.path} may not be what runs: {reason}"
+    is_same = built.fields is written or _without(built.fields, _SET_ELSEWHERE) == _without(written, _SET_ELSEWHERE)
+    if built.obstacles or not is_same:
+        return f"{built.root} changes what {built.path} says of it, which a copy would lack"
+    return ""
 
 
 def _is_deployed_with_its_directory(fleet: Fleet, built: BuiltObject) -> bool:

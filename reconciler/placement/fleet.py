@@ -485,6 +485,8 @@ class Fleet:
     _scalers: Mapping[str, tuple[BuiltObject, ...]] = field(default_factory=dict, repr=False)
     _documents_in: Mapping[str, int] = field(default_factory=dict, repr=False)
     _by_name: Mapping[tuple[str, str, str], tuple[ResourceKey, ...]] = field(default_factory=dict, repr=False)
+    _elsewhere: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    """The roots in the paths of no cluster, by the files of their objects."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -493,7 +495,7 @@ class Fleet:
 
     def roots_elsewhere(self, path: str) -> tuple[str, ...]:
         """The roots in the paths of no cluster that build objects of a file, sorted."""
-        return tuple(sorted({str(each.root) for each in self.reaches(path) if each.key.cluster == ELSEWHERE}))
+        return self._elsewhere.get(path, ())
 
     def find(self, key: ResourceKey) -> BuiltObject | None:
         """The object of that name, when one root builds it and no other."""
@@ -630,7 +632,14 @@ def build_fleet(
         },
         _documents_in=documents_in,
         _by_name=_grouped(((key.cluster, key.kind, key.name), key) for key in objects),
+        _elsewhere=_roots_by_file(everything),
     )
+
+
+def _roots_by_file(everything: Iterable[BuiltObject]) -> Mapping[str, tuple[str, ...]]:
+    elsewhere = (each for each in everything if each.key.cluster == ELSEWHERE)
+    roots = _grouped((path, str(each.root)) for each in elsewhere for path, _ in each.documents)
+    return {path: tuple(sorted(set(names))) for path, names in roots.items()}
 
 
 def _grouped(pairs: Iterable[tuple[_Key, _Item]]) -> dict[_Key, tuple[_Item, ...]]:

@@ -489,6 +489,12 @@ class BuiltObject:
         return next((obstacle for obstacle in self.obstacles if obstacle.covers(path)), None)
 
     @property
+    def is_as_written(self) -> bool:
+        """Whether all values stand in its own manifest: no path through a build is to be looked for then."""
+        sources = self.trace.sources
+        return not self.trace.members and len(sources) == 1 and sources[0] is self.source and not self.source.embedding
+
+    @property
     def documents(self) -> frozenset[tuple[str, int]]:
         """The documents that it is built of, by path and number."""
         return frozenset(source.address[:2] for source in self.trace.recorded())

@@ -27,6 +27,7 @@ from reconciler.placement.objects import (
     OriginKind,
     Root,
     SourceField,
+    SourceTrace,
     ValueOrigin,
     identify,
     origin_of_source,
@@ -212,6 +213,10 @@ def _is_of(source: SourceField, rule: PatchRule) -> bool:
     return bool(rule.path) and source.document.path == resolve(rule.directory, rule.path)
 
 
+def _is_all_in(own: SourceField, trace: SourceTrace) -> bool:
+    return all(each.address[:2] == own.address[:2] for each in trace.recorded())
+
+
 _Readings: TypeAlias = dict[Field | None, dict[Field, list[BuiltObject]]]
 
 
@@ -232,8 +237,7 @@ class EntryPlaces:
         """
         own = built.source
         is_shared = self._built_of[own.address] > 1 or own.document.path in self._fleet.shared_paths
-        recorded = built.trace.subtree(path).recorded()
-        if not is_shared and all(each.address[:2] == own.address[:2] for each in recorded):
+        if not is_shared and (built.is_as_written or _is_all_in(own, built.trace.subtree(path))):
             return None
         obstacle = built.obstacle_at(path)
         if obstacle is not None:

@@ -461,14 +461,8 @@ def _as_built(cluster: str, built: BuiltObject) -> KubernetesObject:
         document=built.source.document,
         prefix=built.source.field,
         fields=built.fields,
-        places=None if _is_as_written(built) else built.place_of,
+        places=None if built.is_as_written else built.place_of,
     )
-
-
-def _is_as_written(built: BuiltObject) -> bool:
-    """Whether all values of an object stand in its own manifest: of most no path through a build is looked for."""
-    sources = built.trace.sources
-    return not built.trace.members and len(sources) == 1 and sources[0] is built.source and not built.source.embedding
 
 
 # ---- errors that are warnings: in files that may not be applied unchanged, or not to the same cluster

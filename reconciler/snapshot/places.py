@@ -13,7 +13,7 @@ from reconciler.domain.snapshot import StatusShape
 from reconciler.domain.variant_settings import HELM_MAX_REPLICAS, HELM_MIN_REPLICAS, HELM_REPLICAS
 from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.domain.written import DocumentRef, FieldPath, WrittenField
-from reconciler.placement.copies import find_copy_place
+from reconciler.placement.copies import CopyPlaces
 from reconciler.placement.fleet import Fleet
 from reconciler.placement.helm import helm_place, is_switched_off
 from reconciler.placement.objects import BuiltObject, Obstacle, ValueOrigin
@@ -128,6 +128,7 @@ class _Builds:
     keys: Mapping[tuple[DocumentRef, str, str], tuple[ResourceKey, ...]]
     """By manifest, cluster and namespace."""
     entries: EntryPlaces
+    copies: CopyPlaces
 
     @classmethod
     def of(cls, fleet: Fleet, settings: Settings) -> "_Builds":
@@ -140,7 +141,14 @@ class _Builds:
         keys: dict[tuple[DocumentRef, str, str], tuple[ResourceKey, ...]] = {}
         for ref, key in refs:
             keys[ref, key.cluster, key.namespace] = (*keys.get((ref, key.cluster, key.namespace), ()), key)
-        return cls(fleet=fleet, settings=settings, sharing=sharing, keys=keys, entries=EntryPlaces(fleet))
+        return cls(
+            fleet=fleet,
+            settings=settings,
+            sharing=sharing,
+            keys=keys,
+            entries=EntryPlaces(fleet),
+            copies=CopyPlaces(fleet),
+        )
 
     def place(self, workload: Workload) -> Workload:
         """A scale target with the fields of its replicas, or why there are none."""
@@ -179,7 +187,7 @@ class _Builds:
             unwritable=workload.unwritable or self._owned(built, workload.written_at[0]),
             budgets=budgets,
             moves=moves,
-            copies_at=find_copy_place(self.fleet, built) if key.kind in COPIED_KINDS else None,
+            copies_at=self.copies.find(built) if key.kind in COPIED_KINDS else None,
             immovable=immovable,
             caution="; ".join(filter(None, (workload.caution, *find_sync_holds(self.fleet, built)))),
         )

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.domain.identity import ResourceKey
-from reconciler.placement.copies import find_copy_place
+from reconciler.placement.copies import CopyPlaces
 from tests.unit.placement.conftest import Build
 
 DEPLOYMENT = """\
@@ -23,7 +23,7 @@ def found(build: Build, files: dict[str, str], namespace: str = "llm", **cluster
     key = ResourceKey(cluster=next(iter(clusters), "prod"), namespace=namespace, kind="Deployment", name="llama")
     built = fleet.find(key)
     assert built is not None
-    place = find_copy_place(fleet, built)
+    place = CopyPlaces(fleet).find(built)
     return place.reason or (place.directory, place.kustomization, place.listed)
 
 
