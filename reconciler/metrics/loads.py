@@ -118,12 +118,13 @@ def loads_of(
         replicas = sum(variant.current.replicas for variant in model.members)
         load = model.obstacle or _load_of(model, replicas, readings, before)
         if isinstance(load, Load):
-            alternatives = {
-                readings.alternatives.get(ObjectName(series.namespace, series.pod), "")
-                for one in model.served
-                for series in readings.members(Name.COMPLETIONS, one)
-            }
-            load = replace(load, alternatives=tuple(sorted(alternatives - {""})))
+            if readings.alternatives:
+                alternatives = {
+                    readings.alternatives.get(ObjectName(series.namespace, series.pod), "")
+                    for one in model.served
+                    for series in readings.members(Name.COMPLETIONS, one)
+                }
+                load = replace(load, alternatives=tuple(sorted(alternatives - {""})))
             if model.share == 0:
                 load = replace(load, arrival_rate_per_s=0.0, output_tokens=0.0, input_tokens=0.0)
             elif model.share != 1:
@@ -152,7 +153,6 @@ def _load_of(
         return _idle(served, replicas, readings, source, before(model))
     output = mean_length(Name.OUTPUT_TOKENS, served, readings)
     read_input = mean_length(Name.INPUT_TOKENS, served, readings)
-    arrive = f"{rate_per_s:.3g} req/s arrive for {_named(served)} but"
     if not (replicas or (output or 0.0) > 0):
         return Load(
             arrival_rate_per_s=rate_per_s,
@@ -162,11 +162,12 @@ def _load_of(
             arrivals_from=source,
         )
     if output is None:
-        return NoAnswer(Absence.MISSING, f"{arrive} no series reports output tokens")
+        return NoAnswer(Absence.MISSING, f"{_arriving(rate_per_s, served)} but no series reports output tokens")
     if _sum(Name.COMPLETIONS, served, readings) == 0 and (lengths := before(model)).output_tokens is not None:
         output, read_input = lengths.output_tokens, lengths.input_tokens
     if not is_usable(output) or output == 0:
-        return NoAnswer(Absence.NAN, f"{arrive} none finished in 5m: output length unknown")
+        words = f"{_arriving(rate_per_s, served)} but none finished in 5m: output length unknown"
+        return NoAnswer(Absence.NAN, words)
     buckets: dict[float, float] = {}
     for one in served:
         for bound, rate in readings.buckets.get(one, {}).items():
@@ -349,6 +350,10 @@ def _sum(name: Name, served: Sequence[Served], readings: MetricReadings) -> floa
     return total(values) if values else None
 
 
+def _arriving(rate_per_s: float, served: Sequence[Served]) -> str:
+    return f"{rate_per_s:.3g} req/s arrive for {_named(served)}"
+
+
 def _named(served: Sequence[Served]) -> str:
     return "model " + " or ".join(f'"{printable(one.model)}"' for one in served)
 
@@ -458,6 +463,8 @@ def queues_of(
     keys = sorted({variant.model for variant in variants})
     if Name.FLOW_CONTROL_QUEUE_SIZE in readings.failed:
         return dict.fromkeys(keys, UpstreamQueue(reason=readings.failed[Name.FLOW_CONTROL_QUEUE_SIZE].reason))
+    if not any(readings.per_model.get(each) for each in (Name.FLOW_CONTROL_QUEUE_SIZE, Name.FLOW_CONTROL_QUEUE_BYTES)):
+        return {}
     meant: dict[Served, set[ModelName]] = {}  # the models that a series may be about: it may lack either label
     for variant in (*variants, *beside):
         for namespace, model in served_by(variant):

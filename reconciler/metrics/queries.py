@@ -7,7 +7,7 @@ large, and `queries_for`: all queries of a run about replicas and models.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import partial
+from functools import lru_cache, partial
 from string import Template
 
 from reconciler.domain.answers import Query
@@ -266,6 +266,7 @@ def alternatives_in(text: str) -> Iterator[tuple[str, str]]:
         yield (numbered["number"], numbered["text"]) if numbered else ("", part)
 
 
+@lru_cache(maxsize=256)  # thousands of nodes and pods are asked for the same few labels
 def exported_label(key: str) -> str:
     """How kube-state-metrics spells a label of an object on its series."""
     return "label_" + re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", exported_resource(key)).lower()

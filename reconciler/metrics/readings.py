@@ -103,7 +103,7 @@ class MetricReadings:
     `series` are the keys of `per_pod`, each kept once: a dozen quantities report the same replicas.
     """
 
-    series: dict[ReplicaSeries, ReplicaSeries] = field(default_factory=dict)
+    series: dict[tuple[str, str, str, str], ReplicaSeries] = field(default_factory=dict)
     per_pod: dict[Name, dict[ReplicaSeries, float]] = field(default_factory=dict)
     per_model: dict[Name, dict[Served, float]] = field(default_factory=dict)
     per_instance: dict[Name, dict[Instance, float]] = field(default_factory=dict)
@@ -166,8 +166,7 @@ def read(answers: Sequence[Answer], names: LabelNames) -> MetricReadings:
         elif is_devices:
             readings.devices[name] = samples
         else:
-            fold = partial(_FOLDS[name], names, readings)
-            failed = next(filter(None, (fold(name, sample.labels, sample.value) for sample in samples)), None)
+            failed = _FOLDS[name](names, readings, name, samples)
             if failed:
                 readings.failed.setdefault(name, failed)
         readings.answered.add(name)
@@ -258,19 +257,33 @@ def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
 # ---- how the samples of each quantity enter the readings
 
 _Labels = Mapping[str, str]
-_Fold = Callable[[LabelNames, MetricReadings, Name, _Labels, float], NoAnswer | None]
+_Fold = Callable[[LabelNames, MetricReadings, Name, Sequence[Sample]], NoAnswer | None]
+_FoldOne = Callable[[LabelNames, MetricReadings, Name, _Labels, float], None]
 
 
-def _fold_pods(
-    names: LabelNames, readings: MetricReadings, name: Name, labels: _Labels, value: float
-) -> NoAnswer | None:
-    values, series = readings.per_pod.setdefault(name, {}), series_of(labels, names)
-    series = readings.series.setdefault(series, series)
-    if series in values:
-        return NoAnswer(Absence.FAILED, f"the answer to {name} has two values for pod {series.pod}")
-    values[series] = value
-    if ALTERNATIVE in labels:
-        readings.alternatives[ObjectName(series.namespace, series.pod)] = labels[ALTERNATIVE]
+def _each(fold: _FoldOne) -> _Fold:
+    """The fold of an answer whose samples enter one by one, which is slow: most have few."""
+
+    def fold_all(names: LabelNames, readings: MetricReadings, name: Name, samples: Sequence[Sample]) -> None:
+        for sample in samples:
+            fold(names, readings, name, sample.labels, sample.value)
+
+    return fold_all
+
+
+def _fold_pods(names: LabelNames, readings: MetricReadings, name: Name, samples: Sequence[Sample]) -> NoAnswer | None:
+    known = readings.series
+    for sample in samples:
+        label = sample.labels.get
+        replica = label(names.namespace, ""), label(names.pod, ""), label(names.model, ""), label(VARIANT_LABEL, "")
+        if replica not in known:
+            known[replica] = ReplicaSeries(*replica)
+        series, values = known[replica], readings.per_pod.setdefault(name, {})
+        if series in values:
+            return NoAnswer(Absence.FAILED, f"the answer to {name} has two values for pod {series.pod}")
+        values[series] = sample.value
+        if ALTERNATIVE in sample.labels:
+            readings.alternatives[ObjectName(series.namespace, series.pod)] = sample.labels[ALTERNATIVE]
     return None
 
 
@@ -304,11 +317,16 @@ def _fold_models(
     values[served] = total((values.get(served, 0.0), value))
 
 
-def _fold_buckets(names: LabelNames, readings: MetricReadings, _: Name, labels: _Labels, value: float) -> None:
-    buckets = readings.buckets.setdefault(reported_model(labels, names), {})
-    bound = bound_of(labels.get(BOUND, ""))
-    is_first = bound not in buckets and is_usable(value)  # nearly always: nothing is to be added up then
-    buckets[bound] = value if is_first else total((buckets.get(bound, 0.0), value))
+def _fold_buckets(names: LabelNames, readings: MetricReadings, _: Name, samples: Sequence[Sample]) -> None:
+    known: dict[tuple[str, str], dict[float, float]] = {}
+    for sample in samples:
+        labels, value = sample.labels, sample.value
+        model = labels.get(names.namespace, ""), labels.get(names.model, "")
+        if model not in known:
+            known[model] = readings.buckets.setdefault(Served(*model), {})
+        buckets, bound = known[model], bound_of(labels.get(BOUND, ""))
+        is_first = bound not in buckets and is_usable(value)  # nearly always: nothing is to be added up then
+        buckets[bound] = value if is_first else total((buckets.get(bound, 0.0), value))
 
 
 def _fold_owners(
@@ -350,21 +368,21 @@ _FOLDS: Mapping[str, _Fold] = {
         ),
         _fold_pods,
     ),
-    **dict.fromkeys((Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.PREFIX_HIT_RATE), _fold_instances),
-    **dict.fromkeys((Name.KV_TOKENS, Name.STORED_KV_TOKENS), _fold_capacities),
+    **dict.fromkeys((Name.KV_CACHE_USAGE, Name.NUM_WAITING, Name.PREFIX_HIT_RATE), _each(_fold_instances)),
+    **dict.fromkeys((Name.KV_TOKENS, Name.STORED_KV_TOKENS), _each(_fold_capacities)),
     **dict.fromkeys(
         (Name.ARRIVALS_ENDPOINT_PICKER, Name.FLOW_CONTROL_QUEUE_SIZE, Name.FLOW_CONTROL_QUEUE_BYTES),
-        partial(_fold_models, picked_model),
+        _each(partial(_fold_models, picked_model)),
     ),
-    Name.ARRIVALS_CONFIGURED: partial(_fold_models, configured_model),
+    Name.ARRIVALS_CONFIGURED: _each(partial(_fold_models, configured_model)),
     Name.INPUT_BUCKETS: _fold_buckets,
-    Name.POD_LABELS: partial(_fold_owners, "pod", POD_LABEL_OF_VARIANT),
-    Name.POD_OWNER: partial(_fold_owners, "pod", "owner_name"),
-    Name.REPLICASET_OWNER: partial(_fold_owners, "replicaset", "owner_name"),
-    Name.READY_REPLICAS: _fold_ready,
-    Name.UNSCHEDULABLE: _fold_unschedulable,
-    Name.QUOTAS: _fold_quotas,
-    Name.CLUSTER_LABEL: _fold_clusters,
+    Name.POD_LABELS: _each(partial(_fold_owners, "pod", POD_LABEL_OF_VARIANT)),
+    Name.POD_OWNER: _each(partial(_fold_owners, "pod", "owner_name")),
+    Name.REPLICASET_OWNER: _each(partial(_fold_owners, "replicaset", "owner_name")),
+    Name.READY_REPLICAS: _each(_fold_ready),
+    Name.UNSCHEDULABLE: _each(_fold_unschedulable),
+    Name.QUOTAS: _each(_fold_quotas),
+    Name.CLUSTER_LABEL: _each(_fold_clusters),
 }
 
 # ---- attribution
