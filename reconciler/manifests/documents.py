@@ -488,6 +488,7 @@ def _find_starts(text: str) -> Iterator[int]:
         position = text.find("\n---", position + 1)
 
 
+_KIND: Final = re.compile(r"^kind: (\w+)", re.MULTILINE)
 _DEFINITION: Final = re.compile(r"^kind: CustomResourceDefinition[ \t]*\r?$", re.MULTILINE)
 # In double quotes these can spell a letter, or break a word.
 _ESCAPE: Final = re.compile(r"\\[xuU\r\n]")
@@ -586,7 +587,7 @@ def parse_readable(
         sections = split_sections(source)
     except InputError as error:
         return (), (error,)
-    words = None if kinds is None else tuple(sorted(kind.decode() for kind in kinds))
+    words = None if kinds is None else frozenset(kind.decode() for kind in kinds)
     documents: list[Document] = []
     errors: list[InputError] = []
     budget = ComposingBudget()
@@ -600,13 +601,14 @@ def parse_readable(
     return tuple(documents), tuple(errors)
 
 
-def _may_contain(text: str, section: Section, words: tuple[str, ...]) -> bool:
+def _may_contain(text: str, section: Section, words: frozenset[str]) -> bool:
     """Whether one of the words is in a document, apart from the kinds in a CustomResourceDefinition."""
     start, end = section.start, section.end
     is_definition = text.find("CustomResourceDefinition", start, end) >= 0 and _DEFINITION.search(text, start, end)
     if is_definition and _ENTANGLED.search(text, start, end) is None:
         return False
-    if any(text.find(word, start, end) >= 0 for word in words):
+    kind = _KIND.search(text, start, end)
+    if (kind is not None and kind[1] in words) or any(text.find(word, start, end) >= 0 for word in words):
         return True
     return text.find("\\", start, end) >= 0 and _ESCAPE.search(text, start, end) is not None
 

@@ -237,7 +237,8 @@ def _as_model(text: str, variables: Mapping[str, str]) -> str:
 # ---- why a replica is not sized although it serves
 
 _ROLES = frozenset({"prefill", "decode"})
-_ROLE_LABEL = "llm-d.ai/role"
+ROLE_LABEL = "llm-d.ai/role"
+"""Which half of a disaggregated model a pod is."""
 _TASKS = frozenset({"embed", "embedding", "classify", "score", "reward", "pooling", "transcription"})
 _NO_LANGUAGE_MODEL = re.compile(
     r"riva|parakeet|canary|magpie|fastpitch|embed|rerank|nv-clip|vista3d|maisi|diffusion|flux|cosmos-|ocdr|nemoretriever"
@@ -245,14 +246,17 @@ _NO_LANGUAGE_MODEL = re.compile(
 _KV_ROLE = re.compile(r"kv_role[\"'\\]*\s*:\s*[\"'\\]*kv_(producer|consumer)")
 
 
-def why_unsized(engine: str, words: Sequence[str], labels: Mapping[str, str], model: str = "") -> str:
-    """Why the saturation of a replica does not say how many are needed; empty where it does."""
+def why_unsized(engine: str, words: Sequence[str], role: str, model: str = "") -> str:
+    """Why the saturation of a replica does not say how many are needed; empty where it does.
+
+    `role` is what the label says that has this meaning.
+    """
     if engine in _UNREAD:
         return f"metrics of {engine} are not read: its replicas are not sized"
     split = split_command(words)
     flags = _flags_once(split)
     transfer = _KV_ROLE.search(flags.get("kv-transfer-config", ""))
-    role = labels.get(_ROLE_LABEL, "") or flags.get("disaggregation-mode", "")
+    role = role or flags.get("disaggregation-mode", "")
     if role in _ROLES or transfer is not None:
         half = role if role in _ROLES else "prefill" if transfer and transfer[1] == "producer" else "decode"
         return (

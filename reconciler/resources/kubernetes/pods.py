@@ -1,6 +1,7 @@
 """Pod templates of scale targets: devices, nodes, engines."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from reconciler.domain.workloads import Annotation, LaunchSettings, NodeTerm, Po
 from reconciler.manifests.wording import describe, name_field
 from reconciler.resources.annotations import WORKLOAD_NAMES, check_annotations
 from reconciler.resources.kubernetes.engines import (
+    ROLE_LABEL,
     expand,
     find_engine,
     find_served_names,
@@ -233,22 +235,33 @@ class RunningEngine:
 def read_engine(pod: PodSpec, device_container: int | None, labels: Mapping[str, str]) -> RunningEngine:
     """The inference engine of a pod and how it was started: of the container with the devices, else of the first."""
     containers = list(enumerate(pod.containers or ()))
+    role = labels.get(ROLE_LABEL, "")
     for _, container in sorted(containers, key=lambda numbered: numbered[0] != device_container):
         variables = read_variables(container.env)
         words = words_of(container, variables)
         image = container.image if isinstance(container.image, str) else ""
-        engine = find_engine(image, words)
-        if engine:
-            model = read_model(engine, image, words, variables, has_command=bool(container.command))
-            return RunningEngine(
-                engine=engine,
-                launch=read_launch(engine, words, variables),
-                model=model,
-                names=read_names(engine, variables),
-                unsized=why_unsized(engine, words, labels, model),
-                port=_port_of(container, words),
-            )
+        found = _engine_started_by(image, tuple(words), tuple(variables.items()), role, bool(container.command))
+        if found is not None:
+            return replace(found, port=_port_of(container, words))
     return RunningEngine()
+
+
+@lru_cache(maxsize=2_000)  # in a fleet many pods are started alike
+def _engine_started_by(
+    image: str, words: tuple[str, ...], variables: tuple[tuple[str, str], ...], role: str, has_command: bool
+) -> RunningEngine | None:
+    """The engine of a container, but for its port; None where nothing shows one."""
+    engine, values = find_engine(image, words), dict(variables)
+    if not engine:
+        return None
+    model = read_model(engine, image, words, values, has_command=has_command)
+    return RunningEngine(
+        engine=engine,
+        launch=read_launch(engine, words, values),
+        model=model,
+        names=read_names(engine, values),
+        unsized=why_unsized(engine, words, role, model),
+    )
 
 
 _METRIC_PORTS = ("metrics", "http-metrics")
@@ -335,7 +348,8 @@ def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> tuple
     The first template is the one that clients speak to. The node selector and the affinity are what all templates with
     devices agree on; the device resources are those of the only container that asks, where one pod makes a replica.
     """
-    counted = [count_devices(source, each.pod, each.pod_path) for each in templates]
+    runs = [each.pod for each in templates]
+    counted = [count_devices(source, pod, each.pod_path) for each, pod in zip(templates, runs, strict=True)]
     devices: dict[str, int] = {}
     for template, found in zip(templates, counted, strict=True):
         for resource, count in found.counts.items():
@@ -346,12 +360,12 @@ def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> tuple
     running = next(
         (
             found_engine
-            for template, found in zip(templates, counted, strict=True)
-            if (found_engine := read_engine(template.pod, found.container, {**source.labels, **template.labels})).engine
+            for template, pod, found in zip(templates, runs, counted, strict=True)
+            if (found_engine := read_engine(pod, found.container, {**source.labels, **template.labels})).engine
         ),
         RunningEngine(),
     )
-    names = dict.fromkeys((*(name for each in templates for name in read_served_names(each.pod)), *running.names))
+    names = dict.fromkeys((*(name for pod in runs for name in read_served_names(pod)), *running.names))
     pods = tuple(_place_of(each) for each in placed)
     workload = Workload(
         key=source.key,
@@ -364,15 +378,13 @@ def compose(source: KubernetesObject, templates: Sequence[PodTemplate]) -> tuple
         device_resources=resources,
         pods=pods,
         served_names=tuple(names),
-        images=tuple(str(each.image) for template in templates for each in template.pod.containers or () if each.image),
+        images=tuple(str(each.image) for pod in runs for each in pod.containers or () if each.image),
         engine=running.engine,
         launch=running.launch,
         model_id=next(iter(names), "") or running.model,
         unsized=running.unsized,
         port=running.port,
-        spread=""
-        if running.launch is not None
-        else next(filter(None, (read_spread(each.pod) for each in templates)), ""),
+        spread="" if running.launch is not None else next(filter(None, map(read_spread, runs)), ""),
         labels=source.labels,
         template_labels=templates[0].labels if templates else {},
         templated=next((found.templated for found in counted if found.templated), "") or _find_templated(templates),
@@ -441,11 +453,12 @@ def mapping_at(fields: Mapping[str, object], path: Sequence[str]) -> Mapping[str
 
 
 def _place_of(template: PodTemplate) -> PodPlace:
+    pod = template.pod
     return PodPlace(
         path=template.pod_path,
-        node_selector=read_texts(template.pod.node_selector),
-        affinity=read_affinity(template.pod),
-        terms=read_terms(template.pod),
+        node_selector=read_texts(pod.node_selector),
+        affinity=read_affinity(pod),
+        terms=read_terms(pod),
     )
 
 

@@ -10,7 +10,7 @@ from reconciler.domain.workloads import ReplicaOwner, Workload
 from reconciler.domain.written import FieldPath, WrittenField
 from reconciler.manifests.wording import describe, name_field
 from reconciler.resources.annotations import PREFIX, WORKLOAD_NAMES, check_annotations
-from reconciler.resources.kubernetes.engines import find_served_names, read_launch, why_unsized
+from reconciler.resources.kubernetes.engines import ROLE_LABEL, find_served_names, read_launch, why_unsized
 from reconciler.resources.kubernetes.pods import MAX_REPLICAS, Container, PodTemplate, compose, read_variables, words_of
 from reconciler.resources.objects import KubernetesObject, Piece, break_on
 from reconciler.resources.validation import is_templated
@@ -168,7 +168,7 @@ def _serving(source: KubernetesObject, part: ServedPart, workload: Workload) -> 
         devices=workload.devices if part.devices is None else part.devices,
         template_labels={**workload.template_labels, **part.labels},
         port=part.port or workload.port,
-        unsized=part.unsized or why_unsized(engine, words, labels, model) or workload.unsized,
+        unsized=part.unsized or why_unsized(engine, words, labels.get(ROLE_LABEL, ""), model) or workload.unsized,
         becomes=None if part.made is None else replace(key, kind=part.made[0], name=part.made[1], part=""),
     )
 
