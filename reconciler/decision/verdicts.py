@@ -122,7 +122,10 @@ def tell_what_is_full(situation: Situation, solution: Solution, staged: StagedPl
     problem = situation.formulated.problem
     if solution.solver == SeparableSolver.name or solution.is_unsolved or not (problem.pools or problem.change_limits):
         return staged
-    silent = dict(_silent(situation, solution, staged))
+    full = _Full.of(situation, solution)
+    silent = {
+        model: members for model, members in _silent(situation, solution, staged) if full.may_lack(model, members)
+    }
     keys = {key for members in silent.values() for key in members}
     alone = replace(
         problem,
@@ -133,7 +136,7 @@ def tell_what_is_full(situation: Situation, solution: Solution, staged: StagedPl
         budgets=(),
         change_limits=(),
     )
-    best, full = SeparableSolver().solve(alone).allocations, _Full.of(situation, solution)
+    best = SeparableSolver().solve(alone).allocations
     variants = {state.variant.key: state.variant for state in situation.states}
     waiting, verdicts = dict(staged.waiting), dict(staged.verdicts)
     for members in silent.values():
@@ -195,6 +198,21 @@ class _Full:
                 for each in problem.change_limits
             },
             limits={each.name: each for each in situation.formulated.guard.shared},
+        )
+
+    def may_lack(self, model: ModelKey, members: Iterable[ResourceKey]) -> bool:
+        """Whether something may not admit what a model would have alone: no candidate has more than covers it all."""
+        problem, requirement = self.situation.formulated.problem, self.situation.formulated.needs.requirements[model]
+        amount, most = requirement.amount, defaultdict[str, float](float)
+        for key, carried in requirement.per_replica.items():
+            candidate = self.use.offered(key)
+            if candidate is not None and carried > 0:
+                replicas = max(problem.bounds[key.variant].minimum, amount / carried + 1)
+                for name, devices in candidate.devices.items():
+                    most[name] += devices * replicas
+        return any(most[pool.name] > pool.devices - self.taken[pool.name] for pool in problem.pools) or any(
+            self.changed[each.name] + len(each.variants.intersection(members)) > each.changes
+            for each in problem.change_limits
         )
 
     def limit(self, wanted: Allocations) -> SharedLimit | Pool | None:
