@@ -43,6 +43,7 @@ from reconciler.report.status import (
     is_news,
     lines_of,
     status_view,
+    why_no_status,
 )
 
 _ITEM = "- "
@@ -520,6 +521,8 @@ class Editor:
 
         `written` is the block as it is; most resources have none and nothing new, so they are not opened.
         """
+        if written is None and not variant.conditions and decision.outcome is Outcome.UNCHANGED:
+            return why_no_status(decision, (), written) or None  # nothing could be news
         view = status_view(decision, now_s=now_s, previous=variant.conditions, written=written)
         if isinstance(view, StatusOmission):
             return view.reason

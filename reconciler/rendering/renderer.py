@@ -122,6 +122,8 @@ def yaml_string(value: object) -> Filtered:
 
 def double_quoted(text: str) -> str:
     """A text as a YAML scalar that every reader takes for exactly this text; what is not printable is escaped."""
+    if text.isprintable():  # nearly every text
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return '"' + "".join(map(_yaml_character, text)) + '"'
 
 

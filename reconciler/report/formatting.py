@@ -1,6 +1,7 @@
 """How names, numbers and lines of text are printed: one way for each, wherever it is printed."""
 
 import math
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,9 +37,12 @@ def one_line(text: str, *, limit: int = TEXT_LENGTH) -> str:
     return seen[: limit - 1].rstrip() + ELLIPSIS if was_cut else seen
 
 
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
+
+
 def display_width(text: str) -> int:
     """How many terminal cells `text` takes: wide and full-width characters two, combining ones none."""
-    return len(text) if _is_plain(text) else sum(_cells(char) for char in text)
+    return len(text) + sum(_cells(char) - 1 for char in _BEYOND_ASCII.findall(text))
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:

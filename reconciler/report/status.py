@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.plan import RATE, Decision, Evidence, Outcome
@@ -205,30 +206,37 @@ def status_view(
 
     `previous` are the conditions there: ours keep their time unless their status flips, those of others stay.
     """
-    shape = decision.status_shape
-    if shape is None:
-        return StatusOmission(reason="its kind has no status of ours")
-    accelerator = decision.desired.accelerator
-    if len(accelerator) < ACCELERATOR_LENGTH:
-        return StatusOmission(reason=f'status.desiredOptimizedAlloc.accelerator: "{accelerator}" is under 2 characters')
-    if decision.desired.replicas < LEAST_REPLICAS[shape]:
-        return StatusOmission(reason="status.desiredOptimizedAlloc.numReplicas: its schema has no 0")
-    kept = tuple(previous)
-    told = _at(written, "conditions")
-    if isinstance(told, list) and len(told) != len(kept):
-        return StatusOmission(reason="status.conditions: one of them is no condition, and would be lost")
+    kept, shape = tuple(previous), decision.status_shape
+    reason = why_no_status(decision, kept, written)
+    if reason or shape is None:
+        return StatusOmission(reason=reason)
     moment = rfc3339(now_s)
     return StatusView(
         template=f"manifests/variantautoscaling-status-{shape}.yaml.j2",
         current=_current(decision, shape),
         last_run_time=moment,
-        accelerator=accelerator,
+        accelerator=decision.desired.accelerator,
         replicas=decision.desired.replicas,
         is_applied=decision.is_applied is True,
         conditions=() if shape is StatusShape.FULL else _conditions(decision, moment, kept),
         last_attempt_time=_time_at(written, "actuation", "lastAttemptTime"),
         last_success_time=_time_at(written, "actuation", "lastSuccessTime"),
     )
+
+
+def why_no_status(decision: Decision, previous: Sequence[Condition], written: object) -> str:
+    """Why no status of a decision can be written; empty where one can."""
+    shape, accelerator = decision.status_shape, decision.desired.accelerator
+    if shape is None:
+        return "its kind has no status of ours"
+    if len(accelerator) < ACCELERATOR_LENGTH:
+        return f'status.desiredOptimizedAlloc.accelerator: "{accelerator}" is under 2 characters'
+    if decision.desired.replicas < LEAST_REPLICAS[shape]:
+        return "status.desiredOptimizedAlloc.numReplicas: its schema has no 0"
+    told = _at(written, "conditions")
+    if isinstance(told, list) and len(told) != len(previous):
+        return "status.conditions: one of them is no condition, and would be lost"
+    return ""
 
 
 def is_news(view: StatusView, decision: Decision, *, previous: Iterable[Condition], written: object) -> bool:
@@ -275,6 +283,7 @@ def _time_at(written: object, *path: str) -> str:
     return found if isinstance(found, str) and TIME.fullmatch(found) else ""
 
 
+@lru_cache(maxsize=16)  # every status of a plan has the same time
 def rfc3339(time_s: float) -> str:
     """Unix seconds as Kubernetes writes times: UTC, whole seconds."""
     return datetime.fromtimestamp(time_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
