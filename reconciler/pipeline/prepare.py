@@ -8,7 +8,7 @@ from reconciler.domain.recording import Recording
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.pipeline.draft import draft_plan
-from reconciler.pipeline.process import paused_collector
+from reconciler.pipeline.process import paused_collector, return_memory
 from reconciler.pipeline.recording import fingerprint
 from reconciler.rendering.renderer import Renderer
 from reconciler.resources.declaration import Declaration
@@ -42,6 +42,7 @@ def prepare(
         )
     snapshot = read_snapshot(recording, declaration, "", declared=variants)
     del declaration  # the plan takes the memory of what the snapshot does not hold
+    return_memory()
     snapshot = replace(snapshot, fingerprint=fingerprint(recording))  # last: by now answers know what they hold
     snapshot, decided, edited = draft_plan(snapshot, recording, renderer)
     logger.info(
