@@ -204,8 +204,8 @@ def read_past(
         readings.warnings.update(dict.fromkeys(matrix.warnings))
         served_of = model_of.get(name, reported_model)
         served = [counted_for(served_of(each, names), each.get(UNNAMED_POD, "")) for each in matrix.labels]
-        # what is no number makes any sum of it none
-        block = matrix.on(grid, np.where(np.isfinite(matrix.values), matrix.values, CONTRADICTED))
+        matrix.values[~np.isfinite(matrix.values)] = CONTRADICTED  # what is no number makes any sum of it none
+        block = matrix.on(grid, matrix.values)
         rates = readings.rates.setdefault(name, History(times_s=readings.times_s))
         rates.add(served, block, int(np.searchsorted(readings.times_s, grid.start_s)), added)
     return readings

@@ -400,12 +400,14 @@ def _change_set(group: GroupPlan, members: Mapping[str, Sequence[Decision]], des
         for path in carriers:
             desk.carriers.setdefault((name, path), []).append(group.head_branch)
     desk.drawn[group.head_branch] = edits
+    files = {**desk.apply(edits), **{path: body for each in delivered.values() for path, body in each.items()}}
+    desk.opened.clear()  # few files are of two pull requests, and what was read of all would be a tenth of the memory
     return ChangeSet(
         group=group.name,
         part=group.part,
         head_branch=group.head_branch,
         decision=group.fingerprint,
-        files={**desk.apply(edits), **{path: body for each in delivered.values() for path, body in each.items()}},
+        files=files,
         changes=tuple(sorted(decision.change.proposed for decision in group.changes)),
     )
 
