@@ -30,6 +30,8 @@ SHARES, FINE = (0.2, 0.4, 0.6, 0.8, 1.0), 0.05
 """Of what a replica carries inside its targets, what each is to get: first coarsely, then finely where it pays."""
 MOST_SWEPT, REFINED = 16, 3
 """So many targets of a group are swept coarsely, and so many windows and ways down are then swept finely on all."""
+DOMINATED = 1.1
+"""A window and way down that costs so many times as much as the best where both reach the aim is not swept finely."""
 WINDOWS_S = (300.0, 900.0, 1800.0, 3600.0)
 SLOW = RatePolicy(value=10.0, period_s=60.0, is_percent=True)
 """How a metric that saturates shrinks: faster, and it cycles."""
@@ -172,8 +174,7 @@ def _choosing(group: Group, goal: Goal) -> Generator[Request, Trial, Choice | Un
         words = f"{len(days.begin_s)} whole days are known, of which {FEWEST_DAYS} are needed"
         return Unchanged(reason=Unmoved.FEW_DAYS, words=words)
     first = len(days.begin_s) - max(round(LEFT_OUT * len(days.begin_s)), 2)
-    search = _Search(group, days, first, goal)
-    return (yield from search.chosen((yield search.present)))
+    return (yield from _Search(group, days, first, goal).chosen())
 
 
 def _together(searches: Sequence[Generator[Request, Trial, _Answer]]) -> list[_Answer]:
@@ -271,11 +272,8 @@ class _Search:
         """The present setting on all days."""
         return self._request(self._days, [self._present], keeps_asked=True)
 
-    def chosen(self, present: Trial) -> Generator[Request, Trial, Choice | Unchanged]:
-        """As `choose` says; `present` is what the present setting came to."""
-        contradiction = self.contradiction(present)
-        if contradiction:
-            return Unchanged(reason=Unmoved.CONTRADICTED, words=contradiction)
+    def chosen(self) -> Generator[Request, Trial, Choice | Unchanged]:
+        """As `choose` says."""
         fit = slice(0, self._first)
         aim = 1 - AIMED_MISSES * (1 - self._goal.attainment)
         tried, swept = yield from self._swept(aim)
@@ -288,14 +286,19 @@ class _Search:
         if reaches:
             row = int(np.where(lasting >= aim, cost, math.inf).argmin())
         else:
+            present = yield self.present
             affordable = cost <= float(present.cost_per_hour(fit)[0])
             if not affordable.any():
                 return self._no_setting(frontier, float(attained.max()))
             row = int(np.where(affordable, attained, -1.0).argmax())
-        steps = self._steps(tried[row])
+        # the present setting together with others takes as long as those alone
+        steps = [self._present, *self._steps(tried[row])]
         trial = yield self._request(self._days, steps, keeps_asked=True)
+        contradiction = self.contradiction(trial)
+        if contradiction:
+            return Unchanged(reason=Unmoved.CONTRADICTED, words=contradiction)
         if reaches and float(self._lasting(trial)[-1]) < aim:  # two digits took too much: more replicas
-            steps = self._steps(tried[row], rounds_down=True)
+            steps = [self._present, *self._steps(tried[row], rounds_down=True)]
             trial = yield self._request(self._days, steps, keeps_asked=True)
         if steps[-1].least is not None and not self._needs_no_floor(trial, reaches=reaches):
             steps, trial = steps[:-1], trial.without_last()
@@ -305,21 +308,20 @@ class _Search:
             if float(self._lasting(more)[0]) >= aim and paid <= (1 - LEAST_GAIN_OF_KNOB) * most_paid:
                 steps, trial = [*steps, candidate], _joined(trial, more)
                 break
-        return self._judged(steps, present, trial, frontier, reaches=reaches)
+        return self._judged(steps, trial, frontier, reaches=reaches)
 
     def _judged(
         self,
         steps: Sequence[_Variant],
-        present: Trial,
         trial: Trial,
         frontier: tuple[Outcome, ...],
         *,
         reaches: bool,
     ) -> Choice | Unchanged:
-        """The last of some steps against the present setting, on the days left out."""
+        """The last of some steps against the present setting, which is the first, on the days left out."""
         goal, rest = self._goal.attainment, slice(self._first, None)
-        left_before, left_after = _outcome(present, 0, "before", rest), _outcome(trial, -1, "after", rest)
-        saving, gained = self._drawn(present, trial)
+        left_before, left_after = _outcome(trial, 0, "before", rest), _outcome(trial, -1, "after", rest)
+        saving, gained = self._drawn(trial)
         short_before, short_after = (max(goal - each.attainment, 0.0) for each in (left_before, left_after))
         repairs = short_before > 0 and short_after <= HALF * short_before and gained.low > 0
         keeps = left_after.attainment >= min(goal, left_before.attainment)
@@ -337,7 +339,7 @@ class _Search:
         return Choice(
             settings=settings,
             most_wanted=dict(zip(settings, self._most_wanted(steps[-1]), strict=True)),
-            before=_outcome(present, 0, "before"),
+            before=_outcome(trial, 0, "before"),
             after=_outcome(trial, -1, "after"),
             left_out_before=left_before,
             left_out_after=left_after,
@@ -346,12 +348,9 @@ class _Search:
             saving=saving,
             repairs=repairs,
             reaches_goal=reaches and not short_after,
-            steps=(
-                _outcome(present, 0, self._present.words),
-                *(_outcome(trial, row, each.words) for row, each in enumerate(steps)),
-            ),
+            steps=tuple(_outcome(trial, row, each.words) for row, each in enumerate(steps)),
             frontier=frontier,
-            course=self._course(present, trial),
+            course=self._course(trial),
         )
 
     def _needs_no_floor(self, trial: Trial, *, reaches: bool) -> bool:
@@ -400,6 +399,7 @@ class _Search:
         attained, cost = self._lasting(coarse).reshape(shape), coarse.cost_per_hour().reshape(shape)
         reached = [_reached(attained[row], cost[row], aim) for row in range(len(ways))]
         best = sorted(range(len(ways)), key=lambda row: (reached[row], row))[:REFINED]
+        best = [row for row in best if reached[row] <= DOMINATED * reached[best[0]]]
         fine = []
         for row in best:
             enough = np.flatnonzero(attained[row] >= aim)
@@ -546,7 +546,7 @@ class _Search:
             keeps_asked=keeps_asked,
         )
 
-    def _drawn(self, present: Trial, trial: Trial) -> tuple[Interval, Interval]:
+    def _drawn(self, trial: Trial) -> tuple[Interval, Interval]:
         """The share of cost that is saved on the days left out and the attainment that is gained, by blocks of days."""
         count = self._left_out
         blocks = random_generator(self._goal.seed, "tuning").integers(0, count, (DRAWS, count))
@@ -554,26 +554,23 @@ class _Search:
         def days_of(values: Floats, row: int) -> Floats:
             return np.asarray(values[row].sum(axis=0)[self._first :])
 
-        before, after = days_of(present.cost, 0), days_of(trial.cost, -1)
+        before, after = days_of(trial.cost, 0), days_of(trial.cost, -1)
         saved = 1 - after[blocks].sum(axis=1) / np.maximum(before[blocks].sum(axis=1), 1e-12)
-        offered = days_of(present.offered, 0)
-        more = days_of(trial.kept, -1) - days_of(present.kept, 0)
+        offered = days_of(trial.offered, 0)
+        more = days_of(trial.kept, -1) - days_of(trial.kept, 0)
         gained = more[blocks].sum(axis=1) / np.maximum(offered[blocks].sum(axis=1), 1e-12)
         value = 1 - float(after.sum()) / max(float(before.sum()), 1e-12)
         return _interval(value, saved), _interval(float(more.sum()) / max(float(offered.sum()), 1e-12), gained)
 
-    def _course(self, present: Trial, trial: Trial) -> Course:
-        """The last day under the present setting and under the last one of a trial."""
+    def _course(self, trial: Trial) -> Course:
+        """The last day under the first setting of a trial, which is the present one, and under the last."""
         capacity = np.array([each.capacity_per_s for each in self._group.targets])
         needed = (self._days.offered_per_s[:, -1, WARM_UP:] / capacity[:, None]).sum(axis=0)
 
         def thinned(values: Floats) -> tuple[float, ...]:
             return tuple(np.round(values.reshape(-1, COURSE_STEPS).mean(axis=1), 2).tolist())
 
-        before, after = (
-            () if each.asked is None else thinned(each.asked[row].sum(axis=0))
-            for each, row in ((present, 0), (trial, -1))
-        )
+        before, after = (() if trial.asked is None else thinned(trial.asked[row].sum(axis=0)) for row in (0, -1))
         return Course(start_s=self._days.begin_s[-1], needed=thinned(needed), before=before, after=after)
 
 

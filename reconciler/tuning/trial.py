@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -36,8 +37,9 @@ CHANNEL = {
 }
 """What of a simulated fleet stands for each signal."""
 WARM_UP = round(WARM_UP_S / STEP_S)
-MOST_CELLS = 30_000
-"""Settings times targets and days that are simulated at once: more are no faster."""
+MOST_CELLS, MOST_ROWS, CELLS_OF_STEP = 30_000, 20, 1500
+"""Settings times targets and days that are simulated at once: more are no faster. So many settings of a part stay
+together, and a step takes as long as for so many cells more."""
 LEAST_KNOWN = 0.9
 """Of a day's moments, of every target: a day with fewer is not simulated."""
 
@@ -130,6 +132,7 @@ class _Part:
     """Settings of one structure and targets of a request, by number, whose windows differ by setting alone."""
 
     request: Request
+    kind: Hashable
     rows: list[int]
     members: list[int]
 
@@ -174,11 +177,10 @@ class _Part:
 
 
 def run(requests: Sequence[Request]) -> list[Trial]:
-    """Simulate what is asked for; settings of one structure at once, whosever they are."""
-    lots: dict[Hashable, list[_Part]] = {}
+    """Simulate what is asked for, all of as many steps at once, whosever it is."""
+    lots: dict[int, list[_Part]] = {}
     for request in requests:
-        for kind, part in _parts(request):
-            lots.setdefault(kind, []).append(part)
+        lots.setdefault(request.days.offered_per_s.shape[2], []).extend(_parts(request))
     found = {id(each): _empty(each) for each in requests}
     for parts in lots.values():
         for some in _portions(parts):
@@ -186,35 +188,66 @@ def run(requests: Sequence[Request]) -> list[Trial]:
     return [found[id(each)] for each in requests]
 
 
-def _parts(request: Request) -> Iterator[tuple[Hashable, _Part]]:
-    """A request by what can be simulated at once, each part with its structure."""
+def _parts(request: Request) -> Iterator[_Part]:
+    """A request by what one autoscaler may stand for: targets with the same windows, settings of one structure."""
+    kinds = [
+        [structure_of(synced(each, STEP_S, has_window=True)) for each in settings] for settings in request.settings
+    ]
     columns: dict[Hashable, list[int]] = {}
     for member in range(len(request.days.group.targets)):
-        column = [each[member] for each in request.settings]
-        key = tuple((structure_of(synced(each, STEP_S, has_window=True)), each.window_s) for each in column)
+        key = tuple(
+            (of_targets[member], settings[member].window_s)
+            for of_targets, settings in zip(kinds, request.settings, strict=True)
+        )
         columns.setdefault(key, []).append(member)
     for members in columns.values():
-        kinds: dict[Hashable, list[int]] = {}
-        for row, each in enumerate(request.settings):
-            kinds.setdefault(structure_of(synced(each[members[0]], STEP_S, has_window=True)), []).append(row)
-        for kind, rows in kinds.items():
-            steps = request.days.offered_per_s.shape[2]
-            yield (kind, steps), _Part(request=request, rows=rows, members=members)
+        rows: dict[Hashable, list[int]] = {}
+        for row, of_targets in enumerate(kinds):
+            rows.setdefault(of_targets[members[0]], []).append(row)
+        for kind, own in rows.items():
+            yield _Part(request=request, kind=kind, rows=own, members=members)
 
 
 def _portions(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Parts of one structure, so many at a time that memory stays small."""
-    some: list[_Part] = []
-    cells = 0
-    for part in parts:
-        more = len(part.rows) * part.count
-        if some and cells + more > MOST_CELLS:
-            yield some
-            some, cells = [], 0
-        some.append(part)
-        cells += more
-    if some:
-        yield some
+    """Parts that stand side by side, those of one structure next to each other.
+
+    All have as many rows as all their windows need: another portion may cost less than rows that a part leaves empty.
+    """
+    portions: list[_Portion] = []
+    for part in sorted(parts, key=lambda each: -len(each.rows) * each.count):
+        for first in range(0, len(part.rows), MOST_ROWS):
+            piece = replace(part, rows=part.rows[first : first + MOST_ROWS])
+            alone = _Portion(parts=[piece], windows=Counter(piece.windows_s), lanes=piece.count)
+            joint = [each.joined(alone) for each in portions]
+            costs = [each.cells - before.cells if each.cells <= MOST_CELLS else math.inf
+                     for each, before in zip(joint, portions, strict=True)]  # fmt: skip
+            best = min(range(len(portions)), key=costs.__getitem__, default=None)
+            if best is None or costs[best] > alone.cells + CELLS_OF_STEP:
+                portions.append(alone)
+            else:
+                portions[best] = joint[best]
+    for portion in portions:
+        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(each.kind for each in portion.parts))}
+        yield sorted(portion.parts, key=lambda each: numbers[each.kind])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Portion:
+    """Parts that are simulated at once, the windows of all rows, and how many targets and days."""
+
+    parts: list[_Part]
+    windows: Counter[float]
+    lanes: int
+
+    @property
+    def cells(self) -> int:
+        """What is computed, in rows that a part leaves empty too."""
+        return self.windows.total() * self.lanes
+
+    def joined(self, other: "_Portion") -> "_Portion":
+        """Both at once."""
+        windows, lanes = self.windows | other.windows, self.lanes + other.lanes
+        return _Portion(parts=[*self.parts, *other.parts], windows=windows, lanes=lanes)
 
 
 def _empty(request: Request) -> Trial:
@@ -227,7 +260,7 @@ def _empty(request: Request) -> Trial:
 
 
 def _simulate(parts: Sequence[_Part], found: Mapping[int, Trial]) -> None:
-    """Simulate parts of one structure, side by side, and write down what becomes of them.
+    """Simulate parts side by side, and write down what becomes of them.
 
     A row has one window: each part has its settings in the rows of theirs, and any other in those that it does not use.
     """
@@ -243,23 +276,14 @@ def _simulate(parts: Sequence[_Part], found: Mapping[int, Trial]) -> None:
         source[place] = np.arange(len(place))
         places.append(place)
         sources.append(source)
-
-    def joined(values: Sequence[Value]) -> Value:
-        """A number of every setting and target of every part, in this order, as one array (rows x lanes)."""
-        if all(each == values[0] for each in values):
-            return values[0]
-        arrays, first = [], 0
-        for part, source in zip(parts, sources, strict=True):
-            shape = len(part.rows), len(part.members)
-            own = np.reshape(np.array(values[first : first + math.prod(shape)], dtype=np.float64), shape)
-            arrays.append(np.repeat(own[source], len(part.request.days.begin_s), axis=1))
-            first += math.prod(shape)
-        return np.concatenate(arrays, axis=1)
-
-    cells = [part.request.settings[row][member] for part in parts for row in part.rows for member in part.members]
-    setting = _merged([synced(each, STEP_S, has_window=True) for each in cells], joined)
-    channels = [CHANNEL[each.signal] for each in setting.metrics]
-    scaler = _Recorder(autoscaler_of(setting, channels, STEP_S, window_s=np.reshape(windows_s, (-1, 1))), parts)
+    scalers = []
+    alike = {kind: [number for number, each in enumerate(parts) if each.kind == kind]
+             for kind in dict.fromkeys(each.kind for each in parts)}  # fmt: skip
+    for numbers in alike.values():
+        some = [parts[number] for number in numbers]
+        one = _autoscaler_of_parts(some, [sources[number] for number in numbers], windows_s)
+        scalers.append((one, sum(each.count for each in some)))
+    scaler = _SideBySide(scalers, parts)
     offered = np.concatenate([each.offered_per_s for each in parts])
     arrivals = [each for part in parts for each in part.arrivals()]
     lanes, steps = offered.shape
@@ -402,14 +426,36 @@ def _at_step(rules: ScalingRules, step_s: float, *, is_up: bool) -> ScalingRules
     return replace(rules, policies=tuple(longer(each) for each in rules.policies))
 
 
-class _Recorder:
-    """An autoscaler of which is kept what it asked for on the last day of some parts."""
+def _autoscaler_of_parts(parts: Sequence[_Part], sources: Sequence[Integers], windows_s: Sequence[float]) -> Autoscaler:
+    """One autoscaler for all settings and targets of parts of one structure (rows x lanes)."""
 
-    def __init__(self, scaler: Autoscaler, parts: Sequence[_Part]) -> None:
-        self._scaler, self._steps = scaler, 0
+    def joined(values: Sequence[Value]) -> Value:
+        """A number of every setting and target of every part, in this order, as one array (rows x lanes)."""
+        if all(each == values[0] for each in values):
+            return values[0]
+        arrays, first = [], 0
+        for part, source in zip(parts, sources, strict=True):
+            shape = len(part.rows), len(part.members)
+            own = np.reshape(np.array(values[first : first + math.prod(shape)], dtype=np.float64), shape)
+            arrays.append(np.repeat(own[source], len(part.request.days.begin_s), axis=1))
+            first += math.prod(shape)
+        return np.concatenate(arrays, axis=1)
+
+    cells = [part.request.settings[row][member] for part in parts for row in part.rows for member in part.members]
+    setting = _merged([synced(each, STEP_S, has_window=True) for each in cells], joined)
+    channels = [CHANNEL[each.signal] for each in setting.metrics]
+    return autoscaler_of(setting, channels, STEP_S, window_s=np.reshape(windows_s, (-1, 1)))
+
+
+class _SideBySide:
+    """Autoscalers of so many lanes each, as one; what they ask for on the last day of some parts is kept."""
+
+    def __init__(self, scalers: Sequence[tuple[Autoscaler, int]], parts: Sequence[_Part]) -> None:
+        ends = list(accumulate(count for _, count in scalers))
+        self._scalers = [(scaler, slice(end - count, end)) for (scaler, count), end in zip(scalers, ends, strict=True)]
         self._lanes: dict[int, slice] = {}
         lanes: list[int] = []
-        first = 0
+        first = self._steps = 0
         for part in parts:
             days = len(part.request.days.begin_s)
             if part.request.keeps_asked:
@@ -420,12 +466,15 @@ class _Recorder:
 
     @property
     def reproduces(self) -> str:
-        """What it records."""
-        return self._scaler.reproduces
+        """What they are."""
+        return ", ".join(dict.fromkeys(each.reproduces for each, _ in self._scalers))
 
     def decide(self, seen: Seen) -> Floats:
         """As the port says."""
-        asked = self._scaler.decide(seen)
+        if len(self._scalers) == 1:
+            asked = self._scalers[0][0].decide(seen)
+        else:
+            asked = np.concatenate([each.decide(_of_lanes(seen, lanes)) for each, lanes in self._scalers], axis=1)
         if self._kept.size and self._steps >= WARM_UP:
             self._asked.append(asked[:, self._kept])
         self._steps += 1
@@ -434,6 +483,16 @@ class _Recorder:
     def asked_of(self, part: _Part) -> Floats:
         """What was asked for in a part (rows x targets x steps)."""
         return np.stack([each[:, self._lanes[id(part)]] for each in self._asked], axis=-1)
+
+
+def _of_lanes(seen: Seen, lanes: slice) -> Seen:
+    """What some lanes see."""
+    return Seen(
+        at_s=seen.at_s,
+        answers=seen.answers,
+        **{name: getattr(seen, name)[..., lanes]
+           for name in ("replicas", "ready", "load", "running", "waiting", "in_flight")},
+    )  # fmt: skip
 
 
 def _merged(settings: Sequence[AutoscalerSetting], join: Callable[[Sequence[Value]], Value]) -> AutoscalerSetting:
