@@ -486,10 +486,19 @@ def _evidence(choice: Choice, targets: int, *, is_priced: bool) -> TuningEvidenc
         left_out_cost_change=_change(left_before, left_after),
         left_out_attainment=(significant(left_before.attainment), significant(left_after.attainment)),
         saves_per_hour=significant((before.cost_per_hour - after.cost_per_hour) / targets) if is_priced else None,
-        tried=tuple(_told(each, before) for each in (*choice.steps[1:], *choice.frontier[:SHOWN])),
+        members=targets,
+        steps=tuple(_told(each, before) for each in choice.steps[1:]),
+        tried=tuple(_told(each, choice.fitted_before) for each in _nearest(choice)),
         day=(_hourly(course.before), _hourly(course.after)),
         is_repair=choice.repairs,
     )
+
+
+def _nearest(choice: Choice) -> list[Outcome]:
+    """The settings that come nearest to the chosen one, by cost on the days that it was chosen on."""
+    cost = choice.fitted_after.cost_per_hour
+    nearest = sorted(choice.frontier, key=lambda each: abs(each.cost_per_hour - cost))[:SHOWN]
+    return sorted(nearest, key=lambda each: each.cost_per_hour)
 
 
 def _change(before: Outcome, after: Outcome) -> float:
@@ -497,7 +506,8 @@ def _change(before: Outcome, after: Outcome) -> float:
 
 
 def _told(outcome: Outcome, before: Outcome) -> str:
-    return f"{outcome.words}: {100 * _change(before, outcome):+.0f} % cost, attainment {100 * outcome.attainment:.1f} %"
+    cost = f"{100 * _change(before, outcome):+.0f}".replace("-", "−")
+    return f"{outcome.words} ({cost} % cost, attainment {100 * outcome.attainment:.1f} %)"
 
 
 def _hourly(values: Sequence[float]) -> tuple[float, ...]:

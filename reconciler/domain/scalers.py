@@ -425,10 +425,10 @@ class TuningEvidence:
 
     `cost_change` is a fraction (-0.18 is a saving of 18 %), attainment a fraction of all requests, starts are replicas
     that started in a day; each before and after. The same of the `left_out` days that the setting was not fitted on.
-    Starts and these days are empty in what a pull request's marker keeps. `tried` names other settings in words;
-    `limit` says why more replicas at most would be needed than are allowed, empty where that is not so. `day` has what
-    replicas were on one day, with the written setting and with this one, hour by hour. `saves_per_hour` is None without
-    a price.
+    Starts and these days are empty in what a pull request's marker keeps. All are sums over `members` autoscalers that
+    get one setting. `steps` apply one change after the other, and `tried` are other settings, in words; `limit` says
+    why more replicas at most would be needed than are allowed, empty where that is not so. `day` has what replicas
+    were on one day, with the written setting and with this one, hour by hour. `saves_per_hour` is None without a price.
     """
 
     days: float
@@ -439,6 +439,8 @@ class TuningEvidence:
     left_out_cost_change: float = 0.0
     left_out_attainment: tuple[float, ...] = ()
     saves_per_hour: float | None = None
+    members: int = 1
+    steps: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
     limit: str = ""
     day: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())

@@ -205,6 +205,8 @@ def _tuning(decision: Decision) -> Json:
         "left_out_attainment": [_number(each) for each in evidence.left_out_attainment],
         "saves_per_hour": _number(evidence.saves_per_hour),
         "is_repair": evidence.is_repair,
+        "autoscalers": evidence.members,
+        "steps": list(evidence.steps),
         "tried": list(evidence.tried),
         **({"limit": evidence.limit} if evidence.limit else {}),
     }

@@ -26,20 +26,25 @@ class SettingRow:
 class TuningRow:
     """One autoscaler with its fields, and why.
 
-    `limit` says why more replicas at most would be needed than are allowed; may be empty. `days` are the replicas of
-    one day hour by hour, with the present setting and the new one; empty where that is not known. `bars` are the same
-    in characters.
+    `together` says of how many autoscalers the figures are, empty of one; `tried` were on the days `fitted`. `limit`
+    says why more replicas at most would be needed than are allowed; may be empty. `days` are the replicas of one day
+    hour by hour, with the present setting and the new one; empty where that is not known. `bars` are the same in
+    characters, the highest of which is `top`.
     """
 
     variant: str
     fields: tuple[SettingRow, ...]
     headline: str
     left_out: str
+    together: str
+    steps: tuple[str, ...]
     tried: tuple[str, ...]
+    fitted: str
     limit: str
     days: tuple[tuple[str, ...], ...]
     bars: tuple[str, ...]
     highest: str
+    top: str
 
 
 def tuning_rows(changes: Iterable[Decision], labels: Mapping[ResourceKey, str]) -> Iterator[TuningRow]:
@@ -58,7 +63,10 @@ def tuning_rows(changes: Iterable[Decision], labels: Mapping[ResourceKey, str]) 
             ),
             headline="" if evidence is None else headline(evidence),
             left_out="" if evidence is None else _left_out(evidence),
+            together=_together(evidence),
+            steps=() if evidence is None else tuple(map(one_line, evidence.steps)),
             tried=() if evidence is None else tuple(map(one_line, evidence.tried)),
+            fitted="" if evidence is None else count(round(evidence.days) - evidence.left_out, "day"),
             limit="" if evidence is None else one_line(evidence.limit),
             days=tuple(tuple(f"{value:.4g}" for value in day) for day in days),
             bars=tuple(
@@ -66,6 +74,7 @@ def tuning_rows(changes: Iterable[Decision], labels: Mapping[ResourceKey, str]) 
                 for day in days
             ),
             highest=f"{1.1 * most:.4g}",
+            top=f"{most:.4g}",
         )
 
 
@@ -86,6 +95,12 @@ def _left_out(evidence: TuningEvidence) -> str:
         f"on the {days} it was not fitted on: {_signed(evidence.left_out_cost_change)} cost, attainment "
         f"{_attainment(evidence.left_out_attainment)}"
     )
+
+
+def _together(evidence: TuningEvidence | None) -> str:
+    if evidence is None or evidence.members < 2 or not evidence.left_out:
+        return ""
+    return f"All figures are of the {evidence.members} autoscalers together that get this setting"
 
 
 def _signed(fraction: float) -> str:

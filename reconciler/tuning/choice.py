@@ -113,9 +113,10 @@ class Choice:
     `most_wanted` are the replicas that each would have at most if nothing limited them. `saving` is the share of cost
     saved on the days left out, and between which values in nine of ten draws of these days. `steps` apply one knob
     after the other, the present setting first; `frontier` are settings that none beats in both cost and attainment on
-    the days it was chosen on. `repairs` says that the present setting misses the goal on the days left out, and that at
-    least half of what it is short of is gained. `reaches_goal` is whether the goal is kept on the days it was chosen on
-    and on those left out; where no setting does, this one keeps more requests inside their targets for no more money.
+    the days it was chosen on, of which `fitted_before` and `fitted_after` are too. `repairs` says that the present
+    setting misses the goal on the days left out, and that at least half of what it is short of is gained.
+    `reaches_goal` is whether the goal is kept on the days it was chosen on and on those left out; where no setting
+    does, this one keeps more requests inside their targets for no more money.
     """
 
     settings: Mapping[Hashable, AutoscalerSetting]
@@ -124,6 +125,8 @@ class Choice:
     after: Outcome
     left_out_before: Outcome
     left_out_after: Outcome
+    fitted_before: Outcome
+    fitted_after: Outcome
     days: int
     left_out: int
     saving: Interval
@@ -343,6 +346,8 @@ class _Search:
             after=_outcome(trial, -1, "after"),
             left_out_before=left_before,
             left_out_after=left_after,
+            fitted_before=_outcome(trial, 0, "before", slice(0, self._first)),
+            fitted_after=_outcome(trial, -1, "after", slice(0, self._first)),
             days=len(self._days.begin_s),
             left_out=self._left_out,
             saving=saving,

@@ -106,3 +106,12 @@ def test_savings_are_summed_where_all_are_known() -> None:
 
 def test_a_title_says_that_an_autoscaler_is_tuned() -> None:
     assert title([DECISION], "prod/llm", "USD") == "Tune the autoscaler of phi in prod/llm"
+
+
+def test_what_several_autoscalers_get_is_told_of_all_of_them() -> None:
+    told = replace(EVIDENCE, members=3, steps=("target (−18 % cost)",))
+    (row,) = tuning_rows([replace(DECISION, tuning=told)], {KEY: "phi"})
+    assert row.together == "All figures are of the 3 autoscalers together that get this setting"
+    assert (row.steps, row.fitted, row.top) == (("target (−18 % cost)",), "10 days", "4")
+    (row,) = tuning_rows([DECISION], {KEY: "phi"})
+    assert row.together == ""
