@@ -242,7 +242,7 @@ def read_engine(pod: PodSpec, device_container: int | None, labels: Mapping[str,
         image = container.image if isinstance(container.image, str) else ""
         found = _engine_started_by(image, tuple(words), tuple(variables.items()), role, bool(container.command))
         if found is not None:
-            return replace(found, port=_port_of(container, words))
+            return replace(found, port=_port_of(container, found.port))
     return RunningEngine()
 
 
@@ -250,7 +250,7 @@ def read_engine(pod: PodSpec, device_container: int | None, labels: Mapping[str,
 def _engine_started_by(
     image: str, words: tuple[str, ...], variables: tuple[tuple[str, str], ...], role: str, has_command: bool
 ) -> RunningEngine | None:
-    """The engine of a container, but for its port; None where nothing shows one."""
+    """The engine of a container, its port as the flag says it; None where nothing shows one."""
     engine, values = find_engine(image, words), dict(variables)
     if not engine:
         return None
@@ -261,17 +261,17 @@ def _engine_started_by(
         model=model,
         names=read_names(engine, values),
         unsized=why_unsized(engine, words, role, model),
+        port=flags_of(words).get("port", ""),
     )
 
 
 _METRIC_PORTS = ("metrics", "http-metrics")
 
 
-def _port_of(container: Container, words: Sequence[str]) -> str:
+def _port_of(container: Container, wanted: str) -> str:
     """The declared port with the engine's metrics: by its name, by the flag, else the only one."""
     declared = [each for each in container.ports if isinstance(each, dict)] if isinstance(container.ports, list) else []
     named = {str(each.get("name") or ""): each for each in declared}
-    wanted = flags_of(words).get("port", "")
     chosen = (
         next((named[name] for name in _METRIC_PORTS if name in named), None)
         or next((each for each in declared if wanted and str(each.get("containerPort")) == wanted), None)
