@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from statistics import fmean
 
 import numpy as np
@@ -21,7 +22,7 @@ from reconciler.decision.variant_states import (
 )
 from reconciler.domain.answers import NoAnswer
 from reconciler.domain.canaries import ENOUGH_HOURS
-from reconciler.domain.history import Floats, Integers, LoadHistory
+from reconciler.domain.history import Bools, Floats, Integers, LoadHistory, known_lengths
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Figure, ModelKey, ResourceKey
 from reconciler.domain.observed import LiveReplicas, Load, ReplicaMetrics, ResourceQuota, is_usual_churn
@@ -99,8 +100,13 @@ DAY_S = 86_400.0
 HOUR_S = 3600.0
 
 
-def why_kept(snapshot: Snapshot, model: ModelKey, members: Sequence[Variant], engine: SizingEngine) -> Hold | None:
-    """Why none of a model's replicas may go; None where its engine may judge that."""
+def why_kept(
+    snapshot: Snapshot, model: ModelKey, members: Sequence[Variant], engine: SizingEngine, changed: str
+) -> Hold | None:
+    """Why none of a model's replicas may go; None where its engine may judge that.
+
+    `changed` says in which way its requests are shorter than ever, empty where they are not.
+    """
     if engine.safeguards is None:
         return None
     payback_s = payback_of(members)
@@ -113,8 +119,7 @@ def why_kept(snapshot: Snapshot, model: ModelKey, members: Sequence[Variant], en
         words = f"{forgotten}: nothing is scaled down until the whole of the last {span(payback_s)} is known"
         return Hold(kind=HoldKind.HISTORY_MISSING, words=words)
     load = snapshot.observed.loads.get(model)
-    changed = _changed(load, snapshot.observed.usual.get(model), snapshot.now_s, payback_s)
-    if isinstance(load, Load) and changed:
+    if changed:
         return Hold(kind=HoldKind.LENGTHS_CHANGED, words=f"{changed}: nothing is scaled down for them")
     is_measured = isinstance(load, Load) and load.arrival_rate_per_s * load.window_s >= FEWEST_REQUESTS
     missed = next(_missed(snapshot, members), "") if is_measured else ""
@@ -168,10 +173,36 @@ def _silence_s(snapshot: Snapshot, model: ModelKey, load: Load) -> float:
     return max(load.window_s, float(snapshot.now_s - last_s))
 
 
-def _changed(load: object, usual: LoadHistory | None, now_s: float, payback_s: float) -> str:
-    """In which way requests of now are shorter than any of the day before `payback`; empty where they are not."""
-    if not isinstance(load, Load) or load.arrival_rate_per_s <= 0 or usual is None:
-        return ""
+def _shorter_now(snapshot: Snapshot, members: Mapping[ModelKey, Sequence[Variant]]) -> Iterator[tuple[ModelKey, str]]:
+    """The models whose requests are shorter than any of the day before `payback`, and in which way.
+
+    All are looked at together, and by themselves only those whose shortest request was longer.
+    """
+    usual, now_s = snapshot.observed.usual, snapshot.now_s
+    loads = {
+        model: load
+        for model in members
+        if isinstance(load := snapshot.observed.loads.get(model), Load)
+        and load.arrival_rate_per_s > 0
+        and model in usual
+    }
+    payback_s = {model: payback_of(members[model]) for model in loads}
+
+    def is_before(times_s: Floats, asked: Sequence[ModelKey]) -> Bools:
+        return np.asarray(times_s < np.array([[now_s - payback_s[model]] for model in asked]))
+
+    suspects: set[ModelKey] = set()
+    for tokens_of in (attrgetter("output_tokens"), attrgetter("input_tokens")):  # of a load as of its history
+        known = known_lengths({model: usual[model] for model in loads}, tokens_of, is_before)
+        for model, load in loads.items():
+            tokens, (shortest, _) = tokens_of(load), known.get(model, (0.0, 0.0))
+            if tokens is not None and tokens < max(FEWEST_TOKENS, SHORTER * shortest):
+                suspects.add(model)
+    for model in suspects:
+        yield model, _changed(loads[model], usual[model], now_s, payback_s[model])
+
+
+def _changed(load: Load, usual: LoadHistory, now_s: float, payback_s: float) -> str:
     told = (("outputs", load.output_tokens, usual.output_tokens), ("prompts", load.input_tokens, usual.input_tokens))
     for what, tokens, lengths in told:
         if tokens is None:
@@ -310,7 +341,11 @@ def _kept_models(snapshot: Snapshot, choices: Mapping[ModelKey, EngineChoice]) -
     members: dict[ModelKey, list[Variant]] = {}
     for variant in snapshot.variants:
         members.setdefault(variant.model, []).append(variant)
-    return {model: why_kept(snapshot, model, own, ENGINES[choices[model].engine]) for model, own in members.items()}
+    changed = dict(_shorter_now(snapshot, members))
+    return {
+        model: why_kept(snapshot, model, own, ENGINES[choices[model].engine], changed.get(model, ""))
+        for model, own in members.items()
+    }
 
 
 def _share_gaps(states: tuple[VariantState, ...]) -> tuple[VariantState, ...]:

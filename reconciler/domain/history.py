@@ -206,6 +206,29 @@ class LoadHistory:
     reason: str = ""
 
 
+def known_lengths(
+    histories: Mapping[Owner, LoadHistory],
+    lengths_of: Callable[[LoadHistory], Floats],
+    is_meant: Callable[[Floats, Sequence[Owner]], Bools],
+) -> dict[Owner, tuple[float, float]]:
+    """The least and the largest length of each owner's requests at the moments that are meant, where any is known.
+
+    `is_meant` says of moments (Unix seconds) and owners which count, shape (owners, moments).
+    """
+    alike: dict[int, list[Owner]] = {}
+    for owner, each in histories.items():
+        if len(lengths_of(each)):
+            alike.setdefault(id(each.times_s), []).append(owner)
+    found: dict[Owner, tuple[float, float]] = {}
+    for owners in alike.values():
+        lengths = np.stack([lengths_of(histories[owner]) for owner in owners])
+        known = is_meant(histories[owners[0]].times_s, owners) & np.isfinite(lengths) & (lengths > 0)
+        least = np.where(known, lengths, math.inf).min(axis=1).tolist()
+        most = np.where(known, lengths, -math.inf).max(axis=1).tolist()
+        found |= {owner: (low, high) for owner, low, high in zip(owners, least, most, strict=True) if low <= high}
+    return found
+
+
 def stacked(histories: Mapping[Owner, LoadHistory]) -> Iterator[tuple[list[Owner], LoadHistory, Floats]]:
     """The owners of histories of the same moments and windows, one of these histories, and the rates of all.
 

@@ -38,7 +38,7 @@ from reconciler.decision.variant_states import (
     unserved_price,
 )
 from reconciler.domain.answers import NoAnswer
-from reconciler.domain.history import NOTHING, LoadHistory
+from reconciler.domain.history import NOTHING, Bools, LoadHistory, known_lengths
 from reconciler.domain.holds import NOT_ASKED, Hold, HoldKind, hold_of
 from reconciler.domain.identity import CandidateKey, Figure, ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
@@ -116,18 +116,22 @@ def _longest(
     length_of: Callable[[Load], float | None],
 ) -> Iterator[tuple[ModelKey, Load, float]]:
     """Models whose requests were longer within `payback` than now: their load, and the longest."""
-    for model, variation in given.variations.items():
-        past = given.snapshot.observed.past.get(model)
-        load = models[model][0].load if model in models else None
-        if load is None or not isinstance(past, LoadHistory) or not load.has_lengths:
-            continue
-        lengths, now = lengths_of(past), length_of(load)
-        if not len(lengths):
-            continue
-        ages_s = given.snapshot.now_s - past.times_s
-        known = lengths[np.isfinite(lengths) & (ages_s >= 0) & (ages_s <= variation.payback_s)]
-        if known.size and now and known.max() > ALIKE * now:
-            yield model, load, float(known.max())
+    pasts: dict[ModelKey, LoadHistory] = {}
+    for model in given.variations:
+        past, load = given.snapshot.observed.past.get(model), models[model][0].load if model in models else None
+        if load is not None and load.has_lengths and isinstance(past, LoadHistory):
+            pasts[model] = past
+
+    def is_within_payback(times_s: Floats, asked: Sequence[ModelKey]) -> Bools:
+        ages_s = given.snapshot.now_s - times_s
+        return (ages_s >= 0) & (ages_s <= np.array([[given.variations[model].payback_s] for model in asked]))
+
+    found = known_lengths(pasts, lengths_of, is_within_payback)
+    for model, (_, longest) in ((model, found[model]) for model in pasts if model in found):
+        load = models[model][0].load
+        now = None if load is None else length_of(load)
+        if load is not None and now and longest > ALIKE * now:
+            yield model, load, longest
 
 
 def _rows(members: Sequence[VariantState], load: Load, corrections: Corrections) -> Iterator[SizingRow]:

@@ -9,7 +9,21 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from reconciler.domain.history import CONTRADICTED, Floats, Grid, History, added, agreed, grid_of, moments_of, ratio
+from reconciler.domain.history import (
+    CONTRADICTED,
+    NOTHING,
+    Bools,
+    Floats,
+    Grid,
+    History,
+    LoadHistory,
+    added,
+    agreed,
+    grid_of,
+    known_lengths,
+    moments_of,
+    ratio,
+)
 
 NAN = math.nan
 Row = Sequence[float]
@@ -117,3 +131,36 @@ def test_a_sum_of_two_is_the_exact_one(values: list[float]) -> None:
 def test_a_ratio_is_unknown_where_the_divisor_is_not_above_zero() -> None:
     parts, wholes = rows([4.0, 4.0, 4.0, NAN, 0.0]), rows([2.0, 0.0, NAN, 1.0, 2.0])
     assert numbers(ratio(parts, wholes)[0]) == [2.0, None, None, None, 0.0]
+
+
+ODD_LENGTHS = st.sampled_from([math.nan, math.inf, -1.0, 0.0, 3.0, 40.0, 500.0])
+
+
+@given(
+    st.lists(st.lists(ODD_LENGTHS, min_size=4, max_size=4), min_size=1, max_size=5),
+    st.lists(st.floats(0, 5), min_size=5, max_size=5),
+)
+def test_lengths_of_many_are_those_of_each(rows: list[list[float]], until_s: list[float]) -> None:
+    times = [np.arange(4, dtype=np.float64), np.arange(4, dtype=np.float64) / 2]  # of two clusters
+    histories = {
+        number: LoadHistory(
+            times_s=times[number % 2], step_s=1.0, window_s=1.0, rates_per_s=NOTHING, output_tokens=np.array(row)
+        )
+        for number, row in enumerate(rows)
+    }
+    histories[99] = LoadHistory(times_s=times[0], step_s=1.0, window_s=1.0, rates_per_s=NOTHING)
+
+    def is_before(times_s: Floats, owners: Sequence[int]) -> Bools:
+        return np.asarray(times_s < np.array([[until_s[owner]] for owner in owners]))
+
+    told = {
+        owner: [
+            length
+            for time_s, length in zip(each.times_s, each.output_tokens, strict=False)
+            if time_s < until_s[owner] and 0 < length < math.inf
+        ]
+        for owner, each in histories.items()
+        if owner != 99
+    }
+    expected = {owner: (min(lengths), max(lengths)) for owner, lengths in told.items() if lengths}
+    assert known_lengths(histories, lambda each: each.output_tokens, is_before) == expected
