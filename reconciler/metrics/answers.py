@@ -100,22 +100,24 @@ def _usual_answer(body: bytes, most: int) -> tuple[tuple[Sample, ...], tuple[str
     if answer.status != "success" or answer.data.resultType != "vector":
         return None
     series = answer.data.result
+    metrics = [each.metric for each in series]
+    times_s, texts = [each.value[0] for each in series], [each.value[1] for each in series]
     # Labels without their names tell series apart where all have the same.
-    names = {tuple(each.metric) for each in series}
-    is_uniform = len(names) <= 1
-    known = {tuple(each.metric.values()) if is_uniform else frozenset(each.metric.items()) for each in series}
-    texts = [each.value[1] for each in series]
+    is_uniform = len(set(map(tuple, metrics))) <= 1
+    known: set[object] = set(
+        map(tuple, map(dict.values, metrics)) if is_uniform else map(frozenset, map(dict.items, metrics))
+    )
     is_usual = (
         len(known) == len(series) <= most
         and all(map(_NUMBER.fullmatch, texts))
-        and all(-1e15 < each.value[0] < 1e15 for each in series)
+        and min(times_s, default=0.0) > -1e15
+        and max(times_s, default=0.0) < 1e15
     )
     if not is_usual:
         return None
-    values = map(float, texts)
     samples = [
-        Sample(labels=each.metric, time_s=each.value[0], value=value)
-        for each, value in zip(series, values, strict=True)
+        Sample(labels=labels, time_s=time_s, value=value)
+        for labels, time_s, value in zip(metrics, times_s, map(float, texts), strict=True)
     ]
     said: dict[str, Json] = {"warnings": [*answer.warnings], "infos": [*answer.infos], _PARTIAL_KEY: answer.isPartial}
     return tuple(samples), _warnings_in(said)
