@@ -615,6 +615,19 @@ def test_a_full_pool_names_itself(ruled: Any, make: Any) -> None:
     assert fleet.desired() == {"moves": "4 x L4", "grows": "6 x H100"}
 
 
+def test_a_pool_with_room_for_some_names_itself(ruled: Any, make: Any) -> None:
+    fleet, rules = ruled
+    rules("{name: x, approval: {}}")
+    fleet.price(H100=6.0, L4=0.1)
+    fleet.stock(H100=20, L4=3)
+    one = {"workload": {"devices": {"nvidia.com/gpu": 1}}}
+    fleet.add("moves", model_id="a", replicas=4, profiles=(make.profile("H100"), make.profile("L4")), **one)
+    fleet.offer(35.0, "a")
+    assert fleet.decision("moves").waiting.words == (
+        "pool us-east/L4 has 3 devices: 4 x L4 instead of 4 x H100 would save 23.6 USD/h"
+    )
+
+
 def test_the_rule_that_keeps_a_variant_silently_is_found(ruled: Any, make: Any) -> None:
     """A move that rules deny leaves nothing to say of replicas: only without the rule it would come."""
     fleet, rules = ruled
