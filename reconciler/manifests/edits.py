@@ -4,9 +4,10 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import msgspec
+from msgspec.structs import replace
 from yaml import YAMLError
 from yaml._yaml import Mark
 from yaml.events import (
@@ -385,18 +386,27 @@ class _Filler:
     def fill(self, node: YamlNode) -> YamlNode:
         if id(node) in self._made:  # the last value of a collection is one of its members, too
             return self._made[id(node)]
-        changes: dict[str, Any] = {"start": self._moved[node.start], "end": self._moved[node.end]}
-        if isinstance(node, ScalarNode) and node.start in self._slots and node.end > node.start:
-            slot = self._slots[node.start]
-            changes["text"] = slot[1:-1] if node.style else slot
+        start, end, found = self._moved[node.start], self._moved[node.end], node
+        if isinstance(node, ScalarNode):
+            slot = self._slots.get(node.start) if node.end > node.start else None
+            text = node.text if slot is None else slot[1:-1] if node.style else slot
+            found = replace(node, start=start, end=end, text=text)
         elif isinstance(node, SequenceNode):
-            changes |= {"items": list(map(self.fill, node.items)), "last": node.last and self.fill(node.last)}
+            items, last = list(map(self.fill, node.items)), node.last and self.fill(node.last)
+            found = replace(node, start=start, end=end, items=items, last=last)
         elif isinstance(node, MappingNode):
-            changes["members"] = {name: self._fill_member(each) for name, each in node.members.items()}
-            changes["others"] = list(map(self._fill_member, node.others))
-            changes["last"] = node.last and self.fill(node.last)
-            changes["merge_start"] = None if node.merge_start is None else self._moved[node.merge_start]
-        self._made[id(node)] = found = msgspec.structs.replace(node, **changes)
+            found = replace(
+                node,
+                start=start,
+                end=end,
+                members={name: self._fill_member(each) for name, each in node.members.items()},
+                others=list(map(self._fill_member, node.others)),
+                last=node.last and self.fill(node.last),
+                merge_start=None if node.merge_start is None else self._moved[node.merge_start],
+            )
+        else:
+            found = replace(node, start=start, end=end)
+        self._made[id(node)] = found
         return found
 
     def _fill_member(self, member: Member) -> Member:

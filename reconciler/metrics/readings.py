@@ -459,6 +459,8 @@ def target_of(variant: Variant) -> Target:
 def served_by(variant: Variant) -> tuple[Served, ...]:
     """The names under which metrics may report the variant's model."""
     names = variant.served_names or (variant.model.model_id,)
+    if len(names) == 1:  # of nearly every variant
+        return (Served(variant.model.namespace, names[0]),)
     return tuple(Served(variant.model.namespace, name) for name in dict.fromkeys(names))
 
 
