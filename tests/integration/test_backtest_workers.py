@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,15 @@ def test_days_are_the_same_on_four_workers_of_which_one_is_killed(tmp_path: Path
             there[day_s] = day
     assert there == here
     assert len(here) == 5
+
+
+def test_workers_of_this_machine_keep_the_memory_that_each_step_frees(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in backtest_days.MEMORY:
+        monkeypatch.delenv(name, raising=False)
+    with ExitStack() as stack:
+        client = backtest_days._connected(stack, Workers(count=1))
+        for name, size in backtest_days.MEMORY.items():
+            assert set(client.run(os.getenv, name).values()) == {str(size)}
 
 
 def test_a_cluster_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
