@@ -5,9 +5,6 @@ whole commands of another commit in turn with this one's, `--write` puts the fig
 """
 
 import argparse
-import json
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,10 +32,9 @@ from tests.bench import (
     tuning,
     validating,
 )
-from tests.bench.figures import Bench, Figure, Part, seconds_of
-from tests.bench.processes import name_of, tree_of
+from tests.bench.figures import KEPT, Bench, Figure, Part, keep, kept_before, seconds_of
+from tests.bench.processes import tree_of
 
-KEPT = Path("bench-results") / "bench.json"
 BETAS = 40_000
 BETA = f"betainc of {BETAS:,}"
 DIRECT = "HiGHS asked directly"
@@ -53,30 +49,18 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the figures into the documentation")
     parser.add_argument("--output", type=Path, default=KEPT, help=f"the JSON file (default: {KEPT})")
     arguments = parser.parse_args()
-    kept = _kept_before(arguments.output)
+    kept = kept_before(arguments.output)
     with tree_of(arguments.base) as base:
         bench = Bench(is_all=arguments.all, base=base)
         for part in arguments.part or PARTS:
             figures = []
             for figure in PARTS[part](bench):
                 print(figure.line(), flush=True)
-                figures.append(figure.kept())
-            kept[part] = {
-                "commit": name_of(),
-                "base": name_of(arguments.base) if arguments.base else "",
-                "python": sys.version.split()[0],
-                "processors": os.cpu_count(),
-                "figures": figures,
-            }
+                figures.append(figure)
             # What was measured is kept, whatever stops the next part.
-            arguments.output.parent.mkdir(parents=True, exist_ok=True)
-            arguments.output.write_text(json.dumps(kept, indent=1) + "\n")
+            kept = keep(arguments.output, part, figures, arguments.base)
     if arguments.write:
         pages.write(kept)
-
-
-def _kept_before(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text())) if path.is_file() else {}
 
 
 def _plan(bench: Bench) -> Iterator[Figure]:

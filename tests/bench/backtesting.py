@@ -1,5 +1,7 @@
 """What a backtest takes and finds on public traces: `python -m tests.bench.backtesting [--seeds 10] [--days 7]`.
 
+`--output` keeps what was found as JSON, and `--write` puts what the JSON file holds into the documentation.
+
 ServeGen's clients in ten groups (see tests/testdata/traces), and a smooth load that is made. Every seed has other
 phases, merges and starts. Costs are at what ours attains, over those of a clairvoyant with the same delay.
 """
@@ -9,6 +11,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from reconciler.backtest.comparison import compare
 from reconciler.backtest.day import replay_day
@@ -17,8 +20,8 @@ from reconciler.domain.backtests import DELAYED, OURS, Backtest
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.settings import PullRequestSettings
-from tests.bench import requests
-from tests.bench.figures import Bench, Figure
+from tests.bench import pages, requests
+from tests.bench.figures import KEPT, Bench, Figure, keep
 from tests.bench.loads import Offered, bursty, smooth
 from tests.bench.table import table
 from tests.unit.decision.conftest import CLUSTER, NAMESPACE, new_fleet
@@ -105,6 +108,12 @@ def measure(bench: Bench) -> Iterator[Figure]:
         )
 
 
+def kept(row: Row) -> Figure:
+    """As the JSON file holds it."""
+    more = {"seed": row.seed, "days": row.days, **row.figures}
+    return Figure(part="comparison", name=row.load, processor_s=row.processor_s, more=more)
+
+
 def lines(rows: Sequence[Row]) -> Iterator[Sequence[str | int | float]]:
     """As a table shows them."""
     for row in rows:
@@ -117,9 +126,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--days", type=int, default=2)
     parser.add_argument("--load", choices=list(LOADS), action="append")
+    parser.add_argument("--output", type=Path, default=KEPT, help=f"the JSON file (default: {KEPT})")
+    parser.add_argument("--write", action="store_true", help="write the figures into the documentation")
     given = parser.parse_args()
-    rows = [replay(name, seed, given.days) for name in given.load or LOADS for seed in range(1, given.seeds + 1)]
+    rows: list[Row] = []
+    for name in given.load or LOADS:
+        rows += (replay(name, seed, given.days) for seed in range(1, given.seeds + 1))
+        found = keep(given.output, "comparison", [kept(row) for row in rows])
     print(table(("load", "seed", "days", *rows[0].figures, "seconds"), list(lines(rows))))
+    if given.write:
+        pages.write(found)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,18 @@
 """What is measured: a figure with its yardstick, and with the same figure of another commit where one is named."""
 
+import json
+import math
+import os
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tests.bench.processes import ROOT, Spent
+from tests.bench.processes import ROOT, Spent, name_of
+
+KEPT = Path("bench-results") / "bench.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +31,11 @@ class Figure:
     yardstick_s: float | None = None
     base_s: float | None = None
     more: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> "Figure":
+        """The figure that was kept."""
+        return cls(**{name: value for name, value in kept.items() if name != "ratio"})
 
     @property
     def ratio(self) -> float | None:
@@ -44,7 +56,8 @@ class Figure:
 
     def kept(self) -> dict[str, object]:
         """The figure as the JSON file holds it."""
-        return {**asdict(self), "ratio": self.ratio}
+        more = {name: number for name, number in self.more.items() if math.isfinite(number)}
+        return {**asdict(self), "more": more, "ratio": self.ratio}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +77,26 @@ class Bench:
 
 
 Part = Callable[[Bench], Iterator[Figure]]
+
+
+def kept_before(path: Path) -> dict[str, Any]:
+    """What the JSON file holds, by part."""
+    return dict(json.loads(path.read_text())) if path.is_file() else {}
+
+
+def keep(path: Path, part: str, figures: Sequence[Figure], base: str = "") -> dict[str, Any]:
+    """Write figures for those of a part that the JSON file holds; all that it holds then."""
+    kept = kept_before(path)
+    kept[part] = {
+        "commit": name_of(),
+        "base": name_of(base) if base else "",
+        "python": sys.version.split()[0],
+        "processors": os.cpu_count(),
+        "figures": [each.kept() for each in figures],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(kept, indent=1) + "\n")
+    return kept
 
 
 def seconds_of(act: Callable[[], object]) -> float:

@@ -99,11 +99,76 @@ def _in_one_line(kept: Kept) -> str:
     return f"A plan of {', of '.join(words)}, on one processor."
 
 
+_OURS = ("ours", "HPA on arrival rate", "HPA on running requests", "Kthena on arrival rate")
+_BY_PULL_REQUEST = ("HPA's rule by pull request", "KEDA with a schedule", "static peak")
+_OTHERS = ("WVA on percentages", "WVA on tokens", "Dynamo on throughput", "Dynamo on caches", "Dynamo on latencies")
+
+
+def _comparison(kept: Kept) -> str:
+    rows = []
+    for load, seeds in _by_name(_figures(kept, "comparison")).items():
+        inside = [100 * each["kept"] for each in seeds]
+        shown = f"{_mean(inside):.1f} % ({min(inside):.1f}-{max(inside):.1f})"
+        costs = [_cost(seeds, name) for name in (*_OURS, *_BY_PULL_REQUEST)]
+        rows.append((load, len(seeds), shown, *costs, f"{_mean([each['PRs/day'] for each in seeds]):.0f}"))
+    headings = ("load of ten models", "seeds", "inside targets", *_OURS, *_BY_PULL_REQUEST, "pull requests a day")
+    return _table(headings, rows)
+
+
+def _others(kept: Kept) -> str:
+    by_load = _by_name(_figures(kept, "comparison"))
+    rows = [(load, *(_cost(seeds, name) for name in _OTHERS)) for load, seeds in by_load.items()]
+    return _table(("load", *_OTHERS), rows)
+
+
+def _by_name(figures: Sequence[Numbers]) -> dict[str, list[Numbers]]:
+    found: dict[str, list[Numbers]] = {}
+    for each in figures:
+        found.setdefault(each["name"], []).append(each["more"])
+    return found
+
+
+def _cost(seeds: Sequence[Numbers], policy: str) -> str:
+    """The mean of the seeds that attain it, and how many do where that is not all; none where it is not most."""
+    costs = [each[policy] for each in seeds if policy in each]
+    if 2 * len(costs) <= len(seeds):
+        return "-"
+    return f"{_mean(costs):.3f}" + (f" (of {len(costs)})" if len(costs) < len(seeds) else "")
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers)
+
+
+def _requests(kept: Kept) -> str:
+    """A row for each target, and in it what each model differs by, with two standard errors."""
+    by_target: dict[tuple[str, float], list[Numbers]] = {}
+    for each in _figures(kept, "requests"):
+        by_target.setdefault((each["name"], each["more"]["target"]), []).append(each["more"])
+    rows = [
+        (
+            f"{'arrivals' if signal == 'load' else 'running requests'} at {target:g}",
+            *(
+                f"{each['cost, %']:+.1f} % (± {2 * each['error of cost']:.1f}), "
+                f"{each['kept, points']:+.1f} (± {2 * each['error of kept']:.1f})"
+                for each in models
+            ),
+            ", ".join(sorted({f"{each['seeds']:g} of {each['hours']:g} h" for each in models})),
+        )
+        for (signal, target), models in by_target.items()
+    ]
+    count = max(map(len, by_target.values()), default=0)
+    return _table(("HPA on", *(f"model {number}" for number in range(count)), "seeds"), rows)
+
+
 REGIONS: Mapping[str, Callable[[Kept], str]] = {
     "planning": _planning,
     "start": _start,
     "run": _run,
     "optimizer": _optimizer,
+    "comparison": _comparison,
+    "comparison-others": _others,
+    "requests": _requests,
     "in-one-line": _in_one_line,
 }
 

@@ -2,7 +2,8 @@
 
 `python -m tests.bench.requests [--hours 8] [--seeds 40]` shows five models under an HPA on arrivals and one on running
 requests, means of many seeds: where an HPA cycles, a request more or less moves the cycle, and two seeds of the same
-requests differ by a tenth.
+requests differ by a tenth. `--only running:0.6 --model 4` serves some alone; `--output` keeps each as JSON, beside what
+it holds of others, and `--write` puts what the JSON file holds into the documentation.
 
 Replicas take requests into their batch up to the largest one, a router gives each to the replica with the fewest, the
 rest waits in one queue. With n in a batch a token takes alpha + beta n. Requests are drawn, and as many of them end in
@@ -13,6 +14,7 @@ each batch is all there is to know.
 import argparse
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -24,7 +26,8 @@ from reconciler.simulation.autoscalers.port import Autoscaler, Seen
 from reconciler.simulation.draws import Arrivals, random_generator
 from reconciler.simulation.fleet import Fleet, simulate
 from reconciler.simulation.fluid import LEAVES_S, LONGEST_WAIT_S
-from tests.bench.figures import Figure
+from tests.bench import pages
+from tests.bench.figures import KEPT, Figure, keep, kept_before
 from tests.bench.table import table
 
 TICK_S = 0.125
@@ -262,6 +265,8 @@ class Compared:
     cost: float
     cost_error: float
     cost_spread: float
+    hours: float
+    seeds: int
     kept: float
     more_kept: float
     kept_error: float
@@ -287,6 +292,8 @@ def compare(signal: str, target: float, hours: float, seeds: int, numbers: Seque
                 cost=float(more.mean()),
                 cost_error=float(more.std() / np.sqrt(seeds)),
                 cost_spread=float(cost.std() / mean),
+                hours=hours,
+                seeds=seeds,
                 kept=float(answered.attainment[own].mean()),
                 more_kept=float(more_kept.mean()),
                 kept_error=float(more_kept.std() / np.sqrt(seeds)),
@@ -323,21 +330,52 @@ def measure(hours: float = 4.0, seeds: int = 10) -> Iterator[Figure]:
         )
 
 
+def kept(row: Compared, processor_s: float) -> Figure:
+    """As the JSON file holds it; times 100, standard errors apart."""
+    more = {
+        "model": row.model,
+        "target": row.target,
+        "hours": row.hours,
+        "seeds": row.seeds,
+        "cost, %": 100 * row.cost,
+        "error of cost": 100 * row.cost_error,
+        "kept, points": 100 * row.more_kept,
+        "error of kept": 100 * row.kept_error,
+    }
+    return Figure(part="requests", name=row.signal, processor_s=processor_s, more=more)
+
+
+def _place(figure: Figure) -> tuple[str, float, float]:
+    return figure.name, figure.more["target"], figure.more["model"]
+
+
 def main() -> None:
     """Compare and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.requests", description=__doc__)
     parser.add_argument("--hours", type=float, default=8.0)
     parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--only", choices=[f"{signal}:{target}" for signal, target in TARGETS], action="append")
+    parser.add_argument("--model", type=int, choices=range(len(MODELS)), action="append")
+    parser.add_argument("--output", type=Path, default=KEPT, help=f"the JSON file (default: {KEPT})")
+    parser.add_argument("--write", action="store_true", help="write the figures into the documentation")
     given = parser.parse_args()
     names = ("model", "HPA on", "target", "cost, %", "+-", "two seeds, %", "kept", "kept, points", "+-")
-    for each in TARGETS:
-        rows = compare(*each, given.hours, given.seeds)
+    for signal, target in TARGETS:
+        if given.only and f"{signal}:{target}" not in given.only:
+            continue
         shown = []
-        for row in rows:
-            cost = (100 * row.cost, 100 * row.cost_error, 100 * row.cost_spread)
-            kept = (row.kept, 100 * row.more_kept, 100 * row.kept_error)
-            shown.append((row.model, row.signal, row.target, *cost, *kept))
+        for number in given.model or range(len(MODELS)):
+            begun_s = time.process_time()
+            (row,) = compare(signal, target, given.hours, given.seeds, [number])
+            figure = kept(row, time.process_time() - begun_s)
+            before = [Figure.of(each) for each in kept_before(given.output).get("requests", {}).get("figures", ())]
+            others = [each for each in before if _place(each) != _place(figure)]
+            keep(given.output, "requests", sorted((*others, figure), key=_place))
+            costs = (100 * row.cost, 100 * row.cost_error, 100 * row.cost_spread)
+            shown.append((number, signal, target, *costs, row.kept, 100 * row.more_kept, 100 * row.kept_error))
         print(table(names, shown), flush=True)
+    if given.write:
+        pages.write(kept_before(given.output))
 
 
 if __name__ == "__main__":

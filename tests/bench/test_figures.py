@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench import pages
 from tests.bench.__main__ import PARTS
-from tests.bench.figures import Bench, Figure
+from tests.bench.figures import Bench, Figure, keep, kept_before
 from tests.bench.processes import ROOT, Spent, run_python
 
 
@@ -67,6 +67,48 @@ def test_pages_get_the_figures_between_their_comments() -> None:
     assert "old" not in written
     assert "kept" in written
     assert pages.written(written, {}) == written
+
+
+def test_a_comparison_has_means_of_the_seeds_that_attain_as_much() -> None:
+    seeds = [
+        Figure(
+            part="comparison", name="smooth", processor_s=1.0, more={"kept": 0.9 + seed / 100, "PRs/day": 30.0, **costs}
+        )
+        for seed, costs in enumerate(
+            (
+                {"ours": 1.2, "static peak": 2.0, "WVA on tokens": 1.5},
+                {"ours": 1.0, "static peak": float("nan"), "WVA on tokens": 1.6},
+                {"ours": 1.1, "static peak": float("nan"), "WVA on tokens": float("nan")},
+            )
+        )
+    ]
+    kept = {"comparison": {"figures": [each.kept() for each in seeds]}}
+    page = "<!-- measured: comparison -->\n<!-- end -->\n<!-- measured: comparison-others -->\n<!-- end -->\n"
+
+    written = pages.written(page, kept)
+
+    assert "| smooth | 3 | 91.0 % (90.0-92.0) | 1.100 | - | - | - | - | - | - | 30 |" in written
+    assert "| smooth | - | 1.550 (of 2) | - | - | - |" in written
+
+
+def test_differences_from_requests_stand_with_two_standard_errors(tmp_path: Path) -> None:
+    more = {"target": 0.6, "seeds": 60, "hours": 8.0, "cost, %": -1.25, "error of cost": 0.5}
+    figures = [
+        Figure(
+            part="requests",
+            name="running",
+            processor_s=1.0,
+            more={**more, "model": model, "kept, points": 0.3, "error of kept": 0.2},
+        )
+        for model in range(2)
+    ]
+    kept = keep(tmp_path / "bench.json", "requests", figures)
+
+    written = pages.written("<!-- measured: requests -->\n<!-- end -->\n", kept)
+
+    shown = "-1.2 % (± 1.0), +0.3 (± 0.4)"
+    assert f"| running requests at 0.6 | {shown} | {shown} | 60 of 8 h |" in written
+    assert [Figure.of(each) for each in kept_before(tmp_path / "bench.json")["requests"]["figures"]] == figures
 
 
 def test_every_region_of_the_pages_has_something_that_writes_it() -> None:
