@@ -23,7 +23,7 @@ from reconciler.domain.scalers import (
 from reconciler.forecast.series import Floats
 from reconciler.simulation.draws import random_generator
 from reconciler.simulation.fluid import USUAL_SHARE
-from reconciler.tuning.groups import Group, TunedTarget, two_digits
+from reconciler.tuning.groups import BURSTY, Group, TunedTarget, restlessness, two_digits
 from reconciler.tuning.trial import CHANNEL, WARM_UP, Days, Request, Trial, recorded_days, run
 
 SHARES, FINE = (0.2, 0.4, 0.6, 0.8, 1.0), 0.05
@@ -47,6 +47,8 @@ FEWEST_DAYS, LEFT_OUT = 6, 0.3
 LEAST_SAVING = 0.05
 HALF = 0.5
 """Of what the present setting is short of the goal on the days left out: a repair leaves no more."""
+ABOUT = 0.03
+"""Settings on a bursty load whose costs differ by less cost about the same."""
 LEAST_GAIN_OF_KNOB = 0.01
 """Of the cost: a knob that saves less is left as it is."""
 FURTHEST = 0.25
@@ -287,7 +289,7 @@ class _Search:
             aim = self._goal.attainment
         reaches = bool((lasting >= aim).any())
         if reaches:
-            row = int(np.where(lasting >= aim, cost, math.inf).argmin())
+            row = self._cheapest(tried, np.where(lasting >= aim, cost, math.inf))
         else:
             present = yield self.present
             affordable = cost <= float(present.cost_per_hour(fit)[0])
@@ -357,6 +359,17 @@ class _Search:
             frontier=frontier,
             course=self._course(trial),
         )
+
+    def _cheapest(self, tried: Sequence[_Variant], cost: Floats) -> int:
+        """The cheapest setting; on a bursty load, of those that cost about as much, the one with the longest window.
+
+        How much more than this week's bursts another week has, it feels least: replicas are there when one comes back.
+        """
+        best = int(cost.argmin())
+        if restlessness(self._group.targets[0].history) < BURSTY:
+            return best
+        about = np.flatnonzero(cost <= (1 + ABOUT) * cost[best]).tolist()
+        return min(about, key=lambda row: (-(tried[row].window_s or 0.0), cost[row]))
 
     def _needs_no_floor(self, trial: Trial, *, reaches: bool) -> bool:
         """Whether the last setting of a trial, which lowers floors, keeps the goal on the days left out too."""

@@ -72,7 +72,7 @@ class Row:
     processor_s: float
 
 
-def group_of(per_s: Floats, metric: str, days: slice) -> Group:
+def group_of(per_s: Floats, metric: str, days: slice, batch_share: float = BATCH_SHARE) -> Group:
     """A group on some days of a load (models x minutes), before which the load is as it was then."""
     setting_of, whole = METRICS[metric]
     setting = AutoscalerSetting(controller=Controller.HPA, metrics=(setting_of,), least=1, most=1e4)
@@ -98,7 +98,7 @@ def group_of(per_s: Floats, metric: str, days: slice) -> Group:
                     capacity_per_s=CAPACITY_PER_S,
                     at_capacity=(whole,),
                     in_batches=IN_BATCHES,
-                    batch_share=BATCH_SHARE,
+                    batch_share=batch_share,
                     start=START,
                 )
                 for row, rates in enumerate(offered)
