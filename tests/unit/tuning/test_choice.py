@@ -1,5 +1,6 @@
 """Which setting a group gets, and why it gets none."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -8,9 +9,10 @@ import pytest
 from reconciler.domain.metric_targets import DEFAULT_BEHAVIOR
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import DOWN, AutoscalerSetting, Behavior, Controller, Signal
-from reconciler.tuning.choice import SLOW, Choice, Goal, Unchanged, Unmoved, choose
+from reconciler.tuning.choice import SLOW, Choice, Goal, Unchanged, Unmoved, _Search, _Variant, choose
 from reconciler.tuning.groups import Group, alike, two_digits
-from tests.unit.tuning.conftest import RATE, RUNNING, WAITING, daily, with_desired
+from reconciler.tuning.trial import recorded_days
+from tests.unit.tuning.conftest import RATE, RUNNING, WAITING, daily, target, with_desired
 
 GOAL = Goal(attainment=0.99)
 Build = Callable[..., Group]
@@ -183,3 +185,17 @@ def test_rounding_keeps_two_digits(number: float, expected: float) -> None:
 def test_rounding_down_never_rounds_up() -> None:
     for number in np.geomspace(0.01, 1000, 97).tolist():
         assert two_digits(number, rounds_down=True) <= number + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("noise", "dearer", "window_s"), [(0.5, 0.029, 3600.0), (0.5, 0.031, 1800.0), (0.03, 0.029, 1800.0)]
+)
+def test_of_what_costs_the_same_on_a_bursty_load_the_longest_window_is_taken(
+    noise: float, dearer: float, window_s: float
+) -> None:
+    """Bursts of another week come back within it; a smooth load gets the cheapest."""
+    bursty = Group(targets=(target(daily(7.0, noise=noise)),))
+    search = _Search(bursty, recorded_days(bursty), 5, GOAL)
+    tried = [_Variant(words="", shares=np.ones((1, 1)), window_s=each) for each in (300.0, 1800.0, 3600.0)]
+    row = search._cheapest(tried, np.array([math.inf, 100.0, 100.0 * (1 + dearer)]))
+    assert tried[row].window_s == window_s
