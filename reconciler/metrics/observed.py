@@ -286,11 +286,11 @@ def _read_cluster(
     first_names = {variant.key: served_by(variant)[0] for variant in variants}
     name_models(readings, attribution, first_names)
     histories, live = histories_by_grid(answers, names), read_live(answers, names)
-    past, usual, demand, fine = (
+    usual, past, demand, fine = (  # the largest answers first: what was read of others does not stay beside them
         read_past(answers, names, attribution, first_names, asked)
         for asked in (
-            {*PAST, Name.PAST_CONFIGURED},
             frozenset(USUAL),
+            {*PAST, Name.PAST_CONFIGURED},
             {*DEMAND, Name.DEMAND_CONFIGURED},
             {*FINE, Name.FINE_CONFIGURED},
         )
@@ -364,6 +364,7 @@ def _look(
     observations = {variant.key: observe(variant, readings, sightings, now_s) for variant in variants}
     models = tuple(models_of(variants, sightings, observations))
     usually = usual_of(models, usual)
+    usual.rates.clear()  # the sums are made: they and their parts would be the most that is in memory
     loads = loads_of(models, readings, lambda model: lengths_in(model, past))
     loads = with_lengths(models, _queued(models, loads, queues), usually)
     return Observed(
