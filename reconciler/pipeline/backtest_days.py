@@ -65,10 +65,10 @@ def replay_days(
             client.submit(_replay, subject, day_s, seed, policies, ablations, pure=False, priority=-place): day_s
             for place, day_s in enumerate(days)
         }
-        stack.callback(client.cancel, list(asked))
-        for future in as_completed(asked):
+        stack.callback(lambda: client.cancel(list(asked)))
+        for future in as_completed(list(asked)):
             try:
-                yield asked[future], future.result()
+                yield asked.pop(future), future.result()  # what nobody waits for any more, its worker forgets
             except KilledWorker as error:
                 raise TransientError(
                     f"backtest: workers ended again and again while they replayed a day, mostly for want of memory "
