@@ -2,6 +2,7 @@
 
 import heapq
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -130,26 +131,35 @@ class BoundsRoom:
 
     def _pools(self) -> Iterator["_Scarce"]:
         problem = self._situation.formulated.problem
-        use = DeviceUse.of(problem)
+        use, amounts, per_replica = DeviceUse.of(problem), _nested(), _nested()
+        for key, taken in self._taken.items():
+            for name, each in problem.current_devices.get(key, {}).items():
+                per_replica[name][key] = float(each)
+            for allocation, most in taken:
+                for name, each in use.devices(key, allocation.accelerator).items():
+                    amounts[name][key] = max(amounts[name].get(key, 0.0), each * most)
         for pool in self._situation.snapshot.inventory.pools.values():
-            per_replica = {key: float(each[pool.name]) for key, each in problem.current_devices.items()
-                           if each.get(pool.name)}  # fmt: skip
-            if pool.exists is None or pool.devices is None or per_replica.keys().isdisjoint(self._tuned):
+            each_of = per_replica[pool.name]
+            if pool.exists is None or pool.devices is None or each_of.keys().isdisjoint(self._tuned):
                 continue
             exist = float(max(pool.exists - pool.reserve, 0))
-            free = min(pool.devices + self._own_among_others(pool, per_replica), exist)
-            scarce = _Scarce(f"pool {pool.name}", free, exist, per_replica)
-            for key, taken in self._taken.items():
-                devices = [(use.devices(key, each.accelerator).get(pool.name), most) for each, most in taken]
-                amount = max((float(each) * most for each, most in devices if each), default=0.0)
-                scarce.claim(key, amount, per_replica.get(key, 0.0) * self._running(key))
+            free = min(pool.devices + self._own_among_others(pool, each_of), exist)
+            scarce = _Scarce(f"pool {pool.name}", free, exist, each_of)
+            for key in sorted(each_of.keys() | amounts[pool.name].keys()):
+                scarce.claim(key, amounts[pool.name].get(key, 0.0), each_of.get(key, 0.0) * self._running(key))
             yield scarce
 
     def _own_among_others(self, pool: DevicePool, per_replica: Mapping[ResourceKey, float]) -> float:
         """The devices of a pool that count as held by others and are our own: what autoscalers run beyond Git."""
-        states = self._situation.states if pool.measured.taken is not None else ()
-        beyond = ((each.variant, each.surplus_replicas) for each in states)
-        return sum(per_replica.get(each.key, 0.0) * count for each, count in beyond if is_counted_by_pods(each))
+        if pool.measured.taken is None:
+            return 0.0
+        return sum(each * self._beyond[key] for key, each in per_replica.items() if key in self._beyond)
+
+    @cached_property
+    def _beyond(self) -> Mapping[ResourceKey, int]:
+        """The replicas of each variant beyond Git that count as held by others."""
+        states = ((each.variant, each.surplus_replicas) for each in self._situation.states)
+        return {each.key: count for each, count in states if count and is_counted_by_pods(each)}
 
     def _budgets(self) -> Iterator["_Scarce"]:
         guard = self._situation.formulated.guard
@@ -200,6 +210,10 @@ class BoundsRoom:
             every = {now, then, self._planned.get(key, now)}
             found[key] = [(each, _most_replicas(each, variants[key])) for each in every]
         return found
+
+
+def _nested() -> defaultdict[str, dict[ResourceKey, float]]:
+    return defaultdict(dict)
 
 
 def upper_bound(variant: Variant) -> float:
