@@ -156,7 +156,7 @@ CURES: Mapping[HoldKind, Cure] = {
     ),
     HoldKind.SCALE_TARGET_UNREADABLE: Cure(words="fix the scale target here", is_failure=True),
     HoldKind.REPLICAS_UNWRITTEN: Cure(words="write the number that runs now as spec.replicas here"),
-    HoldKind.REPLICAS_CONTESTED: Cure(words="delete all resources for it but one", is_failure=True),
+    HoldKind.REPLICAS_CONTESTED: Cure(words="delete all of them but one", is_failure=True),
     HoldKind.OWNED_BY_ANOTHER: Cure(
         words="delete the owner in the commit that writes the live count into Git, or set whenAutoscaled: bounds in "
         "reconciler.yaml"

@@ -362,7 +362,7 @@ FAULTS: Mapping[str, Planted] = {
             "clusters/prod/chat/again.yaml": CHAT_VARIANT.replace("{name: llama, namespace", "{name: again, namespace")
         },
         code=3,
-        line=r"^FAIL  prod +chat/llama: 2 resources claim Deployment chat/llama.*: delete all resources for it but one",
+        line=r"^FAIL  prod +chat/llama: 2 resources claim Deployment chat/llama.*: delete all of them but one",
     ),
     "a resource that cannot be read": Planted(
         files={VARIANT: CHAT_VARIANT + "  minReplicas: -1\n"},
