@@ -340,7 +340,7 @@ _IN_NUMBERS = b"0123456789+-.eENaInf"
 _BLANKS = b" \t\r\n"
 _JSON_NUMBERS = msgspec.json.Decoder(list[float | None])
 """Numbers, and None for NaN; half of the time that numpy takes for the same text."""
-_BATCH = 100_000
+_BATCH = 20_000
 """Points that are read at once: enough to make the number of series not matter, few enough to need little memory."""
 
 
