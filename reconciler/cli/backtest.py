@@ -1,5 +1,6 @@
 """`reconciler backtest`: what the last days would have been like, compared with what ran and what is possible."""
 
+import functools
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,38 +14,23 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("text", "json", "html")
 MOST_DAYS, DAY_S = 90, 86_400.0
+number_option = functools.partial(click.option, metavar="N", show_default=True)
 
 
-@click.option(
-    "--days",
-    metavar="N",
-    type=click.IntRange(min=1, max=MOST_DAYS),
-    default=14,
-    show_default=True,
-    help="How many whole days, UTC.",
-)
+@number_option("--days", type=click.IntRange(min=1, max=MOST_DAYS), default=14, help="How many whole days, UTC.")
 @record_option
 @path_option("--replay", help="Read a recording, without network or repository.")
 @path_option("--loads", help="Replay the loads of this CSV file instead of the observed ones.")
 @path_option("--keep", metavar="DIR", help="Keep each finished day there; a run that was stopped goes on.")
-@click.option(
-    "--seed",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Of what is drawn at random, such as merges.",
-)
+@number_option("--seed", type=click.IntRange(min=0), default=1, help="Of what is drawn at random, such as merges.")
 @flag("--office-hours", help="People merge from 8 to 18 UTC, Monday to Friday.")
 @flag("--ablations", help="Also ours without forecasts, limits or rules, and merged in a minute.")
 @flag("--faults", help="Let metrics fail, nodes end, starts find nothing free, and merges be late.")
 @click.option("--scheduler", metavar="ADDRESS", default="", help="Replay days on the Dask cluster there, one a worker.")
-@click.option(
+@number_option(
     "--workers",
-    metavar="N",
     type=click.IntRange(min=0),
     default=0,
-    show_default=True,
     help="Replay days in so many processes of Dask; 0 is this one.",
 )
 @with_common(outputs=OUTPUTS)

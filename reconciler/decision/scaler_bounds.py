@@ -49,7 +49,7 @@ class AllowedBounds:
 
 
 class BoundsRoom:
-    """What is left for upper bounds beside all that others may take, so that together they never pass what there is.
+    """How far upper bounds may be raised, so that all variants together never need more than there is.
 
     An autoscaler may take its upper bound. Others may take the largest of what Git has, what this plan and open pull
     requests give them, and what runs. Of autoscalers in `tuned` no pull request counts before it is kept.

@@ -286,7 +286,7 @@ def _read_cluster(
     first_names = {variant.key: served_by(variant)[0] for variant in variants}
     name_models(readings, attribution, first_names)
     histories, live = histories_by_grid(answers, names), read_live(answers, names)
-    usual, past, demand, fine = (  # the largest answers first: what was read of others does not stay beside them
+    usual, past, demand, fine = (  # largest answers first, while little else is in memory
         read_past(answers, names, attribution, first_names, asked)
         for asked in (
             frozenset(USUAL),

@@ -24,8 +24,8 @@ CONNECTS_WITHIN_S = 30
 ANY_PORT = "127.0.0.1:0"
 WORKERS_START_WITH = "distributed.nanny.pre-spawn-environ"
 MEMORY = {"MALLOC_TRIM_THRESHOLD_": 2**28, "MALLOC_MMAP_THRESHOLD_": 2**25}
-"""How many bytes that are free a worker keeps, and from which size on an array is none of them. Dask lets workers give
-back all beyond 64 KiB at once, and with that the arrays of each step take three times as long."""
+"""A worker keeps up to 256 MiB of freed memory for its next arrays, and returns those of 32 MiB or more to the system.
+Dask's own setting returns all above 64 KiB at once, and then each step takes three times as long."""
 NO_DASK = "without Dask: pip install 'inference-reconciler[backtest]'"
 
 
