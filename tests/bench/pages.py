@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.bench.processes import ROOT
 
-PAGES = ("README.md", ".github/docs/performance.md")
+PAGES = ("README.md", ".github/docs/performance.md", ".github/docs/rules/tuning.md")
 _REGION = re.compile(r"(<!-- measured: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 Kept = Mapping[str, Any]
 Numbers = Mapping[str, Any]
@@ -161,6 +161,16 @@ def _requests(kept: Kept) -> str:
     return _table(("HPA on", *(f"model {number}" for number in range(count)), "seeds"), rows)
 
 
+def _swept(kept: Kept) -> str:
+    """Groups that are swept together: those figures of tuning that tell how many targets there are."""
+    rows = [
+        (each["name"], f"{_number(each['processor_s'])} s")
+        for each in _figures(kept, "tuning")
+        if "targets" in each["more"]
+    ]
+    return _table(("swept together", "processor time, each target"), rows)
+
+
 REGIONS: Mapping[str, Callable[[Kept], str]] = {
     "planning": _planning,
     "start": _start,
@@ -169,6 +179,7 @@ REGIONS: Mapping[str, Callable[[Kept], str]] = {
     "comparison": _comparison,
     "comparison-others": _others,
     "requests": _requests,
+    "tuning": _swept,
     "in-one-line": _in_one_line,
 }
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import pages
+from reconciler.domain.scalers import Signal
+from tests.bench import pages, tuning
 from tests.bench.__main__ import PARTS
 from tests.bench.figures import Bench, Figure, keep, kept_before
 from tests.bench.processes import ROOT, Spent, run_python
@@ -109,6 +110,28 @@ def test_differences_from_requests_stand_with_two_standard_errors(tmp_path: Path
     shown = "-1.2 % (± 1.0), +0.3 (± 0.4)"
     assert f"| running requests at 0.6 | {shown} | {shown} | 60 of 8 h |" in written
     assert [Figure.of(each) for each in kept_before(tmp_path / "bench.json")["requests"]["figures"]] == figures
+
+
+def test_the_page_on_tuning_has_the_time_of_each_target_of_groups_that_are_swept_together() -> None:
+    together = Figure(part="tuning", name="7 targets in three groups", processor_s=0.123, more={"targets": 7.0})
+    alone = Figure(part="tuning", name="a setting", processor_s=4.5, more={"seeds": 1.0})
+
+    written = pages.written(
+        "<!-- measured: tuning -->\n<!-- end -->\n", {"tuning": {"figures": [together.kept(), alone.kept()]}}
+    )
+
+    assert "| 7 targets in three groups | 0.12 s |\n<!-- end -->" in written
+    assert "a setting" not in written
+
+
+def test_groups_that_are_swept_together_take_loads_and_metrics_in_turn() -> None:
+    cases = tuning.cases_of(4, 3)
+
+    assert [len(group.targets) for group, _ in cases] == [2, 1, 1]
+    assert {len(group.days()) for group, _ in cases} == {14}
+    signals = [group.targets[0].setting.metrics[0].signal for group, _ in cases]
+    assert signals == [Signal.ARRIVALS, Signal.RUNNING, Signal.ARRIVALS]
+    assert [goal.attainment for _, goal in cases] == [0.99, 0.99, 0.98]
 
 
 def test_every_region_of_the_pages_has_something_that_writes_it() -> None:

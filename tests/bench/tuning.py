@@ -9,6 +9,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 
 import numpy as np
@@ -28,10 +29,11 @@ from reconciler.simulation.draws import Spread
 from reconciler.tuning.choice import SLOW, WINDOWS_S, Choice, Goal, choose
 from reconciler.tuning.groups import Group, TargetHistory, TunedTarget
 from reconciler.tuning.trial import Days, Request, recorded_days, run
-from tests.bench.figures import Bench, Figure
+from tests.bench.figures import Bench, Figure, seconds_of
 from tests.bench.loads import DAY_S, START_S, Floats, bursty, smooth
 from tests.bench.table import table
 
+TOGETHER = {"50 targets in six groups": (50, 6), "10 targets in three groups": (10, 3)}
 MODELS, CAPACITY_PER_S, IN_BATCHES, BATCH_SHARE, WEEK = 10, 2.0, 32.0, 0.6, 7
 START = Spread(low_s=200.0, median_s=240.0, high_s=330.0)
 LOADS: dict[str, Callable[[int], Floats]] = {
@@ -188,6 +190,18 @@ COLUMNS = (
 )
 
 
+def cases_of(targets: int, groups: int) -> list[tuple[Group, Goal]]:
+    """So many targets in groups on two weeks each, which take every load and metric in turn."""
+    kinds = [(load, metric) for load in LOADS for metric in METRICS]
+    found = []
+    for number in range(groups):
+        load, metric = kinds[number % len(kinds)]
+        whole = group_of(LOADS[load](number + 1), metric, slice(0, 2 * WEEK))
+        count = targets // groups + (number < targets % groups)
+        found.append((Group(targets=whole.targets[:count]), Goal(attainment=GOALS[load])))
+    return found
+
+
 def line(row: Row) -> Sequence[str | int | float]:
     """As the table shows it."""
     return (
@@ -198,7 +212,14 @@ def line(row: Row) -> Sequence[str | int | float]:
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """Every load and metric with one seed, with all two; processor seconds are of choosing for ten targets."""
+    """Groups that are swept together, in processor seconds a target; then every load and metric alone.
+
+    Of those alone there is one seed, with all two, and processor seconds are of choosing for ten targets.
+    """
+    for name, (targets, groups) in TOGETHER.items():
+        cases = cases_of(targets, groups)
+        least_s = min(seconds_of(partial(choose, cases)) for _ in range(3 if bench.is_all else 1))
+        yield Figure(part="tuning", name=name, processor_s=least_s / targets, more={"targets": float(targets)})
     for load in LOADS:
         for metric in METRICS:
             rows = [judge(load, metric, seed) for seed in range(1, 3 if bench.is_all else 2)]
