@@ -385,6 +385,7 @@ def decision_for(context: DecisionContext, state: VariantState, *, is_explained:
         canary=context.snapshot.canaries.get(variant.key) if outcome is Outcome.CHANGE else None,
         tried=tuple(told_measures(measured)) if measured is not None and not is_trying else (),
         scored=staged.scores.get(variant.key),
+        metric="" if variant.tuned is None else variant.tuned.scaler.metric_name,
     )
 
 

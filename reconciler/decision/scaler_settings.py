@@ -27,6 +27,7 @@ from reconciler.domain.scalers import (
     ScalingRules,
     Select,
 )
+from reconciler.domain.units import S_PER_MINUTE, seconds_from_duration
 from reconciler.manifests.documents import mapping_of
 
 _KINDS = {
@@ -42,6 +43,7 @@ MOST = 2**31 - 1
 """Of replicas: a field of Kubernetes has no more."""
 _RATE_FIELDS = frozenset({"instances", "percent", "period", "selectPolicy", "stabilizationWindow"})
 _LONGEST_TEXT = 20
+_IN_MINUTES = re.compile("[0-9.][mh](?!s)")
 _RULES = frozenset({"stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance"})
 
 
@@ -149,20 +151,18 @@ def _behavior_of(scaler: Scaler) -> Behavior | PolicyBehavior | None:
 
 def _rate(written: object) -> Rate | None:
     """Read `scaleDown` of an AutoscalingPolicy, with the schema's defaults for what is missing; None if invalid."""
-    from reconciler.resources.kubernetes.fields import parse_duration  # its schemas take time to make
-
     if not isinstance(written, Mapping) or not written.keys() <= _RATE_FIELDS:
         return None
     instances, percent = written.get("instances", 1), written.get("percent", 100)
     texts = (str(written.get("period", "15s")), str(written.get("stabilizationWindow", "5m")))
     if not (_is_count(instances, 0, MOST) and _is_count(percent, 0, 1000)) or max(map(len, texts)) > _LONGEST_TEXT:
         return None
+    period_s, window_s = map(seconds_from_duration, texts)
     try:
-        period_s, window_s = map(parse_duration, texts)
         select = PolicySelect(str(written.get("selectPolicy", PolicySelect.OR)))
     except ValueError:
         return None
-    if not all(0 <= each <= LONGEST_WINDOW_S for each in (period_s, window_s)):
+    if period_s is None or window_s is None or not all(0 <= each <= LONGEST_WINDOW_S for each in (period_s, window_s)):
         return None
     return Rate(
         instances=int(str(instances)),
@@ -175,11 +175,12 @@ def _rate(written: object) -> Rate | None:
 
 def _changed_rate(written: object, old: Rate, new: Rate) -> dict[str, object]:
     """The way down as it is to be written: whole where it is not there, as its schema fills in other values."""
+    there = mapping_of(written)
     values: dict[str, object] = {
         "instances": new.instances,
         "percent": new.percent,
-        "period": f"{new.period_s:g}s",
-        "stabilizationWindow": f"{new.stabilization_s:g}s",
+        "period": _length(new.period_s, like=str(there.get("period", "60s"))),
+        "stabilizationWindow": _length(new.stabilization_s, like=str(there.get("stabilizationWindow", "5m"))),
     }
     if not isinstance(written, Mapping):
         return values
@@ -187,6 +188,12 @@ def _changed_rate(written: object, old: Rate, new: Rate) -> dict[str, object]:
     now = (new.instances, new.percent, new.period_s, new.stabilization_s)
     changed = {key: value for (key, value), a, b in zip(values.items(), was, now, strict=True) if a != b}
     return {**written, **changed}
+
+
+def _length(span_s: float, *, like: str) -> str:
+    """A duration as Go writes it: in minutes where another is written so and these are whole, else in seconds."""
+    is_in_minutes = _IN_MINUTES.search(like) is not None and span_s % S_PER_MINUTE == 0 < span_s
+    return f"{span_s / S_PER_MINUTE:g}m" if is_in_minutes else f"{span_s:g}s"
 
 
 def _changed(old: ScalingRules, new: ScalingRules) -> dict[str, object]:

@@ -22,6 +22,7 @@ from reconciler.domain.proposals import Promise, ProposedChange
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.scalers import (
     AutoscalerSetting,
+    Scaler,
     ScalerHistory,
     ScalerSetting,
     Signal,
@@ -134,7 +135,7 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
             least = now.replicas if wanted.least in (None, tuned[key].scaler.least) else wanted.least
             allocations[key] = replace(now, scaling=str(wanted), replicas=least)
             limit = "" if result.evidence is None else result.evidence.limit
-            reasons[key] = "; ".join(filter(None, (_why(now.scaling, wanted), limit, _floor(found[key]))))
+            reasons[key] = "; ".join(filter(None, (_why(tuned[key].scaler, wanted), limit, _floor(found[key]))))
         # a setting that is kept may be another than today's choice, of which the evidence says nothing
         if result.evidence is not None and now.scaling != allocations[key].scaling == str(wanted):
             tunings[key] = result.evidence
@@ -225,11 +226,10 @@ def _takes_back(change: ProposedChange, last: Merge, variant: Variant) -> bool:
     return to == was and _may_go_back(last.change, variant)
 
 
-def _why(before: str, after: ScalerSetting) -> str:
-    was = ScalerSetting.parse(before)
-    changes = () if was is None else was.changes(after)
+def _why(scaler: Scaler, after: ScalerSetting) -> str:
+    changes = scaler.setting.changes(after, scaler.metric_name)
     return "tuned on its own history: " + ", ".join(
-        f"{each.field} {each.displaced or 'unset'} -> {each.after}" for each in changes
+        f"{each.name} {each.displaced or 'unset'} -> {each.becomes or 'unset'}" for each in changes
     )
 
 

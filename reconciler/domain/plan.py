@@ -244,6 +244,8 @@ class Decision:
     """What it measured as an experiment, of one that has ended well, a sentence each."""
     scored: TuningScore | None = field(default=None, compare=False)
     """What its last merged setting came to, in the runs that look."""
+    metric: str = field(default="", compare=False)
+    """The name of the metric that its autoscaler scales by; empty without one."""
 
     @property
     def change(self) -> AllocationChange:
@@ -274,7 +276,7 @@ class Decision:
     def setting_changes(self) -> tuple[SettingChange, ...]:
         """The fields of its autoscaler that change."""
         before, after = ScalerSetting.parse(self.current.scaling), ScalerSetting.parse(self.desired.scaling)
-        return () if before is None or after is None else before.changes(after)
+        return () if before is None or after is None else before.changes(after, self.metric)
 
     @property
     def worst_slo(self) -> SloProjection | None:

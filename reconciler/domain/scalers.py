@@ -15,6 +15,7 @@ from reconciler.domain.identity import Place, ResourceKey
 from reconciler.domain.metric_targets import Behavior as PolicyBehavior
 from reconciler.domain.metric_targets import Policy
 from reconciler.domain.records import dataclass
+from reconciler.domain.units import seconds_from_duration
 from reconciler.domain.written import DocumentRef, FieldPath, WrittenField
 
 if TYPE_CHECKING:
@@ -104,6 +105,11 @@ class Scaler:
     unwritable: Hold | None = None
 
     @property
+    def metric_name(self) -> str:
+        """The name of the metric whose target is moved; empty where it has none, as a query."""
+        return self.metrics[0].name if self.metrics else ""
+
+    @property
     def setting(self) -> "ScalerSetting":
         """What is written of it, with its bounds as they count."""
         target = self.metrics[0].text if self.metrics else ""
@@ -130,13 +136,13 @@ class BehaviorAnnotations:
             elif change.field == "behavior.scaleDown.policies":
                 (policy,) = rules["policies"]
                 yield self.factor, f"{1 / (1 - (policy['value'] + HALF_PERCENT) / 100):.3f}"
-            elif change.field not in ("target", MINIMUM, MAXIMUM):
+            elif change.field not in (TARGET, MINIMUM, MAXIMUM):
                 raise ValueError(f"{change.field} has no annotation")
 
 
 HALF_PERCENT = 0.5
-MINIMUM, MAXIMUM = "minimum", "maximum"
-"""What the bounds of an autoscaler are called, however its kind names their fields."""
+TARGET, MINIMUM, MAXIMUM = "target", "minimum", "maximum"
+"""What the target and the bounds of an autoscaler are called, however its kind names their fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,32 +189,65 @@ class ScalerSetting:
         """Every value by the field that it stands in, such as `behavior.scaleDown.stabilizationWindowSeconds`."""
         bounds = {MINIMUM: self.least, MAXIMUM: self.most}
         told = {name: str(each) for name, each in bounds.items() if each is not None}
-        return {"target": self.target, **told, **dict(_leaves(self.behavior or {}, "behavior"))}
+        return {TARGET: self.target, **told, **dict(_leaves(self.behavior or {}, "behavior"))}
 
-    def changes(self, after: "ScalerSetting") -> tuple["SettingChange", ...]:
-        """What another setting has otherwise; a field that it only adds was at its default, and may stay there."""
+    def changes(self, after: "ScalerSetting", metric: str = "") -> tuple["SettingChange", ...]:
+        """What another setting has otherwise; a field that it only adds was at its default, and may stay there.
+
+        `metric` names the one whose target this is; may be empty.
+        """
         before, then = self.fields(), after.fields()
-        return tuple(
-            SettingChange(field=name, before=before.get(name, ""), after=then.get(name, ""))
+        changes = (
+            SettingChange(
+                field=name,
+                before=before.get(name, ""),
+                after=then.get(name, ""),
+                displaced=before.get(name) or self.default_of(name),
+                becomes=then.get(name) or after.default_of(name),
+                metric=metric if name == TARGET else "",
+            )
             for name in sorted({*before, *then})
-            if before.get(name, DEFAULTS.get(name, "").partition(" (")[0]) != then.get(name)
         )
+        return tuple(each for each in changes if not each.is_same)
+
+    def default_of(self, name: str) -> str:
+        """What holds where a field is not written, in words; empty where that is not known."""
+        is_there = isinstance((self.behavior or {}).get("scaleDown"), Mapping)
+        return (SCHEMA_DEFAULTS.get(name, "") if is_there else "") or DEFAULTS.get(name, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChange:
-    """One field of an autoscaler's setting; before or after it may be written nowhere (empty)."""
+    """One field of an autoscaler's setting; before or after it may be written nowhere (empty).
+
+    `displaced` and `becomes` are what holds: what is written, else the default with whose it is, else empty. `metric`
+    names the one whose target it is, where that has a name.
+    """
 
     field: str
     before: str
     after: str
+    displaced: str
+    becomes: str
+    metric: str = ""
 
     @property
-    def displaced(self) -> str:
-        """What held before: what was written, else the default of the API server, else empty."""
-        return self.before or DEFAULTS.get(self.field, "")
+    def name(self) -> str:
+        """The field, and the metric whose target it is: `target of vllm_num_requests_running`."""
+        return f"{self.field} of {self.metric}" if self.metric else self.field
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the same holds before and after: a default, or a duration in other words."""
+        was, then = (each.partition(" (")[0] for each in (self.displaced, self.becomes))
+        if was == then or self.field.rpartition(".")[2] not in DURATIONS:
+            return was == then
+        before_s, after_s = seconds_from_duration(was), seconds_from_duration(then)
+        return before_s is not None and before_s == after_s
 
 
+DURATIONS = ("period", "stabilizationWindow")
+"""The fields of a behavior of Kthena that are durations as Go writes them."""
 DEFAULTS: Mapping[str, str] = {
     "behavior.scaleDown.stabilizationWindowSeconds": "300 (the controller's default)",
     "behavior.scaleDown.policies": "Percent 100 in 15 s (the default)",
@@ -224,6 +263,11 @@ DEFAULTS: Mapping[str, str] = {
     "behavior.scaleDown.period": "60s (the default)",
 }
 """What holds where nothing is written (autoscaling/v2, Kthena's webhook)."""
+SCHEMA_DEFAULTS: Mapping[str, str] = {
+    "behavior.scaleDown.instances": "1 (the default)",
+    "behavior.scaleDown.period": "15s (the default)",
+}
+"""What Kthena's schema fills in, otherwise than its webhook, where `scaleDown` is there and leaves a field out."""
 
 
 def _leaves(value: object, path: str) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """Conversions at the borders; everything inside is seconds, per second, bytes, fractions and cost per hour."""
 
 import math
+import re
 from datetime import UTC, datetime
 
 MS_PER_S = 1000.0
@@ -8,10 +9,23 @@ S_PER_MINUTE = 60.0
 CENTS_PER_UNIT = 100.0
 DAY_S = 86_400.0
 
+# Twelve digits of hours are a hundred million years.
+_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(ns|us|µs|μs|ms|s|m|h)")
+_DURATION = re.compile(f"[+-]?(?:0|(?:{_PART.pattern}){{1,8}})")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
 
 def seconds_from_ms(value_ms: float) -> float:
     """Milliseconds, as resources and upstream ConfigMaps write them, in seconds."""
     return value_ms / MS_PER_S
+
+
+def seconds_from_duration(text: str) -> float | None:
+    """The seconds of a duration as Go writes it (`15s`, `1h30m`), below zero with a minus; None for another text."""
+    if not _DURATION.fullmatch(text):
+        return None
+    seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in _PART.findall(text))
+    return -seconds if text.startswith("-") else seconds
 
 
 def ms_from_seconds(value_s: float) -> float:

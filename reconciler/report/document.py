@@ -190,7 +190,15 @@ def _key(key: ResourceKey) -> Json:
 
 def _tuning(decision: Decision) -> Json:
     """What changes of an autoscaler's setting, and what that would have done on its last days."""
-    fields = [{"field": each.field, "before": each.before, "after": each.after} for each in decision.setting_changes]
+    fields = [
+        {
+            "field": each.field,
+            **({"metric": each.metric} if each.metric else {}),
+            "before": each.before,
+            "after": each.after,
+        }
+        for each in decision.setting_changes
+    ]
     evidence = decision.tuning
     if evidence is None:
         return {"fields": fields}

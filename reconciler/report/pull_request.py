@@ -640,7 +640,7 @@ def _wrapped(lines: Iterable[str]) -> Iterator[str]:
 
 def _commit_line(change: Decision, label: str) -> str:
     if change.is_tuning:
-        fields = (f"{each.field} {each.before or 'unset'} -> {each.after}" for each in change.setting_changes)
+        fields = (f"{each.name} {each.before or 'unset'} -> {each.after or 'unset'}" for each in change.setting_changes)
         return f"{label}: {', '.join(fields)}"
     row = change_row(change, label)
     parts = [f"{row.count} {'replica' if change.desired.replicas == 1 else 'replicas'}"]

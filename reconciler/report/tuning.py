@@ -15,9 +15,13 @@ BARS = "▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRow:
-    """One field: what held before, be it a default that is displaced, and what is written."""
+    """One field: what holds before and after, be it a default.
+
+    `metric` is the name of the one whose target it is; may be empty.
+    """
 
     field: str
+    metric: str
     before: str
     after: str
 
@@ -58,7 +62,12 @@ def tuning_rows(changes: Iterable[Decision], labels: Mapping[ResourceKey, str]) 
         yield TuningRow(
             variant=labels[change.variant],
             fields=tuple(
-                SettingRow(field=each.field, before=one_line(each.displaced), after=one_line(each.after))
+                SettingRow(
+                    field=each.field,
+                    metric=one_line(each.metric),
+                    before=one_line(each.displaced),
+                    after=one_line(each.becomes),
+                )
                 for each in change.setting_changes
             ),
             headline="" if evidence is None else headline(evidence),

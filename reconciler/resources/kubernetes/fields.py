@@ -10,6 +10,7 @@ from reconciler.domain.identity import Place, Severity
 from reconciler.domain.metric_targets import LabelOperator, LabelRequirement, LabelSelector
 from reconciler.domain.records import dataclass
 from reconciler.domain.snapshot import Condition
+from reconciler.domain.units import seconds_from_duration
 from reconciler.errors import InputError
 from reconciler.manifests.documents import Document, parse_documents
 from reconciler.manifests.wording import describe, join_words, name_field, quote
@@ -63,18 +64,14 @@ IntOrString: TypeAlias = Annotated[int | str, Field(description="an integer or a
 
 
 _DURATION_EXAMPLES = 'a duration like "15s" or "1h30m"'
-# Twelve digits of hours are a hundred million years.
-_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(ns|us|µs|μs|ms|s|m|h)")
-_DURATION = re.compile(f"[+-]?(?:0|(?:{_PART.pattern}){{1,8}})")
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_duration(text: str) -> float:
     """The seconds of a duration, below zero with a minus before it; ValueError says what was expected."""
-    if not _DURATION.fullmatch(text):
+    seconds = seconds_from_duration(text)
+    if seconds is None:
         raise ValueError(f"expected {_DURATION_EXAMPLES}, got {quote(text)}")
-    seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in _PART.findall(text))
-    return -seconds if text.startswith("-") else seconds
+    return seconds
 
 
 _OPERATORS = tuple(LabelOperator)

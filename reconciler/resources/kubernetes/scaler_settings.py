@@ -283,7 +283,8 @@ def _trigger(source: KubernetesObject, path: FieldPath, entry: Mapping[str, obje
     if kind != "prometheus" or not query:
         return ScalerMetric(source=MetricSource.OTHER, name=f"trigger {kind}")
     is_average = entry.get("metricType") in (None, "AverageValue")
-    metric = ScalerMetric(source=MetricSource.QUERY, query=query, is_per_replica=is_average)
+    name = _text(entry.get("name")) or _text(metadata.get("metricName"))
+    metric = ScalerMetric(source=MetricSource.QUERY, name=name, query=query, is_per_replica=is_average)
     return _written(source, (*path, "metadata", "threshold"), metadata.get("threshold"), metric)
 
 

@@ -180,7 +180,7 @@ def test_the_way_down_of_a_policy_is_written_whole_where_it_is_not_there() -> No
     """Its schema fills in other values inside of what is there than its webhook does for what is not."""
     assert rated(policy()).behavior is None
     assert rated(policy(), stabilization_s=900.0).behavior == {
-        "scaleDown": {"instances": 0, "percent": 100, "period": "60s", "stabilizationWindow": "900s"}
+        "scaleDown": {"instances": 0, "percent": 100, "period": "60s", "stabilizationWindow": "15m"}
     }
     own: dict[str, dict[str, Any]] = {
         "scaleUp": {"stablePolicy": {"instances": 2}},
@@ -188,8 +188,71 @@ def test_the_way_down_of_a_policy_is_written_whole_where_it_is_not_there() -> No
     }
     assert rated(policy(own), stabilization_s=900.0).behavior == {
         **own,
-        "scaleDown": {**own["scaleDown"], "stabilizationWindow": "900s"},
+        "scaleDown": {**own["scaleDown"], "stabilizationWindow": "15m"},
     }
+
+
+@pytest.mark.parametrize(
+    ("written", "span_s", "text"),
+    [
+        ("5m", 900.0, "15m"),
+        ("5m0s", 900.0, "15m"),
+        ("0h5m", 900.0, "15m"),
+        ("300s", 900.0, "900s"),
+        ("300000ms", 900.0, "900s"),
+        ("5m", 330.0, "330s"),
+        ("5m", 0.0, "0s"),
+        ("0", 900.0, "900s"),
+    ],
+)
+def test_a_duration_is_written_as_the_file_writes_it(written: str, span_s: float, text: str) -> None:
+    """In minutes where it has minutes, as long as these are whole."""
+    behavior = rated(policy({"scaleDown": {"stabilizationWindow": written}}), stabilization_s=span_s).behavior
+    assert behavior == {"scaleDown": {"stabilizationWindow": text}}
+
+
+@pytest.mark.parametrize("written", ["5m", "300s", "5m0s", "0.5h"])
+def test_a_duration_that_stays_is_neither_written_nor_told(written: str) -> None:
+    own = policy({"scaleDown": {"stabilizationWindow": written, "period": "1m"}})
+    down = declared_setting(own, RESOLVED)
+    assert down is not None
+    span_s = float(down.window_s)
+    after = rated(own, percent=10, instances=1, stabilization_s=span_s, period_s=60.0)
+    assert after.behavior == {"scaleDown": {"stabilizationWindow": written, "period": "1m", "percent": 10}}
+    assert [(each.field, each.displaced, each.becomes) for each in own.setting.changes(after)] == [
+        ("behavior.scaleDown.percent", "100 (the default)", "10")
+    ]
+
+
+def test_a_way_down_that_is_written_whole_tells_only_what_becomes_other() -> None:
+    """Its window stands there then, and is what it was; so it is when that is taken back."""
+    bare = policy()
+    after = rated(bare, percent=10, instances=1)
+    assert after.behavior is not None
+    changed = ["behavior.scaleDown.instances", "behavior.scaleDown.percent"]
+    assert [each.field for each in bare.setting.changes(after)] == changed
+    back = after.changes(bare.setting)
+    assert [(each.field, each.displaced, each.becomes) for each in back] == [
+        ("behavior.scaleDown.instances", "1", "0 (the default)"),
+        ("behavior.scaleDown.percent", "10", "100 (the default)"),
+    ]
+    in_seconds = {**after.behavior["scaleDown"], "stabilizationWindow": "300s"}  # type: ignore[dict-item]
+    assert after.changes(replace(after, behavior={"scaleDown": in_seconds})) == ()
+
+
+def test_what_a_schema_fills_in_is_told_where_a_way_down_is_there() -> None:
+    """Within `scaleDown` it has a period of 15 s, and without one of 60 s."""
+    own = policy({"scaleDown": {"percent": 50}})
+    after = rated(own, percent=10, period_s=60.0)
+    assert [(each.field, each.displaced, each.becomes) for each in own.setting.changes(after)] == [
+        ("behavior.scaleDown.percent", "50", "10"),
+        ("behavior.scaleDown.period", "15s (the default)", "60s"),
+    ]
+
+
+@pytest.mark.parametrize("window", ["", " ", "-5m", "-0s5", "soon", 300, None, [], {}, ["5m"], "9" * 400 + "s", "1e3s"])
+def test_what_is_no_duration_is_not_simulated(window: Any) -> None:
+    assert declared_setting(policy({"scaleDown": {"stabilizationWindow": window}}), RESOLVED) is None
 
 
 @pytest.mark.parametrize(

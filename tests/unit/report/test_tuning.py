@@ -1,11 +1,15 @@
 """Other settings of autoscalers in plans and pull requests."""
 
+from types import SimpleNamespace
+from typing import Any
+
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import ScalerSetting, TuningEvidence
 from reconciler.report.document import decision_json
+from reconciler.report.pull_request import commit_view
 from reconciler.report.summary import title
 from reconciler.report.tuning import tuning_rows, tuning_total
 
@@ -58,6 +62,32 @@ def test_each_field_tells_what_it_displaces() -> None:
         ("behavior.scaleDown.stabilizationWindowSeconds", "300 (the controller's default)", "900"),
         ("target", "40", "52"),
     ]
+
+
+def test_a_setting_that_goes_back_to_a_default_says_so() -> None:
+    back = replace(DECISION, current=DECISION.desired, desired=DECISION.current)
+    (row,) = tuning_rows([back], {KEY: "phi"})
+    assert [(each.field, each.before, each.after) for each in row.fields] == [
+        ("behavior.scaleDown.policies", "Percent 10 in 60 s", "Percent 100 in 15 s (the default)"),
+        ("behavior.scaleDown.stabilizationWindowSeconds", "900", "300 (the controller's default)"),
+        ("target", "52", "40"),
+    ]
+
+
+def test_the_metric_of_a_target_is_named_where_it_has_a_name() -> None:
+    named = replace(DECISION, metric="vllm_num_requests_running")
+    (row,) = tuning_rows([named], {KEY: "phi"})
+    assert [(each.field, each.metric) for each in row.fields][1:] == [
+        ("behavior.scaleDown.stabilizationWindowSeconds", ""),
+        ("target", "vllm_num_requests_running"),
+    ]
+    told = decision_json(named)["tuning"]
+    assert isinstance(told, dict)
+    target = {"field": "target", "metric": "vllm_num_requests_running", "before": "40", "after": "52"}
+    assert target in told["fields"]
+    group: Any = SimpleNamespace(changes=(named,), name="prod/llm", fingerprint="f")
+    (line, *more) = commit_view(group).lines
+    assert "target of vllm_num_requests_running 40 -> 52" in " ".join(" ".join([line, *more]).split())
 
 
 def test_what_it_would_have_done_is_told_with_the_days_left_out() -> None:
