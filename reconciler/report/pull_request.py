@@ -472,7 +472,6 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str, pages: Pages)
         for change in changes
     )
     lost = losers(plan, decisions)
-    is_experiment = any(change.canary is not None for change in changes)  # of which nothing is proven
     return PullRequestView(
         title=heading,
         counts=counts(changes, len(held)),
@@ -481,7 +480,7 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str, pages: Pages)
         consequence=consequence(changes, decisions),
         losers=lost,
         shortcoming="" if lost else shortcoming(changes, decisions),
-        proof=" ".join(filter(None, ("" if is_experiment else proof(plan), prices(plan)))),
+        proof=_proof(plan, changes),
         rows=rows,
         cost_unit=cost_unit(plan, changes),
         shows_cost=any(row.change.cost != UNKNOWN for row in rows),
@@ -508,6 +507,14 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str, pages: Pages)
         tuning=tuple(tuning_rows(changes, labels)),
         tuning_total=tuning_total(changes, currency_of(plan, changes) or COST_UNITS),
     )
+
+
+def _proof(plan: Plan, changes: Sequence[Decision]) -> str:
+    """What the solver proved of these changes, and what more of something shared would save."""
+    if changes and all(change.is_tuning for change in changes):
+        return ""
+    is_experiment = any(change.canary is not None for change in changes)  # of which nothing is proven
+    return " ".join(filter(None, ("" if is_experiment else proof(plan, changes), prices(plan))))
 
 
 def _cautions(

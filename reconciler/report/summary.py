@@ -299,18 +299,23 @@ def shortcoming(changes: Sequence[Decision], decisions: Sequence[Decision]) -> s
     return f"{_name(first)} would still {missed_text}{others}."
 
 
-def proof(plan: Plan) -> str:
-    """What the solver proved: `Proven within 0.04 % of the cheapest plan.`; empty when it had nothing to choose."""
-    if plan.is_all_held or not plan.decisions:
+def proof(plan: Plan, changes: Sequence[Decision] | None = None) -> str:
+    """What the solver proved: `Proven within 0.04 % of the cheapest plan.`; empty when it had nothing to choose.
+
+    `changes` are those told beside it, by default all of the plan: settings of autoscalers are simulated, not solved.
+    """
+    if all(each.outcome is Outcome.HELD or each.current.scaling for each in plan.decisions):
         return ""
+    told = plan.with_outcome(Outcome.CHANGE) if changes is None else changes
     best = "the cheapest plan" if plan.objective == "cost" else f"the best plan by objective {plan.objective}"
     if plan.trials:  # experiments stand beside what the solver chose
         best += " on tried accelerators"
+    others = " for all but tuned autoscalers" if any(each.is_tuning for each in told) else ""
     if plan.shortage_gap is None:
-        return _proven(plan, best)
+        return _proven(plan, f"{best}{others}")
     near = f"within {percentage(plan.shortage_gap)} of " if plan.shortage_gap >= NOTHING_PROVEN else ""
     shortage = f"What stays unserved is {near}the least possible, by the share of its demand that each model lacks."
-    return f"{_proven(plan, f'{best} that serves as much')} {shortage}"
+    return f"{_proven(plan, f'{best} that serves as much{others}')} {shortage}"
 
 
 def _proven(plan: Plan, best: str) -> str:

@@ -10,6 +10,7 @@ from reconciler.domain.observed import ArrivalSource, Load, Performance
 from reconciler.domain.plan import Decision, Outcome, Plan, SloProjection, Step, Verdict, VerdictKind
 from reconciler.domain.priors import Trial
 from reconciler.domain.requirements import ModelCoverage, SolveStatus
+from reconciler.domain.scalers import ScalerSetting
 from reconciler.report import summary
 from reconciler.report.pull_request import commit_view, plan_view, pull_request_view
 from reconciler.report.rows import verdict_text
@@ -140,6 +141,31 @@ def test_the_proof_says_that_untried_accelerators_were_not_compared(plan: Plan) 
     )
     proven = dataclasses.replace(plan, solve_status=SolveStatus.OPTIMAL, gap=0.0, objective="cost", trials=(trial,))
     assert summary.proof(proven) == "Proven to be the cheapest plan on tried accelerators."
+
+
+def test_the_proof_says_nothing_of_autoscalers_that_are_tuned(
+    plan_of: Callable[..., Plan], decide: Callable[..., Decision]
+) -> None:
+    """Their settings are simulated: beside replicas they are named, and alone nothing is proven."""
+    before, after = (ScalerSetting(target=target) for target in ("40", "52"))
+
+    def tuned(name: str) -> Decision:
+        same = Allocation(accelerator="H100", replicas=2, scaling=str(before))
+        return decide(name, current=same, desired=dataclasses.replace(same, scaling=str(after)))
+
+    mixed, alone = (
+        dataclasses.replace(plan_of(*each), solve_status=SolveStatus.OPTIMAL, gap=0.0, objective="cost")
+        for each in ((decide("a"), tuned("b")), (tuned("a"), tuned("b")))
+    )
+    group, proven = mixed.groups[0], "Proven to be the cheapest plan for all but tuned autoscalers."
+    assert (summary.proof(mixed), summary.proof(alone)) == (proven, "")
+    views = {
+        name: pull_request_view(mixed, dataclasses.replace(group, decisions=each)).proof
+        for name, each in (("both", mixed.decisions), ("replicas", mixed.decisions[:1]), ("tuned", mixed.decisions[1:]))
+    }
+    assert views == {"both": proven, "replicas": "Proven to be the cheapest plan.", "tuned": ""}
+    short = summary.proof(dataclasses.replace(mixed, shortage_gap=0.0))
+    assert short.startswith("Proven to be the cheapest plan that serves as much for all but tuned autoscalers. What")
 
 
 @pytest.mark.parametrize(("gap", "near"), [(0.0, ""), (0.04, "within 4 % of ")])
