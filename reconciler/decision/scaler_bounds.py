@@ -3,7 +3,7 @@
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from reconciler.decision.staged_plan import Situation
@@ -52,7 +52,8 @@ class BoundsRoom:
     """How far upper bounds may be raised, so that all variants together never need more than there is.
 
     An autoscaler may take its upper bound. Others may take the largest of what Git has, what this plan and open pull
-    requests give them, and what runs. Of autoscalers in `tuned` no pull request counts before it is kept.
+    requests give them, and what runs. Of autoscalers in `tuned` no pull request counts before it is kept. A pool limits
+    them by the number that somebody wrote: what nodes offer at the moment follows what runs, where they come on demand.
     """
 
     def __init__(
@@ -77,8 +78,18 @@ class BoundsRoom:
 
     def keep(self, key: ResourceKey, most: float) -> None:
         """From now on an autoscaler may have so many replicas."""
-        for each in self._of(key):
+        for each in (*self._of(key), *self._offered.get(key, ())):
             each.claim(key, most * each.per_replica[key])
+
+    def shortage(self, key: ResourceKey) -> str:
+        """That all together may take more devices than nodes offer now, and what to do; empty where that is not so."""
+        return "; ".join(
+            f"{each.name} has {each.most:.0f} devices for managed workloads now, and together these may then ask for "
+            "more: if no nodes are added on demand, write how many there are under clusters[].pools, and maxima stay "
+            "within them"
+            for each in self._offered.get(key, ())
+            if each.is_passed
+        )
 
     def shared(self, variants: Sequence[Variant], wanted: Mapping[ResourceKey, float]) -> dict[ResourceKey, float]:
         """The upper bounds of some autoscalers that each want more, and have room for it alone.
@@ -123,13 +134,27 @@ class BoundsRoom:
     @cached_property
     def _scarce(self) -> Mapping[ResourceKey, Sequence["_Scarce"]]:
         """What limits each tuned autoscaler, with all that others may take of it."""
+        pools = (scarce for pool, scarce in self._pools if pool.configured is not None)
+        return self._by_key((*pools, *self._budgets(), *self._quotas()))
+
+    @cached_property
+    def _offered(self) -> Mapping[ResourceKey, Sequence["_Scarce"]]:
+        """The pools of each tuned autoscaler that only nodes say the devices of."""
+        return self._by_key(scarce for pool, scarce in self._pools if pool.configured is None)
+
+    def _by_key(self, every: Iterable["_Scarce"]) -> Mapping[ResourceKey, Sequence["_Scarce"]]:
         found: dict[ResourceKey, list[_Scarce]] = {key: [] for key in self._tuned}
-        for each in (*self._pools(), *self._budgets(), *self._quotas()):
+        for each in every:
             for key in each.per_replica.keys() & found.keys():
                 found[key].append(each)
         return found
 
-    def _pools(self) -> Iterator["_Scarce"]:
+    @cached_property
+    def _pools(self) -> Sequence[tuple[DevicePool, "_Scarce"]]:
+        """Each pool of a tuned autoscaler, of which it is known how much it has."""
+        return tuple(self._each_pool())
+
+    def _each_pool(self) -> Iterator[tuple[DevicePool, "_Scarce"]]:
         problem = self._situation.formulated.problem
         use, amounts, per_replica = DeviceUse.of(problem), _nested(), _nested()
         for key, taken in self._taken.items():
@@ -147,7 +172,7 @@ class BoundsRoom:
             scarce = _Scarce(f"pool {pool.name}", free, exist, each_of)
             for key in sorted(each_of.keys() | amounts[pool.name].keys()):
                 scarce.claim(key, amounts[pool.name].get(key, 0.0), each_of.get(key, 0.0) * self._running(key))
-            yield scarce
+            yield pool, scarce
 
     def _own_among_others(self, pool: DevicePool, per_replica: Mapping[ResourceKey, float]) -> float:
         """The devices of a pool that count as held by others and are our own: what autoscalers run beyond Git."""
@@ -244,8 +269,8 @@ class _Scarce:
     """
 
     def __init__(self, name: str, most: float, standing: float, per_replica: Mapping[ResourceKey, float]) -> None:
-        self.per_replica = per_replica
-        self._name, self._most, self._standing = name, most, standing
+        self.name, self.most, self.per_replica = name, most, per_replica
+        self._standing = standing
         self._claimed: dict[ResourceKey, float] = {}
         self._beyond: dict[ResourceKey, float] = {}
         self._unlimited: set[ResourceKey] = set()
@@ -263,11 +288,16 @@ class _Scarce:
         self._sum += amount
         self._sum_beyond += self._beyond[key]
 
+    @property
+    def is_passed(self) -> bool:
+        """Whether all together may take more than there is."""
+        return bool(self._unlimited) or self._sum > self.most + ROUNDING
+
     def left(self, key: ResourceKey, *, is_standing: bool = False) -> float:
         """How many replicas one variant may have beside what others may take."""
         if self._unlimited - {key}:
             return 0.0
-        left = self._standing if is_standing else self._most - self._sum_beyond + self._beyond.get(key, 0.0)
+        left = self._standing if is_standing else self.most - self._sum_beyond + self._beyond.get(key, 0.0)
         left = (left - self._sum + self._claimed.get(key, 0.0)) / self.per_replica[key]
         return left if math.isinf(left) else max(math.floor(left + ROUNDING), 0)
 
@@ -276,5 +306,5 @@ class _Scarce:
         others = self._sum + self._sum_beyond - self._claimed.get(key, 0.0) - self._beyond.get(key, 0.0)
         endless = min(self._unlimited - {key}, default=None)
         if endless is not None:
-            return f"{self._name} may be taken by {endless.label}, which has no maximum"
-        return f"{self._name} has room for {left:.0f}" + (" beside what others may take" if others > ROUNDING else "")
+            return f"{self.name} may be taken by {endless.label}, which has no maximum"
+        return f"{self.name} has room for {left:.0f}" + (" beside what others may take" if others > ROUNDING else "")

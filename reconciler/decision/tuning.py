@@ -134,6 +134,7 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
         else:
             least = now.replicas if wanted.least in (None, tuned[key].scaler.least) else wanted.least
             allocations[key] = replace(now, scaling=str(wanted), replicas=least)
+            room.keep(key, wanted.highest)
             limit = "" if result.evidence is None else result.evidence.limit
             reasons[key] = "; ".join(filter(None, (_why(tuned[key].scaler, wanted), limit, _floor(found[key]))))
         # a setting that is kept may be another than today's choice, of which the evidence says nothing
@@ -141,6 +142,10 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
             tunings[key] = result.evidence
         elif proposal is not None and proposal.evidence is not None:
             tunings[key] = proposal.evidence
+    for key, words in _shortages(situation, allocations, open_now, room):
+        reasons[key] = f"{reasons[key]}; {words}"
+        if key in tunings:
+            tunings[key] = replace(tunings[key], shortage=words)
     return replace(
         staged,
         allocations=allocations,
@@ -152,6 +157,18 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
         tunings=tunings,
         scores={**staged.scores, **scores},
     )
+
+
+def _shortages(
+    situation: Situation, allocations: Mapping[ResourceKey, Allocation], keys: Iterable[ResourceKey], room: BoundsRoom
+) -> Iterator[tuple[ResourceKey, str]]:
+    """Those whose maximum is raised, and that nodes do not offer now what all may take then."""
+    for key in keys:
+        now, then = (ScalerSetting.parse(each[key].scaling) for each in (situation.current, allocations))
+        if now is not None and then is not None and then.highest > now.highest:
+            words = room.shortage(key)
+            if words:
+                yield key, words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -471,7 +471,8 @@ class TuningEvidence:
     that started in a day; each before and after. The same of the `left_out` days that the setting was not fitted on.
     Starts and these days are empty in what a pull request's marker keeps. All are sums over `members` autoscalers that
     get one setting. `steps` apply one change after the other, and `tried` are other settings, in words; `limit` says
-    why more replicas at most would be needed than are allowed, empty where that is not so. `day` has what replicas
+    why more replicas at most would be needed than are allowed, and `shortage` that all may take more devices than nodes
+    offer now; both are empty where that is not so. `day` has what replicas
     were on one day, with the written setting and with this one, hour by hour. `saves_per_hour` is None without a price.
     """
 
@@ -487,6 +488,7 @@ class TuningEvidence:
     steps: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
     limit: str = ""
+    shortage: str = ""
     day: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     is_repair: bool = False
 

@@ -217,6 +217,7 @@ def _tuning(decision: Decision) -> Json:
         "steps": list(evidence.steps),
         "tried": list(evidence.tried),
         **({"limit": evidence.limit} if evidence.limit else {}),
+        **({"shortage": evidence.shortage} if evidence.shortage else {}),
     }
 
 

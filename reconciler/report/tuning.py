@@ -31,9 +31,9 @@ class TuningRow:
     """One autoscaler with its fields, and why.
 
     `together` says of how many autoscalers the figures are, empty of one; `tried` were on the days `fitted`. `limit`
-    says why more replicas at most would be needed than are allowed; may be empty. `days` are the replicas of one day
-    hour by hour, with the present setting and the new one; empty where that is not known. `bars` are the same in
-    characters, the highest of which is `top`.
+    says why more replicas at most would be needed than are allowed, `shortage` that all may take more devices than are
+    there now; may be empty. `days` are the replicas of one day hour by hour, with the present setting and the new one;
+    empty where that is not known. `bars` are the same in characters, the highest of which is `top`.
     """
 
     variant: str
@@ -45,6 +45,7 @@ class TuningRow:
     tried: tuple[str, ...]
     fitted: str
     limit: str
+    shortage: str
     days: tuple[tuple[str, ...], ...]
     bars: tuple[str, ...]
     highest: str
@@ -77,6 +78,7 @@ def tuning_rows(changes: Iterable[Decision], labels: Mapping[ResourceKey, str]) 
             tried=() if evidence is None else tuple(map(one_line, evidence.tried)),
             fitted="" if evidence is None else count(round(evidence.days) - evidence.left_out, "day"),
             limit="" if evidence is None else one_line(evidence.limit),
+            shortage="" if evidence is None else one_line(evidence.shortage),
             days=tuple(tuple(f"{value:.4g}" for value in day) for day in days),
             bars=tuple(
                 "".join(BARS[min(len(BARS) - 1, int(value / (most or 1.0) * len(BARS)))] for value in day)

@@ -259,13 +259,17 @@ class Fleet:
         position = next(index for index, each in enumerate(self.workloads) if each.key.name == name)
         self.workloads[position] = replace(self.workloads[position], replicas=replicas)
 
-    def stock(self, *, others: int | None = 0, **devices: int | None) -> None:
-        """What nodes offer of each device type, all alike; `others` hold some. None is not known, "for a reason"."""
+    def stock(self, *, others: int | None = 0, written: int | None = None, **devices: int | None) -> None:
+        """What nodes offer of each device type, all alike; `others` hold some. None is not known, "for a reason".
+
+        `written` is the number in the settings of each pool, if that says one.
+        """
         reason = "for a reason"
         pools = (
             DevicePool(
                 cluster=CLUSTER,
                 device=name,
+                configured=written,
                 measured=Measured(devices=count, allocatable=count, reason=reason, taken=others),
             )
             for name, count in devices.items()

@@ -10,7 +10,6 @@ from reconciler.decision import tuning
 from reconciler.decision.decide import decide
 from reconciler.decision.scaler_settings import declared_setting
 from reconciler.domain.history import DemandHistory
-from reconciler.domain.inventory import DevicePool, Inventory, Measured
 from reconciler.domain.observed import ResourceQuota
 from reconciler.domain.plan import Plan
 from reconciler.domain.records import replace
@@ -43,6 +42,10 @@ class Autoscaled:
         self.calls = 0
         fleet.default(whenAutoscaled="tune", maxReplicas=100)
         monkeypatch.setattr(tuning, "_chosen", self.chosen)
+
+    def stock(self, devices: int, *, others: int = 0) -> None:
+        """A pool of so many devices, by its settings; others hold some."""
+        self.fleet.stock(H100=devices, others=others, written=devices)
 
     def add(self, name: str, most: int | None, wants: float, *, is_tuned: bool = True, least: int = 1) -> None:
         """An HPA with these bounds on a variant of its own, of a class of its own."""
@@ -145,7 +148,7 @@ def scaled(fleet: Any, make: Any, monkeypatch: pytest.MonkeyPatch) -> Autoscaled
 
 
 def test_maxima_that_have_room_together_are_all_as_wanted(scaled: Autoscaled) -> None:
-    scaled.fleet.stock(H100=24)
+    scaled.stock(24)
     scaled.add("a", 5, 10)
     scaled.add("b", 5, 14)
     assert scaled.most() == {"a": 10, "b": 14}
@@ -154,7 +157,7 @@ def test_maxima_that_have_room_together_are_all_as_wanted(scaled: Autoscaled) ->
 
 def test_what_is_left_is_shared_by_what_each_wants(scaled: Autoscaled) -> None:
     """Each alone has room for 15; both together get what there is, and no more."""
-    scaled.fleet.stock(H100=20)
+    scaled.stock(20)
     scaled.add("a", 5, 10)
     scaled.add("b", 5, 20)
     found = scaled.most()
@@ -165,7 +168,7 @@ def test_what_is_left_is_shared_by_what_each_wants(scaled: Autoscaled) -> None:
 
 @pytest.mark.parametrize(("first", "expected"), [("a", {"a": 10, "b": 10}), ("b", {"a": 5, "b": 15})])
 def test_a_higher_priority_comes_first(scaled: Autoscaled, first: str, expected: dict[str, int]) -> None:
-    scaled.fleet.stock(H100=20)
+    scaled.stock(20)
     scaled.add("a", 5, 10)
     scaled.add("b", 5, 20)
     scaled.fleet.prioritise(first, 5)
@@ -179,7 +182,7 @@ def test_the_same_devices_are_given_once_in_any_fleet(scaled: Autoscaled) -> Non
     for name in names:
         scaled.add(name, int(generator.integers(2, 6)), 0.0)
     for devices in generator.integers(12, 60, 25).tolist():
-        scaled.fleet.stock(H100=devices)
+        scaled.stock(devices)
         scaled.wanted = {name: float(generator.integers(0, 30)) for name in names}
         for name in names:
             scaled.fleet.prioritise(name, int(generator.integers(0, 3)))
@@ -198,14 +201,14 @@ def test_the_same_devices_are_given_once_in_any_fleet(scaled: Autoscaled) -> Non
 )
 def test_others_may_take_their_maximum(scaled: Autoscaled, most: int | None, is_tuned: bool, expected: int) -> None:
     """An autoscaler that nothing is proposed for goes as far as its maximum, tuned or not."""
-    scaled.fleet.stock(H100=20)
+    scaled.stock(20)
     scaled.add("a", 5, 15)
     scaled.add("other", most, 0, is_tuned=is_tuned)
     assert scaled.most()["a"] == expected
 
 
 def test_an_open_pull_request_counts_with_the_maximum_that_it_gives(scaled: Autoscaled) -> None:
-    scaled.fleet.stock(H100=20)
+    scaled.stock(20)
     scaled.add("a", 5, 15)
     scaled.add("b", 5, 0)
     scaled.propose("b", 12)
@@ -214,7 +217,7 @@ def test_an_open_pull_request_counts_with_the_maximum_that_it_gives(scaled: Auto
 
 def test_two_open_pull_requests_that_have_no_room_together_are_not_both_kept(scaled: Autoscaled) -> None:
     """As when a pool was made smaller: who comes first stays, the other gets what is left."""
-    scaled.fleet.stock(H100=20)
+    scaled.stock(20)
     scaled.add("a", 5, 14)
     scaled.add("b", 5, 14)
     scaled.propose_together(a=14, b=14)
@@ -227,10 +230,7 @@ def test_a_pool_that_is_full_now_keeps_what_was_proposed(scaled: Autoscaled) -> 
     """At the peak others hold more; that drops nothing, or it would be closed and opened every day."""
     scaled.add("a", 5, 0)
     scaled.propose("a", 14)
-    busy = DevicePool(
-        cluster="us-east", device="H100", measured=Measured(devices=20, allocatable=20, reason="r", taken=12)
-    )
-    scaled.fleet.inventory = Inventory(pools={("us-east", "H100"): busy})
+    scaled.stock(20, others=12)
     assert scaled.most() == {"a": 14}
     scaled.fleet.proposals.clear()
     scaled.wanted["a"] = 14
@@ -246,14 +246,14 @@ def test_what_autoscalers_run_beyond_git_is_counted_once(scaled: Autoscaled) -> 
     for name in ("a", "b"):
         key = scaled.make.key(name)
         scaled.fleet.observations[key] = replace(scaled.fleet.observations[key], replicas_reporting=9)
-    scaled.fleet.stock(H100=24, others=16)
+    scaled.stock(24, others=16)
     assert scaled.most() == {"a": 12, "b": 12}
-    scaled.fleet.stock(H100=24, others=18)
+    scaled.stock(24, others=18)
     assert scaled.most() == {"a": 11, "b": 11}, "two are held by others indeed"
 
 
 def test_replicas_that_run_beside_git_do_not_drop_a_pull_request(scaled: Autoscaled) -> None:
-    scaled.fleet.stock(H100=20)
+    scaled.stock(20)
     scaled.add("a", 5, 14)
     scaled.fleet.add("plain", model_id="org/plain", replicas=6)
     key = scaled.make.key("plain")
@@ -261,6 +261,49 @@ def test_replicas_that_run_beside_git_do_not_drop_a_pull_request(scaled: Autosca
     assert scaled.most() == {"a": 10}
     scaled.propose("a", 14)
     assert scaled.most() == {"a": 14}
+
+
+def test_nodes_that_are_removed_at_night_limit_no_maximum(scaled: Autoscaled) -> None:
+    """What nodes offer follows what runs where they are added on demand; an open pull request stays as well."""
+    scaled.add("a", 9, 14)
+    scaled.add("b", 9, 9)
+    found = {}
+    for name, offered in (("day", 18), ("night", 2)):
+        scaled.fleet.stock(H100=offered)
+        found[name] = scaled.most()
+    assert found == {key: {"a": 14, "b": 9} for key in found}
+    scaled.propose("a", 14)
+    scaled.fleet.stock(H100=2)
+    scaled.wanted["a"] = 0
+    assert scaled.most() == {"a": 14, "b": 9}, "what is open is not closed at night"
+    scaled.fleet.stock(H100=2, written=20)
+    assert scaled.most() == {"a": 9, "b": 9}, "a number that somebody wrote is what there is"
+    scaled.fleet.proposals.clear()
+    scaled.wanted["a"] = 14
+    assert scaled.most() == {"a": 11, "b": 9}, "whatever nodes offer at night"
+
+
+def test_that_nodes_offer_less_than_all_may_take_is_told(scaled: Autoscaled) -> None:
+    scaled.add("a", 9, 14)
+    scaled.add("b", 9, 9)
+    told = (
+        "pool us-east/H100 has {} devices for managed workloads now, and together these may then ask for more: if no "
+        "nodes are added on demand, write how many there are under clusters[].pools, and maxima stay within them"
+    )
+    for offered, others, shown in ((23, 0, ""), (22, 0, told.format(22)), (30, 8, told.format(22))):
+        scaled.fleet.stock(H100=offered, others=others)
+        found = {each.variant.name: each for each in scaled.plan().decisions}
+        evidence = found["a"].tuning
+        assert evidence is not None
+        assert evidence.shortage == shown, offered
+        assert evidence.limit == ""
+        assert found["b"].tuning is None
+        (reason,) = [each.reason for each in found["a"].steps if "tuned on its own history" in each.reason]
+        assert reason.endswith("maximum 9 -> 14" + (f"; {shown}" if shown else ""))
+    scaled.fleet.stock(H100=30, others=8, written=30)
+    evidence = {each.variant.name: each.tuning for each in scaled.plan().decisions}["a"]
+    assert evidence is not None
+    assert (evidence.limit != "", evidence.shortage) == (True, ""), "a number limits, and nothing more is to be said"
 
 
 def test_a_budget_is_shared_too(scaled: Autoscaled) -> None:
@@ -289,7 +332,7 @@ def test_a_quota_is_shared_too(scaled: Autoscaled) -> None:
 
 def test_all_limits_hold_at_once(scaled: Autoscaled) -> None:
     """A quota of one namespace within a pool of all: who meets the quota leaves the pool to the other."""
-    scaled.fleet.stock(H100=30)
+    scaled.stock(30)
     scaled.add("a", 5, 20)
     scaled.add("b", 5, 20)
     quota = ResourceQuota(name="gpus", resource="nvidia.com/gpu", left=18.0)
@@ -307,7 +350,7 @@ def test_what_is_shared_does_not_depend_on_the_order_of_files(
         for declared in (fleet.resources, fleet.workloads, fleet.owners):
             declared.clear()
         scaled = Autoscaled(fleet, make, monkeypatch)
-        fleet.stock(H100=19)
+        scaled.stock(19)
         for name in order:
             scaled.add(name, 3, wants[name])
         found.append(scaled.most())

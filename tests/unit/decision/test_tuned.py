@@ -345,7 +345,7 @@ def test_bounds_move_no_further_than_settings_say(tuned: Tuned, monkeypatch: pyt
 def test_an_upper_bound_is_no_more_than_its_pool_has_beside_others(
     tuned: Tuned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tuned.fleet.stock(H100=20)
+    tuned.fleet.stock(H100=20, written=20)
     tuned.fleet.add("phi", model_id="org/phi", replicas=6)
     tuned.fleet.default(whenAutoscaled="tune")
     found = allowed(tuned, monkeypatch)
