@@ -162,13 +162,15 @@ def _join(resource: VariantResource, index: _Index, catalog: Catalog) -> Variant
         settings = resolve_settings(replace(layers, resource=resource))
     is_autoscaled = owner is not None and bool(owner.fields) and settings[WHEN_AUTOSCALED].value in (BOUNDS, TUNE)
     scaler = owner.scaler if is_autoscaled and owner is not None and is_tuned else None
-    rivals = index.rivals_of(target, workload) if is_autoscaled else ()
+    rivals = index.rivals_of(target, workload) if is_autoscaled or is_tuned else ()
     if workload is not None and owner is not None and is_autoscaled:
         # the autoscaler stays, and we move its bounds
         place, fields = owner.fields[0].place, owner.fields
         workload = replace(
             workload, replicas=owner.least, replicas_place=place, replica_fields=fields, bounds_of=owner.owner
         )
+        owner = None
+    elif rivals:  # one of several owns nothing
         owner = None
     if workload is not None and resource.flavors is not None and workload.copies_at is not None:
         from reconciler.snapshot.canaries import place_in_flavors

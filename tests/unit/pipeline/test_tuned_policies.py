@@ -69,14 +69,19 @@ spec:
 """
 
 
-def variant(text: str, when: str) -> Variant:
-    """The variant of a manifest whose autoscalers are treated like that."""
+def variants(text: str, when: str) -> tuple[Variant, ...]:
+    """The variants of a manifest whose autoscalers are treated like that, by name."""
     settings = Settings(
         clusters=(ClusterSettings(name="prod", prometheus=PrometheusSettings(url="http://p")),),
         defaults={"whenAutoscaled": Setting(value=when)},
     )
     declaration = merge([read_file("prod", "a.yaml", parse_documents("a.yaml", (SERVING + text).encode()))])
-    (found,) = declared_variants(settings, declaration)
+    return declared_variants(settings, declaration)
+
+
+def variant(text: str, when: str) -> Variant:
+    """The only one of them."""
+    (found,) = variants(text, when)
     return found
 
 
@@ -118,6 +123,7 @@ def test_another_autoscaler_on_its_target_still_owns_the_replicas() -> None:
 
 
 SECOND = POLICY.replace("metadata: {name: phi,", "metadata: {name: more,")
+AGAIN = BOUND[BOUND.index("---") :].replace("metadata: {name: phi,", "metadata: {name: again,")
 BINDING = BOUND.replace("{name: phi, namespace: llm}", "{name: bound, namespace: llm}").replace(
     "policyRef: {name: phi}", "policyRef: {name: bound}"
 )
@@ -143,6 +149,50 @@ def test_several_autoscalers_of_one_workload_are_not_tuned(text: str, rivals: st
     assert (found.hold.kind, found.tuned is None) == (HoldKind.REPLICAS_CONTESTED, False)
     assert found.hold.words.startswith(f"ModelServing llm/phi is scaled by {rivals}")
     assert found.hold.words.endswith(": leave one of them")
+
+
+@pytest.mark.parametrize(
+    ("text", "rivals"),
+    [
+        (BOUND + AGAIN, "AutoscalingPolicyBinding again and AutoscalingPolicyBinding phi"),
+        (f"{GROUP}---\n{BINDING}", "AutoscalingPolicy phi and AutoscalingPolicyBinding bound"),
+    ],
+)
+def test_several_that_could_not_be_tuned_alone_are_contested_first(text: str, rivals: str) -> None:
+    """Which of them is no policy of v1.0 is of no use to a reader before one is left."""
+    found = variant(text, "tune")
+    assert [(each.kind, each.words) for each in found.holds] == [
+        (HoldKind.REPLICAS_CONTESTED, f"ModelServing llm/phi is scaled by {rivals}: leave one of them")
+    ]
+    assert (found.is_autoscaled, found.tuned, found.tracked_by) == (False, None, None)
+
+
+@pytest.mark.parametrize("when", ["hold", "tune"])
+def test_a_policy_that_two_bindings_share_is_never_changed_for_one_of_them(when: str) -> None:
+    """A change of it would change both targets: both are held where they are to be tuned, else both are followed."""
+    two = SERVING.replace("name: phi", "name: two")
+    bindings = BOUND + "\n" + AGAIN.replace("ModelServing, name: phi", "ModelServing, name: two")
+    both = variants(two + bindings, when)
+    assert [each.key.name for each in both] == ["phi", "two"]
+    for each, binding in zip(both, ("phi", "again"), strict=True):
+        assert (each.is_autoscaled, each.tuned, each.current.scaling) == (False, None, "")
+        if when == "tune":
+            assert each.hold is not None
+            assert each.hold.kind is HoldKind.OWNED_BY_ANOTHER
+            assert f"AutoscalingPolicyBinding {binding}, and of those only" in each.hold.words
+        else:
+            assert each.tracked_by is not None
+            assert (each.hold, each.tracked_by.name) == (None, binding)
+
+
+def test_a_binding_that_is_left_over_changes_nothing_of_a_policy_with_a_target() -> None:
+    """Kthena has none since v1.0: the policy is tuned for its own target, and what the binding names is no variant."""
+    left = AGAIN.replace("ModelServing, name: phi", "ModelServing, name: two")
+    two = SERVING.replace("name: phi", "name: two")
+    (found,) = variants(f"{two}{POLICY}{left}", "tune")
+    assert (found.key.name, found.is_autoscaled, found.holds) == ("phi", True, ())
+    assert found.tuned is not None
+    assert found.tuned.scaler.setting.target == "30"
 
 
 def test_the_hpa_that_keda_makes_is_no_autoscaler_of_its_own() -> None:
