@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from reconciler.domain.records import dataclass, replace
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.forecast.series import DAY_S, Floats, Integers
 from reconciler.simulation.draws import random_generator
+from reconciler.simulation.policies import Way
 
 WINDOW_S = 300.0
 """A load is the mean of so long."""
@@ -75,7 +77,7 @@ class DayReplay:
     """One day of a fleet under the product, to be run once."""
 
     def __init__(self, replayed: Replayed, day_s: float, seed: int) -> None:
-        self._replayed, self._day_s, self._seed = replayed, day_s, seed
+        self._replayed = replayed
         self._from_s = day_s - WARM_UP_S
         self._steps = round((WARM_UP_S + DAY_S) / STEP_S)
         self._lead = round(LEAD_S / STEP_S)
@@ -95,7 +97,8 @@ class DayReplay:
         self._committed_s = self._from_s - DAY_S
         self._replicas = np.repeat(first[:, None], self._steps, axis=1)
         self._moves: list[Move] = []
-        self.pull_requests = PullRequests(merged_by_people=self._merged_by_people)
+        # no method of this one: what holds itself stays until a collection, which is rare, and this holds 50 MiB
+        self.pull_requests = PullRequests(merged_by_people=partial(_merged_by_people, replayed.way, day_s, seed))
 
     def run(self) -> OurDay:
         """Decide, publish and merge until the day ends."""
@@ -256,12 +259,6 @@ class DayReplay:
                 stopped[f"pull requests: {_limit_of(group.blocked.words)}"] += 1
         self.pull_requests.publish(groups, at_s)
 
-    def _merged_by_people(self, group: GroupPlan, number: int, at_s: float) -> float:
-        way = self._replayed.way
-        generator = random_generator(self._seed, "merge", self._day_s, group.head_branch, number)
-        due = np.array([at_s]) + way.merge.draw(generator, (1,))
-        return float((due if way.hours is None else way.hours.next_open(due))[0])
-
     def _merge(self, at_s: float) -> int:
         """Merge what is due; how many."""
         merged = 0
@@ -281,6 +278,12 @@ class DayReplay:
             self._committed_s = max(self._committed_s, due_s)
             merged += 1
         return merged
+
+
+def _merged_by_people(way: Way, day_s: float, seed: int, group: GroupPlan, number: int, at_s: float) -> float:
+    generator = random_generator(seed, "merge", day_s, group.head_branch, number)
+    due = np.array([at_s]) + way.merge.draw(generator, (1,))
+    return float((due if way.hours is None else way.hours.next_open(due))[0])
 
 
 def first_replicas(replayed: Replayed, lately_per_s: Floats) -> Floats:

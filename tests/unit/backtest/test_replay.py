@@ -1,5 +1,6 @@
 """Days of small fleets, replayed with the real `decide`."""
 
+import gc
 import math
 from dataclasses import replace
 from typing import Any
@@ -79,6 +80,25 @@ def test_a_steady_load_is_left_alone_once_it_is_carried() -> None:
     day = DayReplay(subject, subject.days(1)[0], 1).run()
     assert (day.opened, day.merged, day.moves) == (0, 0, ())
     assert set(day.replicas[0]) == {3.0}
+
+
+def test_a_day_leaves_nothing_in_memory_that_the_next_one_adds_to() -> None:
+    subject = replayed(rising, steady, days=4)
+    subject = replace(subject, way=replace(subject.way, run_s=3600.0))
+    first, second, third = subject.days(3)
+    replay_day(subject, first, 1, ())  # what is imported and found once
+    gc.collect()
+    gc.disable()  # nearly as in a backtest, where a collection comes after a million new objects
+    try:
+        replay_day(subject, second, 1, ())
+        before = len(gc.get_objects())
+        replay_day(subject, third, 1, ())
+        grown = len(gc.get_objects()) - before
+        left = gc.collect()
+    finally:
+        gc.enable()
+    assert left == 0, "something holds itself"
+    assert grown < 100, "only what was learned at the midnight before it, which the day after that takes as well"
 
 
 def test_what_a_load_needs_serves_after_run_merge_and_sync() -> None:
