@@ -1,7 +1,6 @@
 """Many settings of a group on many of its days at once: the days stand side by side, as the targets do."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
@@ -37,9 +36,9 @@ CHANNEL = {
 }
 """What of a simulated fleet stands for each signal."""
 WARM_UP = round(WARM_UP_S / STEP_S)
-MOST_CELLS, MOST_ROWS, CELLS_OF_STEP = 30_000, 20, 1500
-"""Settings times targets and days that are simulated at once: more are no faster. So many settings of a part stay
-together, and a step takes as long as for so many cells more."""
+MOST_CELLS, CELLS_OF_LANE = 30_000, 3
+"""Settings times targets and days that are simulated at once: more are no faster. What is drawn and kept of one target
+and day takes as long as so many settings of it."""
 LEAST_KNOWN = 0.9
 """Of a day's moments, of every target: a day with fewer is not simulated."""
 
@@ -129,17 +128,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Part:
-    """Settings of one structure and targets of a request, by number, whose windows differ by setting alone."""
+    """Settings of one structure and targets of a request, by number."""
 
     request: Request
     kind: Hashable
     rows: list[int]
     members: list[int]
-
-    @property
-    def windows_s(self) -> list[float]:
-        """The scale-down window of each setting."""
-        return [float(self.request.settings[row][self.members[0]].window_s) for row in self.rows]
 
     @property
     def count(self) -> int:
@@ -189,65 +183,50 @@ def run(requests: Sequence[Request]) -> list[Trial]:
 
 
 def _parts(request: Request) -> Iterator[_Part]:
-    """A request by what one autoscaler may stand for: targets with the same windows, settings of one structure."""
+    """A request by what one autoscaler may stand for: settings of one structure."""
     kinds = [
         [structure_of(synced(each, STEP_S, has_window=True)) for each in settings] for settings in request.settings
     ]
-    columns: dict[Hashable, list[int]] = {}
+    columns: dict[tuple[Hashable, ...], list[int]] = {}
     for member in range(len(request.days.group.targets)):
-        key = tuple(
-            (of_targets[member], settings[member].window_s)
-            for of_targets, settings in zip(kinds, request.settings, strict=True)
-        )
-        columns.setdefault(key, []).append(member)
-    for members in columns.values():
+        columns.setdefault(tuple(of_targets[member] for of_targets in kinds), []).append(member)
+    for of_members, members in columns.items():
         rows: dict[Hashable, list[int]] = {}
-        for row, of_targets in enumerate(kinds):
-            rows.setdefault(of_targets[members[0]], []).append(row)
+        for row, kind in enumerate(of_members):
+            rows.setdefault(kind, []).append(row)
         for kind, own in rows.items():
             yield _Part(request=request, kind=kind, rows=own, members=members)
 
 
 def _portions(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Parts that stand side by side, those of one structure next to each other.
+    """Pieces of parts that stand side by side, those of one structure next to each other.
 
-    All have as many rows as all their windows need: another portion may cost less than rows that a part leaves empty.
+    A part's settings are cut into pieces of so many rows as cost least: all of a portion have as many, and what a piece
+    leaves empty is computed too.
     """
-    portions: list[_Portion] = []
-    for part in sorted(parts, key=lambda each: -len(each.rows) * each.count):
-        for first in range(0, len(part.rows), MOST_ROWS):
-            piece = replace(part, rows=part.rows[first : first + MOST_ROWS])
-            alone = _Portion(parts=[piece], windows=Counter(piece.windows_s), lanes=piece.count)
-            joint = [each.joined(alone) for each in portions]
-            costs = [each.cells - before.cells if each.cells <= MOST_CELLS else math.inf
-                     for each, before in zip(joint, portions, strict=True)]  # fmt: skip
-            best = min(range(len(portions)), key=costs.__getitem__, default=None)
-            if best is None or costs[best] > alone.cells + CELLS_OF_STEP:
-                portions.append(alone)
-            else:
-                portions[best] = joint[best]
-    for portion in portions:
-        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(each.kind for each in portion.parts))}
-        yield sorted(portion.parts, key=lambda each: numbers[each.kind])
+    first_of = {kind: number for number, kind in enumerate(dict.fromkeys(each.kind for each in parts))}
+    height = min(range(1, max((len(each.rows) for each in parts), default=1) + 1), key=lambda each: _cells(parts, each))
+    portion: list[_Part] = []
+    lanes = 0
+    for part in sorted(parts, key=lambda each: first_of[each.kind]):
+        days = max(len(part.request.days.begin_s), 1)
+        most = max(MOST_CELLS // (height * days), 1)
+        for begin in range(0, len(part.members), most):
+            members = part.members[begin : begin + most]
+            for first in range(0, len(part.rows), height):
+                piece = replace(part, rows=part.rows[first : first + height], members=members)
+                if portion and (lanes + piece.count) * height > MOST_CELLS:
+                    yield portion
+                    portion, lanes = [], 0
+                portion.append(piece)
+                lanes += piece.count
+    if portion:
+        yield portion
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Portion:
-    """Parts that are simulated at once, the windows of all rows, and how many targets and days."""
-
-    parts: list[_Part]
-    windows: Counter[float]
-    lanes: int
-
-    @property
-    def cells(self) -> int:
-        """What is computed, in rows that a part leaves empty too."""
-        return self.windows.total() * self.lanes
-
-    def joined(self, other: "_Portion") -> "_Portion":
-        """Both at once."""
-        windows, lanes = self.windows | other.windows, self.lanes + other.lanes
-        return _Portion(parts=[*self.parts, *other.parts], windows=windows, lanes=lanes)
+def _cells(parts: Sequence[_Part], height: int) -> int:
+    """What is computed where parts are cut into pieces of so many rows; each lane takes as long as some cells more."""
+    return (height + CELLS_OF_LANE) * sum(math.ceil(len(each.rows) / height) * each.count for each in parts)
 
 
 def _empty(request: Request) -> Trial:
@@ -262,27 +241,13 @@ def _empty(request: Request) -> Trial:
 def _simulate(parts: Sequence[_Part], found: Mapping[int, Trial]) -> None:
     """Simulate parts side by side, and write down what becomes of them.
 
-    A row has one window: each part has its settings in the rows of theirs, and any other in those that it does not use.
+    Rows that a part leaves empty have its first setting.
     """
-    most = Counter[float]()
-    for part in parts:
-        most |= Counter(part.windows_s)
-    windows_s = sorted(most.elements())
-    places, sources = [], []
-    for part in parts:
-        free = {window_s: list(range(windows_s.index(window_s), len(windows_s))) for window_s in most}
-        place = [free[window_s].pop(0) for window_s in part.windows_s]
-        source = np.zeros(len(windows_s), dtype=np.int64)
-        source[place] = np.arange(len(place))
-        places.append(place)
-        sources.append(source)
+    height = max(len(each.rows) for each in parts)
     scalers = []
-    alike = {kind: [number for number, each in enumerate(parts) if each.kind == kind]
-             for kind in dict.fromkeys(each.kind for each in parts)}  # fmt: skip
-    for numbers in alike.values():
-        some = [parts[number] for number in numbers]
-        one = _autoscaler_of_parts(some, [sources[number] for number in numbers], windows_s)
-        scalers.append((one, sum(each.count for each in some)))
+    for kind in dict.fromkeys(each.kind for each in parts):
+        alike = [each for each in parts if each.kind == kind]
+        scalers.append((_autoscaler_of_parts(alike, height), sum(each.count for each in alike)))
     scaler = _SideBySide(scalers, parts)
     offered = np.concatenate([each.offered_per_s for each in parts])
     arrivals = [each for part in parts for each in part.arrivals()]
@@ -308,15 +273,16 @@ def _simulate(parts: Sequence[_Part], found: Mapping[int, Trial]) -> None:
         batch_share=of_targets("batch_share"),
     )
     begun = np.maximum(np.ceil(1.2 * offered[:, 0] / capacity), 1.0)
-    ledger = simulate(fleet, scaler, np.tile(begun, (len(windows_s), 1)), np.where(np.arange(steps) >= WARM_UP, 0, -1))
+    ledger = simulate(fleet, scaler, np.tile(begun, (height, 1)), np.where(np.arange(steps) >= WARM_UP, 0, -1))
     first = 0
-    for part, place in zip(parts, places, strict=True):
+    for part in parts:
         trial, shape = found[id(part.request)], (len(part.rows), len(part.members), -1)
         own = np.ix_(part.rows, part.members)
+        place = slice(len(part.rows)), slice(first, first + part.count), 0
         for name in ("offered", "kept", "cost", "starts"):
-            getattr(trial, name)[own] = getattr(ledger, name)[place, first : first + part.count, 0].reshape(shape)
+            getattr(trial, name)[own] = getattr(ledger, name)[place].reshape(shape)
         if trial.asked is not None:
-            trial.asked[own] = scaler.asked_of(part)[place]
+            trial.asked[own] = scaler.asked_of(part)[: len(part.rows)]
         first += part.count
 
 
@@ -426,7 +392,7 @@ def _at_step(rules: ScalingRules, step_s: float, *, is_up: bool) -> ScalingRules
     return replace(rules, policies=tuple(longer(each) for each in rules.policies))
 
 
-def _autoscaler_of_parts(parts: Sequence[_Part], sources: Sequence[Integers], windows_s: Sequence[float]) -> Autoscaler:
+def _autoscaler_of_parts(parts: Sequence[_Part], height: int) -> Autoscaler:
     """One autoscaler for all settings and targets of parts of one structure (rows x lanes)."""
 
     def joined(values: Sequence[Value]) -> Value:
@@ -434,17 +400,18 @@ def _autoscaler_of_parts(parts: Sequence[_Part], sources: Sequence[Integers], wi
         if all(each == values[0] for each in values):
             return values[0]
         arrays, first = [], 0
-        for part, source in zip(parts, sources, strict=True):
+        for part in parts:
             shape = len(part.rows), len(part.members)
             own = np.reshape(np.array(values[first : first + math.prod(shape)], dtype=np.float64), shape)
-            arrays.append(np.repeat(own[source], len(part.request.days.begin_s), axis=1))
+            whole = np.concatenate((own, np.repeat(own[:1], height - len(own), axis=0)))
+            arrays.append(np.repeat(whole, len(part.request.days.begin_s), axis=1))
             first += math.prod(shape)
         return np.concatenate(arrays, axis=1)
 
     cells = [part.request.settings[row][member] for part in parts for row in part.rows for member in part.members]
     setting = _merged([synced(each, STEP_S, has_window=True) for each in cells], joined)
     channels = [CHANNEL[each.signal] for each in setting.metrics]
-    return autoscaler_of(setting, channels, STEP_S, window_s=np.reshape(windows_s, (-1, 1)))
+    return autoscaler_of(setting, channels, STEP_S, window_s=joined([each.window_s for each in cells]))
 
 
 class _SideBySide:

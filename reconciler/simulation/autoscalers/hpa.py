@@ -7,7 +7,8 @@ without a sample counts as max(100 %, target) of its request when shrinking, and
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -183,69 +184,77 @@ def _cautious(kind: MetricKind, pods: PodGroups, target: Floats, current: Floats
     return np.where(tolerance.holds(refilled) | turned | overtaken, current, wanted)
 
 
-class RecentExtreme:
-    """The largest (or least) of what was pushed within a window, by setting; each push costs the same.
+class RecentExtremes:
+    """The largest (or least) of what was pushed within a window, which may differ by cell; each push costs the same.
 
     In blocks as long as the window: the extreme is that of the rest of the last block and of this one so far.
     """
 
-    def __init__(self, steps: int, extreme: np.ufunc) -> None:
-        self._steps, self._extreme = max(steps, 1), extreme
-        self._block: list[Floats] = []
-        self._rest: list[Floats] = []
-        self._so_far: Floats | None = None
-
-    def push(self, values: Floats) -> Floats:
-        """Add the newest and return the extreme with it."""
-        if self._steps == 1:
-            return values
-        if len(self._block) == self._steps:
-            backwards = self._extreme.accumulate(np.stack(self._block)[::-1], axis=0)
-            self._rest = list(backwards[::-1])
-            self._block, self._so_far = [], None
-        self._block.append(values)
-        self._so_far = values if self._so_far is None else self._extreme(self._so_far, values)
-        place = len(self._block)
-        return self._extreme(self._so_far, self._rest[place]) if place < len(self._rest) else self._so_far
-
-
-class RecentExtremes:
-    """The same for windows that differ by setting: the first axis is cut by their lengths."""
-
     def __init__(self, windows_s: Value, sync_s: float, extreme: np.ufunc, *, with_oldest: bool = False) -> None:
-        lengths = np.atleast_1d(np.asarray(windows_s, dtype=np.float64))
-        if lengths.size != len(lengths):
-            raise ValueError("windows differ by setting, along the first axis alone")
-        counts = (
-            np.floor(lengths.ravel() / sync_s + 1e-9) + 1 if with_oldest else np.ceil(lengths.ravel() / sync_s - 1e-9)
-        )
-        self._parts = [
-            (
-                _rows(np.flatnonzero(counts == each)) if len(counts) > 1 else slice(None),
-                RecentExtreme(int(each), extreme),
-            )
-            for each in np.unique(counts)
-        ]
+        syncs = np.asarray(windows_s, dtype=np.float64) / sync_s
+        counts = np.floor(syncs + 1e-9) + 1 if with_oldest else np.ceil(syncs - 1e-9)
+        self._lengths, self._extreme = np.maximum(counts, 1).astype(np.int64), extreme
+        self._longest = int(self._lengths.max())
         self._neutral = -math.inf if extreme is np.maximum else math.inf
+        self._regions: list[_Region] = []
+        self._pushed: list[Floats] = []
+        self._rest: Floats = np.empty(0)
+        self._so_far: Floats = np.empty(0)
+        self._step = 0
 
     def push(self, values: Floats, is_known: Bools | None) -> Floats:
         """Add the newest where it is known (None: everywhere) and return the extremes (settings x variants)."""
         if is_known is not None:
             values = np.where(is_known, values, self._neutral)
-        if len(self._parts) == 1:
-            return self._parts[0][1].push(values)
-        found = np.empty(values.shape)
-        for rows, each in self._parts:
-            found[rows] = each.push(values[rows])
-        return found
+        if self._longest == 1:
+            return values
+        if not self._pushed:
+            self._regions = list(_regions(np.broadcast_to(self._lengths, values.shape)))
+            self._rest = np.full((self._longest, *values.shape), self._neutral)
+            self._so_far = np.full(values.shape, self._neutral)
+        self._extreme(self._so_far, values, out=self._so_far)
+        for each in self._regions:
+            if self._step and self._step % each.length == 0:
+                self._close_block(each)
+                self._so_far[each.place] = values[each.place]
+        self._pushed.append(values)
+        del self._pushed[: -self._longest]
+        self._step += 1
+        return np.asarray(self._extreme(self._so_far, self._rest[(self._step - 1) % self._longest]))
+
+    def _close_block(self, region: "_Region") -> None:
+        """Write down what the rest of the last block comes to at each step of the next, at whose last it is none."""
+        if region.length == 1:
+            return
+        block = np.stack([each[region.place] for each in self._pushed[: -region.length : -1]])
+        rest = self._extreme.accumulate(block, axis=0)
+        steps = (self._step + np.arange(region.length)) % self._longest
+        cells = self._rest[:, *region.place]
+        cells[steps[:-1]], cells[steps[-1]] = rest[::-1], self._neutral
 
 
-def _rows(places: Integers) -> Integers | slice:
-    """The same places as a slice, which copies nothing, where they are evenly apart."""
-    steps = np.diff(places)
-    if steps.size and (steps == steps[0]).all():
-        return slice(int(places[0]), int(places[-1]) + 1, int(steps[0]))
-    return places
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Region:
+    """Cells next to each other whose windows have so many syncs."""
+
+    length: int
+    place: tuple[slice, ...]
+
+
+def _regions(lengths: Integers) -> Iterator[_Region]:
+    """Cells (settings x variants, or variants) in rectangles of one number."""
+    table = np.atleast_2d(lengths)
+    for columns in _runs(table.T):
+        column = table[:, columns.start]
+        for rows in _runs(column):
+            yield _Region(length=int(column[rows.start]), place=(rows, columns)[-lengths.ndim :])
+
+
+def _runs(values: Integers) -> Iterator[slice]:
+    """Where the same value, or row of values, stands several times in a row."""
+    flat = values.reshape(len(values), -1)
+    bounds = [0, *(np.flatnonzero((flat[1:] != flat[:-1]).any(axis=1)) + 1).tolist(), len(values)]
+    yield from (slice(first, end) for first, end in pairwise(bounds))
 
 
 class RecentChanges:

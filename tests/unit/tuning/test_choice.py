@@ -11,7 +11,7 @@ from reconciler.domain.records import replace
 from reconciler.domain.scalers import DOWN, AutoscalerSetting, Behavior, Controller, Signal
 from reconciler.tuning.choice import SLOW, Choice, Goal, Unchanged, Unmoved, _Search, _Variant, choose
 from reconciler.tuning.groups import Group, alike, two_digits
-from reconciler.tuning.trial import recorded_days
+from reconciler.tuning.trial import Request, recorded_days, run
 from tests.unit.tuning.conftest import RATE, RUNNING, WAITING, daily, target, with_desired
 
 GOAL = Goal(attainment=0.99)
@@ -51,6 +51,24 @@ def test_groups_chosen_for_together_are_as_each_alone(group: Callable[..., Group
         (group(days=5.0), GOAL),
     ]
     assert choose(cases) == [found for case in cases for found in choose([case])]
+
+
+def test_windows_that_differ_by_setting_and_target_are_simulated_as_each_alone(group: Build) -> None:
+    days = recorded_days(group(days=3.0))
+    setting = days.group.targets[0].setting
+    settings = [
+        [replace(setting, behavior=Behavior(down=replace(DOWN, window_s=window_s))) for window_s in windows]
+        for windows in ((300.0, 900.0), (60.0, 300.0), (1800.0, 1800.0), (900.0, 60.0), (300.0, 0.0))
+    ]
+    three, five = [Request(days=days, settings=settings[:count], seed=1) for count in (3, 5)]
+
+    together = run([three, five])
+    alone = [run([Request(days=days, settings=[each], seed=1)])[0] for each in settings]
+
+    for name in ("kept", "cost", "starts"):
+        expected = np.concatenate([getattr(each, name) for each in alone])
+        assert getattr(together[1], name).tolist() == expected.tolist()
+        assert getattr(together[0], name).tolist() == expected[:3].tolist()
 
 
 def test_too_few_days_prove_nothing(group: Build) -> None:

@@ -15,7 +15,7 @@ from reconciler.simulation.autoscalers.hpa import (
     HorizontalPodAutoscaler,
     Metric,
     Pod,
-    RecentExtreme,
+    RecentExtremes,
     Tolerance,
     combined,
     group_pods,
@@ -196,13 +196,20 @@ def test_failed_metrics_change_nothing_and_are_not_remembered() -> None:
 
 
 @given(
-    st.lists(st.integers(0, 50), min_size=1, max_size=60),
-    st.integers(1, 12),
+    st.lists(st.tuples(st.integers(0, 50), st.booleans()), min_size=1, max_size=60),
+    st.lists(st.lists(st.integers(0, 12), min_size=3, max_size=3), min_size=1, max_size=4),
 )
-def test_a_recent_extreme_is_that_of_the_last_values(values: list[int], steps: int) -> None:
-    recent = RecentExtreme(steps, np.maximum)
-    found = [float(recent.push(np.array([float(each)]))[0]) for each in values]
-    assert found == [float(max(values[max(at + 1 - steps, 0) : at + 1])) for at in range(len(values))]
+def test_a_recent_extreme_is_that_of_the_last_values_that_are_known(
+    pushed: list[tuple[int, bool]], windows: list[list[int]]
+) -> None:
+    recent = RecentExtremes(np.array(windows, dtype=np.float64), 1.0, np.maximum)
+    for at, (value, is_known) in enumerate(pushed):
+        values = np.full((len(windows), 3), float(value))
+        found = recent.push(values, None if is_known else np.zeros(values.shape, dtype=np.bool_))
+        for row, of_row in enumerate(windows):
+            for column, steps in enumerate(of_row):
+                last = pushed[max(at + 1 - max(steps, 1), 0) : at + 1]
+                assert found[row, column] == max((each for each, counts in last if counts), default=-np.inf)
 
 
 @settings(deadline=None, max_examples=25)
