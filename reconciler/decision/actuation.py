@@ -92,7 +92,8 @@ class ActuationDelays:
         measured = snapshot.measured or snapshot
         self._merged = merge_times(measured)
         self._measured: dict[str, DelayPart] = {}
-        self._arrived, self._started = after_merges(measured)
+        arrived, started = after_merges(measured)
+        self._arrived, self._started = _SeenDelays("arrivals", arrived), _SeenDelays("starts", started)
 
     @property
     def run_interval(self) -> DelayPart:
@@ -104,20 +105,9 @@ class ActuationDelays:
         """What a change of the variant takes: its group's merges, or those of all groups where there are too few."""
         return ActuationDelay(
             merge=self._merge(variant),
-            sync=_given(variant, SYNC_DELAY_S) or self._seen(variant, self._arrived, "arrivals", SYNC_DELAY_S),
-            start=_given(variant, START_DELAY_S) or self._seen(variant, self._started, "starts", START_DELAY_S),
+            sync=_given(variant, SYNC_DELAY_S) or self._arrived.of(variant, SYNC_DELAY_S),
+            start=_given(variant, START_DELAY_S) or self._started.of(variant, START_DELAY_S),
         )
-
-    def _seen(self, variant: Variant, times: "SeenDelays", what: str, setting: SettingDefinition[float]) -> DelayPart:
-        """What was seen of the variant, or of all of its cluster where that is too little; else what is built in."""
-        cluster = variant.key.cluster
-        own = [time_s for key, time_s in times if key == variant.key]
-        every = [time_s for key, time_s in times if key.cluster == cluster]
-        for times_s, whose in ((own, "of this variant"), (every, "in its cluster")):
-            if len(times_s) >= FEWEST_MERGES:
-                return _measured(times_s, f"measured: {len(times_s)} {what} {whose} in 7 days")
-        words = f"built-in: {len(every)} {what} seen in 7 days, {FEWEST_MERGES} are needed to measure it"
-        return DelayPart.always(variant.settings[setting].value, words)
 
     def _merge(self, variant: Variant) -> DelayPart:
         given = variant.settings[MERGE_DELAY_S]
@@ -159,6 +149,35 @@ def merge_times(snapshot: Snapshot) -> Mapping[str, Sequence[float]]:
 
 
 SeenDelays = Sequence[tuple[ResourceKey, float]]
+
+
+class _SeenDelays:
+    """What was seen of one part of a delay, by variant and by cluster; `what` says in words of what it is."""
+
+    def __init__(self, what: str, times: SeenDelays) -> None:
+        self._what = what
+        self._own: defaultdict[ResourceKey, list[float]] = defaultdict(list)
+        self._every: defaultdict[str, list[float]] = defaultdict(list)
+        for key, time_s in times:
+            self._own[key].append(time_s)
+            self._every[key.cluster].append(time_s)
+        self._of_cluster: dict[str, DelayPart] = {}
+
+    def of(self, variant: Variant, setting: "SettingDefinition[float]") -> DelayPart:
+        """What was seen of the variant, or of all of its cluster where that is too little; else what is built in."""
+        cluster = variant.key.cluster
+        own, every = self._own.get(variant.key, ()), self._every.get(cluster, ())
+        if len(own) >= FEWEST_MERGES:
+            return self._part(own, "of this variant")
+        if len(every) >= FEWEST_MERGES:
+            if cluster not in self._of_cluster:
+                self._of_cluster[cluster] = self._part(every, "in its cluster")
+            return self._of_cluster[cluster]
+        words = f"built-in: {len(every)} {self._what} seen in 7 days, {FEWEST_MERGES} are needed to measure it"
+        return DelayPart.always(variant.settings[setting].value, words)
+
+    def _part(self, times_s: Sequence[float], whose: str) -> DelayPart:
+        return _measured(times_s, f"measured: {len(times_s)} {self._what} {whose} in 7 days")
 
 
 def after_merges(snapshot: Snapshot) -> tuple[SeenDelays, SeenDelays]:

@@ -274,15 +274,17 @@ class _Scarce:
         self._claimed: dict[ResourceKey, float] = {}
         self._beyond: dict[ResourceKey, float] = {}
         self._unlimited: set[ResourceKey] = set()
+        self._endless: list[ResourceKey] | None = None
         self._sum = self._sum_beyond = 0.0
 
     def claim(self, key: ResourceKey, amount: float, running: float = 0.0) -> None:
         """From now on a variant may take so much; it is `running` so much of it now."""
         self._sum -= self._claimed.pop(key, 0.0)
         self._sum_beyond -= self._beyond.pop(key, 0.0)
-        self._unlimited.discard(key)
-        if math.isinf(amount):
-            self._unlimited.add(key)
+        if math.isinf(amount) != (key in self._unlimited):
+            self._unlimited ^= {key}
+            self._endless = None
+        if key in self._unlimited:
             return
         self._claimed[key], self._beyond[key] = amount, max(running - amount, 0.0)
         self._sum += amount
@@ -295,7 +297,7 @@ class _Scarce:
 
     def left(self, key: ResourceKey, *, is_standing: bool = False) -> float:
         """How many replicas one variant may have beside what others may take."""
-        if self._unlimited - {key}:
+        if len(self._unlimited) > (key in self._unlimited):
             return 0.0
         left = self._standing if is_standing else self.most - self._sum_beyond + self._beyond.get(key, 0.0)
         left = (left - self._sum + self._claimed.get(key, 0.0)) / self.per_replica[key]
@@ -304,7 +306,9 @@ class _Scarce:
     def words(self, key: ResourceKey, left: float) -> str:
         """That no more is left."""
         others = self._sum + self._sum_beyond - self._claimed.get(key, 0.0) - self._beyond.get(key, 0.0)
-        endless = min(self._unlimited - {key}, default=None)
+        if self._endless is None:
+            self._endless = heapq.nsmallest(2, self._unlimited)
+        endless = next((each for each in self._endless if each != key), None)
         if endless is not None:
             return f"{self.name} may be taken by {endless.label}, which has no maximum"
         return f"{self.name} has room for {left:.0f}" + (" beside what others may take" if others > ROUNDING else "")

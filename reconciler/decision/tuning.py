@@ -1,7 +1,7 @@
 """Autoscalers whose settings are tuned: which is proposed of each, or why none is."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -95,12 +95,14 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
     planned = {key: each for key, each in staged.allocations.items() if key not in staged.holds}
     room = BoundsRoom(situation, planned, open_now, merges)
     proposals: dict[ResourceKey, _Proposed] = {}
+    opened = _opened(situation, open_now)
     for key in sorted(open_now, key=lambda key: (-priority_of(variants[key]), key)):
-        stays = _proposed(situation, variants[key], merges.last(key), room)
+        stays = _proposed(variants[key], opened.get(key, ()), merges.last(key), room)
         if stays is not None:
             proposals[key] = stays
             room.keep(key, max(stays.most, upper_bound(variants[key])))
-    found = {key: _target(situation, variants[key], tuned[key], room) for key in open_now}
+    beside = _Beside.of(situation, room)
+    found = {key: _target(beside, variants[key], tuned[key]) for key in open_now}
     holds = {key: each for key, each in found.items() if isinstance(each, Hold) and key not in waiting}
     targets = tuple(each for key, each in found.items() if isinstance(each, _Target) and key not in waiting)
     results = _within_room(targets, [variants[each.key] for each in targets if each.key not in proposals], room)
@@ -187,23 +189,41 @@ class _Proposed:
         return 0.0 if setting is None or setting.least is None else setting.highest
 
 
-def _proposed(situation: Situation, variant: Variant, last: Merge | None, room: BoundsRoom) -> _Proposed | None:
+_Opened = tuple[int, ProposedChange, Promise | None]
+"""A pull request by its number, what it changes of one autoscaler, and what it promises of it."""
+
+
+def _opened(situation: Situation, keys: Iterable[ResourceKey]) -> Mapping[ResourceKey, Sequence[_Opened]]:
+    """What open pull requests of the groups of autoscalers change of their settings."""
+    groups: dict[str, dict[str, ResourceKey]] = {}
+    for key in keys:
+        groups.setdefault(situation.group_of[key], {})[str(key)] = key
+    found: dict[ResourceKey, list[_Opened]] = {}
+    for group, members in groups.items():
+        for proposal in situation.open_proposals(group).values():
+            promises = {each.resource: each for each in reversed(proposal.promises)}
+            for change in proposal.changes:
+                if change.is_tuning and change.resource in members:
+                    own = proposal.number, change, promises.get(change.resource)
+                    found.setdefault(members[change.resource], []).append(own)
+    return found
+
+
+def _proposed(variant: Variant, opened: Iterable[_Opened], last: Merge | None, room: BoundsRoom) -> _Proposed | None:
     """The open pull request that changes its setting from what Git has now, and to what: noise never pushes."""
-    key, now = variant.key, variant.current
-    for proposal in situation.open_proposals(situation.group_of[key]).values():
-        promise = next((each for each in proposal.promises if each.resource == str(key)), None)
+    now = variant.current
+    for number, change, promise in opened:
+        if not change.begins_at(now):
+            continue
         reverts = None if promise is None else promise.reverts
-        for change in proposal.changes:
-            if change.resource != str(key) or not change.is_tuning or not change.begins_at(now):
-                continue
-            is_back = reverts is not None and last is not None and _takes_back(change, last, variant)
-            if is_back or _is_allowed(change, room.of(variant, is_standing=True), variant):
-                return _Proposed(
-                    number=proposal.number,
-                    allocation=change.merged(now),
-                    reverts=reverts,
-                    evidence=None if promise is None else evidence_of(promise),
-                )
+        is_back = reverts is not None and last is not None and _takes_back(change, last, variant)
+        if is_back or _is_allowed(change, room.of(variant, is_standing=True), variant):
+            return _Proposed(
+                number=number,
+                allocation=change.merged(now),
+                reverts=reverts,
+                evidence=None if promise is None else evidence_of(promise),
+            )
     return None
 
 
@@ -253,9 +273,29 @@ def _why(scaler: Scaler, after: ScalerSetting) -> str:
 # ---- what is known of a target
 
 
-def _target(situation: Situation, variant: Variant, tuned: TunedScaler, room: BoundsRoom) -> _Target | Hold | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Beside:
+    """What all targets are looked up in, made once; `rows` has what arrived for each model minute by minute."""
+
+    situation: Situation
+    room: BoundsRoom
+    delays: ActuationDelays
+    rows: Mapping[ModelKey, tuple[DemandHistory, int]]
+
+    @classmethod
+    def of(cls, situation: Situation, room: BoundsRoom) -> "_Beside":
+        """The same of one plan."""
+        rows: dict[ModelKey, tuple[DemandHistory, int]] = {}
+        for history in situation.snapshot.observed.fine:
+            for row, model in enumerate(history.models):
+                rows.setdefault(model, (history, row))
+        return cls(situation=situation, room=room, delays=ActuationDelays(situation.snapshot), rows=rows)
+
+
+def _target(beside: _Beside, variant: Variant, tuned: TunedScaler) -> _Target | Hold | None:
     """What its autoscaler is tuned from; why not; or None where this run does not look at it."""
-    snapshot, key = situation.snapshot, variant.key
+    situation, key = beside.situation, variant.key
+    snapshot = situation.snapshot
     if tuned.hold is not None or tuned.metric is None:
         return tuned.hold
     setting = declared_setting(tuned.scaler, tuned.metric)
@@ -275,11 +315,11 @@ def _target(situation: Situation, variant: Variant, tuned: TunedScaler, room: Bo
         return None
     if isinstance(history, NoAnswer):
         return replace(hold_of(history), is_daily=True)
-    found = _row(snapshot.observed.fine, variant.model)
+    found = beside.rows.get(variant.model)
     if found is None:
         words = "what arrived in the last two weeks is not known minute by minute"
         return Hold(kind=HoldKind.HISTORY_MISSING, words=words, is_daily=True)
-    start, price = ActuationDelays(snapshot).of(variant).start, variant.current_cost_per_hour
+    start, price = beside.delays.of(variant).start, variant.current_cost_per_hour
     load = snapshot.observed.loads.get(variant.model)
     capacity = significant(carried)
     in_batches, batch_share, *_ = batch_of(variant.current_option, load if isinstance(load, Load) else None, capacity)
@@ -295,13 +335,9 @@ def _target(situation: Situation, variant: Variant, tuned: TunedScaler, room: Bo
         batch=(in_batches, batch_share),
         price_per_hour=math.nan if price is None else price,
         start=Spread(low_s=start.low_s, median_s=start.median_s, high_s=start.high_s),
-        allowed=room.of(variant),
+        allowed=beside.room.of(variant),
         has_tolerance=has_tolerance(tuned.scaler),
     )
-
-
-def _row(histories: Iterable[DemandHistory], model: ModelKey) -> tuple[DemandHistory, int] | None:
-    return next(((each, each.models.index(model)) for each in histories if model in each.models), None)
 
 
 # ---- which setting
@@ -345,8 +381,7 @@ def _chosen(targets: tuple[_Target, ...]) -> tuple[_Found, ...]:
     tolerant = {each.key for each in known if each.has_tolerance}
     priced = {each.key: each.price_per_hour for each in known}
     groups = list(alike([reproduced[each.key] for each in known], [each.service_class for each in known]))
-    keys_of = [[each.key for each in known if any(each.key == target.name for target in group.targets)]
-               for group in groups]  # fmt: skip
+    keys_of = _keys_of(groups, [each.key for each in known])
     answers = choose(
         [
             (group, Goal(attainment=max(goals[key] for key in keys), has_tolerance=tolerant.issuperset(keys)))
@@ -358,6 +393,15 @@ def _chosen(targets: tuple[_Target, ...]) -> tuple[_Found, ...]:
         members = [by_key[key] for key in keys]
         found |= dict(_answered(members, answer, is_priced=all(math.isfinite(priced[key]) for key in keys)))
     return tuple(found[each.key] for each in targets)
+
+
+def _keys_of(groups: Sequence[Group], keys: Iterable[ResourceKey]) -> list[list[ResourceKey]]:
+    """The autoscalers of each group, in the order of `keys`."""
+    numbers = {target.name: number for number, group in enumerate(groups) for target in group.targets}
+    found: list[list[ResourceKey]] = [[] for _ in groups]
+    for key in keys:
+        found[numbers[key]].append(key)
+    return found
 
 
 def _answered(
@@ -604,11 +648,11 @@ def _scored(merged: tuple[_Merged, ...]) -> tuple[TuningScore | None, ...]:
         by_number.setdefault(each.number, []).append(each)
     cases, keys_of = [], []
     for members in by_number.values():
-        before = {each.target.key: each.before for each in members}
+        before: dict[Hashable, AutoscalerSetting] = {each.target.key: each.before for each in members}
         goals = {each.target.key: each.target.attainment for each in members}
         targets = [_tuned_target(each.target, _since(_history(each.target), each.since_s)) for each in members]
-        for group in alike(targets, [each.target.service_class for each in members]):
-            keys = [key for key in goals if any(key == each.name for each in group.targets)]
+        groups = list(alike(targets, [each.target.service_class for each in members]))
+        for group, keys in zip(groups, _keys_of(groups, goals), strict=True):
             was = Group(targets=tuple(_with_setting(each, before) for each in group.targets))
             cases.append((was, group, Goal(attainment=max(goals[key] for key in keys))))
             keys_of.append(keys)
@@ -619,8 +663,8 @@ def _scored(merged: tuple[_Merged, ...]) -> tuple[TuningScore | None, ...]:
     return tuple(found.get(each.target.key) for each in merged)
 
 
-def _with_setting(target: TunedTarget, before: Mapping[ResourceKey, AutoscalerSetting]) -> TunedTarget:
-    return replace(target, setting=next(each for key, each in before.items() if key == target.name))
+def _with_setting(target: TunedTarget, before: Mapping[Hashable, AutoscalerSetting]) -> TunedTarget:
+    return replace(target, setting=before[target.name])
 
 
 def _since(history: TargetHistory, since_s: float) -> TargetHistory:

@@ -52,13 +52,16 @@ class TuningMerges:
         merges = merges_among(proposals, now_s)
         self._now_s, self._remembered_s = now_s, settings.pull_requests.reopen_after_s
         self._current = {each.key: each.current for each in variants}
-        self._groups: dict[str, list[Merge]] = {}
         self._group_of = {each.key: each.settings[GROUP].value for each in variants if each.tuned is not None}
         self._of = {
             key: tuple(each for each in merges.get(str(key), ()) if each.change.is_tuning) for key in self._group_of
         }
+        self._newest: dict[str, Merge] = {}
         for key, own in self._of.items():
-            self._groups.setdefault(self._group_of[key], []).extend(own)
+            before = self._newest.get(self._group_of[key])
+            each = max((*(() if before is None else (before,)), *own), key=lambda each: each.at_s, default=None)
+            if each is not None:
+                self._newest[self._group_of[key]] = each
 
     def last(self, key: ResourceKey) -> Merge | None:
         """The newest one of an autoscaler."""
@@ -84,7 +87,7 @@ class TuningMerges:
     def pause(self, key: ResourceKey) -> Pause | None:
         """Why nothing is chosen for an autoscaler now; None where something may be."""
         last = self.last(key)
-        of_group = max(self._groups[self._group_of[key]], key=lambda each: each.at_s, default=None)
+        of_group = self._newest.get(self._group_of[key])
         is_back = last is not None and last.promise is not None and last.promise.reverts is not None
         is_changed = last is not None and last.change.merged(self._current[key]) != self._current[key]
         own_s = max(PAUSE_S, self._remembered_s) if is_back or is_changed else PAUSE_S

@@ -1,17 +1,19 @@
 """Upper bounds of several autoscalers that share a pool, a budget or a quota: what one plan makes of all of them."""
 
+import cProfile
 import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
-from reconciler.decision import tuning
+from reconciler.decision import passes, tuning
 from reconciler.decision.decide import decide
 from reconciler.decision.scaler_settings import declared_setting
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.observed import ResourceQuota
 from reconciler.domain.plan import Plan
+from reconciler.domain.proposals import ProposalState
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import (
     MetricSource,
@@ -24,6 +26,7 @@ from reconciler.domain.scalers import (
     TunedScaler,
     TuningEvidence,
 )
+from reconciler.domain.units import DAY_S
 from reconciler.domain.workloads import ReplicaOwner
 from reconciler.domain.written import DocumentRef, WrittenField
 from reconciler.policy.files import read_policy
@@ -126,6 +129,16 @@ class Autoscaled:
     def limits(self) -> dict[str, str]:
         """What is said of a maximum that is not as wanted."""
         return {each.variant.name: each.tuning.limit for each in self.plan().decisions if each.tuning is not None}
+
+    def merged(self, ago_s: float) -> None:
+        """A pull request that gave each its present target so long ago."""
+        changes = []
+        for name, each in self.scalers.items():
+            change = self.make.change(name, f"{each.least} x H100", f"{each.least} x H100")
+            before = replace(each.setting, target="30")
+            changes.append(replace(change, scaling_before=str(before), scaling_after=str(each.setting)))
+        at_s = self.fleet.now_s - ago_s
+        self.fleet.propose(*changes, state=ProposalState.MERGED, opened_at_s=at_s - 60.0, closed_at_s=at_s)
 
     def propose(self, name: str, most: int) -> None:
         """An open pull request that raises a maximum."""
@@ -355,3 +368,39 @@ def test_what_is_shared_does_not_depend_on_the_order_of_files(
             scaled.add(name, 3, wants[name])
         found.append(scaled.most())
     assert found == [found[0]] * len(found)
+
+
+@pytest.mark.parametrize("kind", ["wanted", "proposed", "merged", "endless"])
+def test_what_is_done_grows_with_the_autoscalers_and_not_faster(kind: str, fleet: Any, make: Any) -> None:
+    """Calls are counted: twice as many autoscalers in one pool need twice as many."""
+    calls = []
+    for size in (100, 200):
+        for declared in (fleet.resources, fleet.workloads, fleet.owners, fleet.proposals):
+            declared.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            scaled = Autoscaled(fleet, make, patch)
+            for number in range(size):
+                scaled.add(f"v{number}", 5, 9)
+                if kind == "endless":
+                    scaled.add(f"e{number}", None, 0)
+            scaled.stock(6 * size)
+            if kind == "proposed":
+                scaled.propose_together(**{f"v{number}": 6 for number in range(size)})
+            if kind == "merged":
+                scaled.merged(2 * DAY_S)
+            calls.append(calls_of_tuning(scaled, patch))
+    assert calls[0] < calls[1] < 2.2 * calls[0]
+
+
+def calls_of_tuning(scaled: Autoscaled, patch: pytest.MonkeyPatch) -> int:
+    """How many functions are called while the autoscalers of a plan are tuned."""
+    profile = cProfile.Profile()
+
+    def counted(situation: Any, staged: Any) -> Any:
+        return profile.runcall(tuning.tune_autoscalers, situation, staged)
+
+    found = tuple(counted if each is tuning.tune_autoscalers else each for each in passes.PASSES)
+    assert counted in found
+    patch.setattr(passes, "PASSES", found)
+    scaled.plan()
+    return sum(each.callcount for each in profile.getstats())
