@@ -1,7 +1,7 @@
 """One recorded day under every policy."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from reconciler.backtest.ours import DayReplay, Move, OurDay, first_replicas
 from reconciler.backtest.replayed import ABLATIONS, LEAD_S, STEP_S, WARM_UP_S, Replayed
-from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN, BacktestDay, Course, Tally
+from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN, BacktestDay, Course, Courses, Tally
 from reconciler.domain.records import replace
 from reconciler.forecast.series import DAY_S, Floats
 from reconciler.simulation.autoscalers.port import Autoscaler
@@ -72,7 +72,7 @@ def replay_day(
         covered=covered,
         judged=judged,
         stopped=dict(sorted(ours.stopped.items())),
-        courses=tuple(_courses(replayed, fleet, ours, ran)),
+        courses=Courses.of(_courses(replayed, fleet, ours, ran)),
     )
 
 
@@ -143,7 +143,7 @@ def coverage(fleet: Fleet, ours: OurDay) -> tuple[int, int]:
     return covered, judged
 
 
-def _courses(replayed: Replayed, fleet: Fleet, ours: OurDay, ran: Floats) -> list[Course]:
+def _courses(replayed: Replayed, fleet: Fleet, ours: OurDay, ran: Floats) -> Iterator[Course]:
     """Every model's day, thinned to ten minutes: loads and misses as means, capacities as the least of them."""
     warm, size = round(WARM_UP_S / STEP_S), round(COURSE_STEP_S / STEP_S)
     count = round(DAY_S / COURSE_STEP_S)
@@ -174,8 +174,8 @@ def _courses(replayed: Replayed, fleet: Fleet, ours: OurDay, ran: Floats) -> lis
     for move in ours.moves:
         if move.step >= warm:
             moved[replayed.model_of[move.variant]].append(move)
-    return [
-        Course(
+    for row, model in enumerate(replayed.models):
+        yield Course(
             model=str(model),
             service_class=replayed.classes[row],
             load=_known(load[row]),
@@ -185,8 +185,6 @@ def _courses(replayed: Replayed, fleet: Fleet, ours: OurDay, ran: Floats) -> lis
             forecast=_fan(ours.quantiles, row),
             changes=tuple((move.step * STEP_S - WARM_UP_S, move.before, move.after) for move in moved[row]),
         )
-        for row, model in enumerate(replayed.models)
-    ]
 
 
 def _fan(quantiles: Mapping[float, Floats], row: int) -> Mapping[str, tuple[float | None, ...]]:

@@ -1,12 +1,17 @@
 """What a backtest found, day by day and as a whole."""
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
+from itertools import islice
+
+import msgspec
 
 from reconciler.domain.records import dataclass
 
 OURS, RAN = "as configured", "what ran"
 DELAYED, AT_ONCE = "clairvoyant, same delay", "clairvoyant, no delay"
+PACKED_AT_ONCE = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,28 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Courses:
+    """Courses in their order, packed: as numbers of Python those of 1,000 models take 40 MiB a day, so less than 4.
+
+    They are made anew each time that they are gone through, few at once.
+    """
+
+    packed: tuple[bytes, ...] = ()
+
+    @classmethod
+    def of(cls, courses: Iterable[Course]) -> "Courses":
+        """Pack some."""
+        left = iter(courses)
+        parts = iter(lambda: tuple(islice(left, PACKED_AT_ONCE)), ())
+        return cls(packed=tuple(zlib.compress(msgspec.msgpack.encode(part), 1) for part in parts))
+
+    def __iter__(self) -> Iterator[Course]:
+        """Each course."""
+        for part in self.packed:
+            yield from msgspec.msgpack.decode(zlib.decompress(part), type=tuple[Course, ...])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestDay:
     """One day: each policy's tallies, one a setting; what was proposed; the courses of its models.
 
@@ -64,7 +91,7 @@ class BacktestDay:
     covered: int
     judged: int
     stopped: Mapping[str, int]
-    courses: tuple[Course, ...]
+    courses: Courses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

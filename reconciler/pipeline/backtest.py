@@ -10,16 +10,16 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from reconciler import __version__
 from reconciler.backtest.comparison import compare
 from reconciler.backtest.replayed import ABLATIONS, read_replayed
-from reconciler.domain.backtests import Backtest, BacktestDay, Course, Tally
+from reconciler.domain.backtests import Backtest, BacktestDay, Course, Courses, Tally
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.recording import Recording
@@ -28,6 +28,7 @@ from reconciler.errors import ConfigurationError
 from reconciler.pipeline.backtest_days import Workers, replay_days
 from reconciler.pipeline.recording import fingerprint
 from reconciler.pipeline.session import Progress
+from reconciler.report.backtest import day_json
 from reconciler.simulation.draws import OfficeHours
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import read_declaration
@@ -116,7 +117,7 @@ def _keep_day(file: Path, day: BacktestDay) -> None:
     unfinished = file.with_suffix(".part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(json.dumps(asdict(day), allow_nan=False), encoding="utf-8")
+        unfinished.write_text(json.dumps(day_json(day), allow_nan=False), encoding="utf-8")
         unfinished.replace(file)
     except OSError as error:
         raise ConfigurationError(f"--keep {file.parent}: {error.strerror}: expected a directory to write to") from error
@@ -129,25 +130,15 @@ def _read_day(file: Path) -> BacktestDay | None:
         return _day_of(content)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, msgspec.ValidationError) as error:
         logger.warning("%s is not a day that was kept, and is replayed again: %s", file, error)
         return None
 
 
 def _day_of(content: Mapping[str, Any]) -> BacktestDay:
     tallies = {name: tuple(Tally(**each) for each in rows) for name, rows in content["tallies"].items()}
-    courses = tuple(
-        Course(
-            **{
-                **each,
-                **{name: tuple(each[name]) for name in ("load", "ours", "ran", "missed")},
-                "forecast": {level: tuple(values) for level, values in each["forecast"].items()},
-                "changes": tuple((at_s, before, after) for at_s, before, after in each["changes"]),
-            }
-        )
-        for each in content["courses"]
-    )
-    return BacktestDay(**{**content, "tallies": tallies, "courses": courses})
+    courses = msgspec.convert(content["courses"], tuple[Course, ...])
+    return BacktestDay(**{**content, "tallies": tallies, "courses": Courses.of(courses)})
 
 
 def read_loads(file: Path, models: Sequence[ModelKey], now_s: float) -> DemandHistory:

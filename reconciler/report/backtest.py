@@ -3,7 +3,18 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
-from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN, Backtest, Interval, PolicyResult
+from reconciler.domain.backtests import (
+    AT_ONCE,
+    DELAYED,
+    OURS,
+    RAN,
+    Backtest,
+    BacktestDay,
+    Courses,
+    Interval,
+    PolicyResult,
+)
+from reconciler.domain.records import field_names, replace
 from reconciler.report.formatting import Column, count, hung, lines_of, one_line, wrapped
 
 VERSION = 1
@@ -175,5 +186,12 @@ def _foot(backtest: Backtest, width: int) -> Iterator[str]:
 
 
 def backtest_json(backtest: Backtest) -> Json:
-    """The same as a document, with every day, setting and course."""
-    return {"version": VERSION, "sentence": sentence(backtest), **asdict(backtest)}
+    """The same as a document, with every day, setting and course; days are made one by one, as they are printed."""
+    whole = asdict(replace(backtest, days=()))
+    return {"version": VERSION, "sentence": sentence(backtest), **whole, "days": map(day_json, backtest.days)}
+
+
+def day_json(day: BacktestDay) -> Json:
+    """A day as a document."""
+    courses = [{name: getattr(each, name) for name in field_names(each)} for each in day.courses]
+    return {**asdict(replace(day, courses=Courses())), "courses": courses}

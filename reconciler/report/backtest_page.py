@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN, Backtest, BacktestDay, Course, PolicyResult
+from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN, Backtest, Course, PolicyResult
 from reconciler.report.backtest import SHOWN, amount, by_cost, percent, proposal_words, sentence
 from reconciler.report.formatting import count, one_line, rate
 from reconciler.report.page import (
@@ -172,14 +172,15 @@ def _opportunities(backtest: Backtest) -> Iterator[str]:
 
 def _models(backtest: Backtest) -> Iterator[Section]:
     """Of each model the day on which most was missed, else the one that changed most."""
-    days: dict[str, list[tuple[BacktestDay, Course]]] = {}
-    for day in backtest.days:
-        for course in day.courses:
-            days.setdefault(course.model, []).append((day, course))
-    for model, courses in days.items():
-        day, course = max(courses, key=lambda each: (_missed(each[1]), len(each[1].changes), each[0].day))
-        words = f"{day.day}: {percent(1 - _missed(course))} inside targets, {count(len(course.changes), 'change')}"
-        which = "The day on which most was missed" if _missed(course) > 0 else "The day that changed most"
+    found: dict[str, tuple[tuple[float, int, str], Course]] = {}
+    for each in backtest.days:
+        for course in each.courses:
+            rank = _missed(course), len(course.changes), each.day
+            if course.model not in found or rank > found[course.model][0]:
+                found[course.model] = rank, course
+    for model, ((missed, _, day), course) in found.items():
+        words = f"{day}: {percent(1 - missed)} inside targets, {count(len(course.changes), 'change')}"
+        which = "The day on which most was missed" if missed > 0 else "The day that changed most"
         changes = [(_clock(at_s), str(before), str(after)) for at_s, before, after in course.changes]
         yield Section(
             heading=one_line(model, limit=90),
@@ -188,7 +189,7 @@ def _models(backtest: Backtest) -> Iterator[Section]:
             tables=(table("Changes that reached the cluster", ("UTC", "replicas before", "after"), changes, (1, 2)),)
             if changes
             else (),
-            is_folded=len(days) > SHOWN,
+            is_folded=len(found) > SHOWN,
         )
 
 

@@ -338,7 +338,7 @@ def test_gaps_are_replayed_as_what_came_before_and_days_of_gaps_not_at_all() -> 
     holed = replace(subject, per_s=per_s)
     assert holed.days(3) == (first, third)
     assert (holed.offered(second, 1440) == 20.0).all()
-    load = replay_day(holed, second, 1, ()).courses[0].load
+    load = next(iter(replay_day(holed, second, 1, ()).courses)).load
     assert set(load) == {None, 20.0}
     assert load.count(None) == pytest.approx(0.7 * 144, abs=2)
 

@@ -8,6 +8,9 @@ import pytest
 
 from reconciler.cli.main import invoke
 from reconciler.cli.sample import _data
+from reconciler.pipeline.backtest import _keep_day, _read_day
+from reconciler.report.backtest import day_json
+from tests.unit.report.test_pages import backtest
 
 MODELS = ("prod/chat/mistralai/Mistral-Nemo-Instruct-2407", "prod/code/meta-llama/Llama-3.1-8B-Instruct")
 
@@ -52,6 +55,23 @@ def test_it_tells_the_sentence_first_and_goes_on_from_days_that_were_kept(
     assert json.loads(kept[0].read_text(encoding="utf-8"))["day"] == "2026-01-13"
     assert invoke(asked) == 0
     assert capsys.readouterr().out == text
+
+
+def test_a_kept_day_is_read_as_it_was_and_one_that_someone_changed_is_none(tmp_path: Path) -> None:
+    (day,), file = backtest().days, tmp_path / "day.json"
+    _keep_day(file, day)
+    assert _read_day(file) == day
+    changed: tuple[dict[str, object], ...] = (
+        {"load": ["a"]},
+        {"changes": [[1.0, 2]]},
+        {"forecast": []},
+        {"model": None},
+    )
+    for wrong in changed:
+        content = json.loads(json.dumps(day_json(day)))
+        content["courses"][1] |= wrong
+        file.write_text(json.dumps(content), encoding="utf-8")
+        assert _read_day(file) is None
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """Pages of HTML: one file that loads nothing, whatever names it holds."""
 
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
+from reconciler.cli.console import json_pieces
 from reconciler.domain.backtests import (
     AT_ONCE,
     DELAYED,
@@ -14,13 +17,14 @@ from reconciler.domain.backtests import (
     Backtest,
     BacktestDay,
     Course,
+    Courses,
     Interval,
     Point,
     PolicyResult,
 )
 from reconciler.domain.plan import Plan
 from reconciler.rendering.renderer import Renderer, shipped_templates
-from reconciler.report.backtest import backtest_text, sentence
+from reconciler.report.backtest import backtest_json, backtest_text, day_json, sentence
 from reconciler.report.backtest_page import backtest_page
 from reconciler.report.explain import Chain, SettingRow
 from reconciler.report.page import Scale, band, line, stairs, ticks
@@ -99,7 +103,7 @@ def backtest(models: int = 2, name: str = "prod/chat/m") -> Backtest:
         covered=9,
         judged=10,
         stopped={},
-        courses=courses,
+        courses=Courses.of(courses),
     )
     curve = (Point(words="a", cost=70.0, attainment=0.95), Point(words="b", cost=90.0, attainment=0.999))
     return Backtest(
@@ -142,6 +146,40 @@ def test_the_sentence_says_what_it_came_to() -> None:
 
 def test_a_terminal_of_80_columns_wraps_the_sentence() -> None:
     assert max(map(len, backtest_text(backtest(), width=80).splitlines()[:3])) <= 80
+
+
+def test_courses_are_the_same_when_they_were_packed_and_take_little() -> None:
+    (day,) = backtest(models=120).days
+    courses = [
+        replace(each, load=(None, *each.load[1:]), missed=tuple(at / 7 for at in range(144))) for each in day.courses
+    ]
+    packed = Courses.of(courses)
+    assert list(packed) == list(packed) == courses
+    assert list(Courses.of(packed)) == courses
+    assert list(Courses()) == []
+    numbers = 120 * 7 * 144
+    assert sum(map(len, packed.packed)) < 4 * numbers, "half of what arrays of them take"
+
+
+def test_a_document_has_days_that_are_made_as_they_are_printed() -> None:
+    whole = backtest()
+    document = backtest_json(whole)
+    assert isinstance(document["days"], Iterator)
+    text = "".join(json_pieces(document, is_ascii=False))
+    days = [day_json(each) for each in whole.days]
+    assert text == json.dumps({**backtest_json(whole), "days": days}, indent=2) + "\n"
+    assert list(json.loads(text))[:3] == ["version", "sentence", "days"]
+    assert json.loads(text)["days"][0]["courses"][1]["changes"] == [[3600.0, 2, 3], [7200.0, 3, 2]]
+
+
+def test_of_each_model_the_day_is_shown_on_which_most_was_missed() -> None:
+    whole = backtest(models=3)
+    (day,) = whole.days
+    worst = [replace(each, missed=(0.4,) * 144) for each in day.courses][1:2]
+    days = day, replace(day, day="2026-11-26", courses=Courses.of(worst)), replace(day, day="2026-11-27")
+    words = [each.words[0] for each in backtest_page(replace(whole, days=days)).sections if "/m" in each.heading]
+    shown = [day for each in words for day in re.findall(r"most was missed, ([0-9-]+):", each)]
+    assert shown == ["2026-11-27", "2026-11-26", "2026-11-27"]
 
 
 def test_a_page_loads_nothing_and_closes_what_it_opens() -> None:
