@@ -136,6 +136,9 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
     counts, everything = _Replicas(fleet, replicas), np.ones(())
     come_each = fleet.step_s / batching.requests
 
+    def at(values: Floats, step: int) -> Floats:
+        return values[:, step] if is_single else values[model_of, step]
+
     def by_model(values: Floats) -> Floats:
         return values if is_single else np.add.reduceat(values, first, axis=1)
 
@@ -157,7 +160,7 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
     running, nothing, none_queued = inside, np.zeros((settings, models)), np.zeros(replicas.shape)
     waiting = nothing
     for step in range(steps):
-        arrived = offered[model_of, max(step - 1, 0)] / believed
+        arrived = at(offered, max(step - 1, 0)) / believed
         queued = none_queued if waiting is nothing else by_variant(waiting) * share
         wanted = scaler.decide(
             Seen(
@@ -176,7 +179,7 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
         share = shares()
         held = inside if waiting is nothing else inside + by_variant(waiting) * share / batching.requests
         ready, unserved = counts.ready, None
-        lived = batching.after(counts.each(held), counts.each(work[model_of, step] * come_each * share), ready)
+        lived = batching.after(counts.each(held), counts.each(at(work, step) * come_each * share), ready)
         running = lived.running * ready
         if not counts.all_serve:
             unserved = np.where(by_model(share) > 0, 0.0, waiting + work[:, step] * fleet.step_s)
@@ -203,10 +206,10 @@ class _Replicas:
     def __init__(self, fleet: Fleet, replicas: Floats) -> None:
         self._start_steps, self._lost_share = fleet.start_steps, fleet.lost_share
         self._size = int(fleet.start_steps.max(initial=0)) + 1
-        self._starting = np.zeros((self._size, *replicas.shape))
+        self._starting = np.zeros((self._size, replicas.size))
         self._is_due = np.zeros(self._size, dtype=np.bool_)
-        self.asked, self.ready = replicas.astype(np.float64), replicas.astype(np.float64)
-        self.all_serve = bool(self.ready.all())
+        self.asked = self.ready = np.array(replicas, dtype=np.float64, order="C")
+        self.all_serve = bool((self.ready > 0).all())
         self._none = self.more = self.moved = np.zeros(replicas.shape)
 
     def each(self, whole: Floats) -> Floats:
@@ -222,49 +225,50 @@ class _Replicas:
             lost = np.ceil(self.ready * self._lost_share[:, step])
             if lost.any():
                 self.ready = self.ready - lost
-                self._start(lost, np.arange(lost.shape[1]), step)
-        wanted = np.broadcast_to(wanted, self.asked.shape)
-        moved = wanted != self.asked
-        if moved.any():
-            self.moved = moved.astype(np.float64)
-            change = wanted - self.asked
-            self.more = np.maximum(change, 0.0)
-            columns = np.flatnonzero((change > 0).any(axis=0))
-            shrinking = np.flatnonzero((change < 0).any(axis=0))
-            if shrinking.size:
-                self._remove(np.maximum(-change[:, shrinking], 0.0), shrinking, step)
-            if columns.size:
-                self._start(self.more[:, columns], columns, step)
-            self.asked = np.array(wanted, dtype=np.float64)
+                cells = np.flatnonzero(lost)
+                self._start(lost.ravel()[cells], cells, step)
+        change = wanted - self.asked
+        cells = np.flatnonzero(change)
+        if cells.size:
+            self.moved, self.more = (change != 0).astype(np.float64), np.maximum(change, 0.0)
+            changes = change.ravel()[cells]
+            shrinks, grows = changes < 0, changes > 0
+            if shrinks.any():
+                self._remove(-changes[shrinks], cells[shrinks], step)
+            if grows.any():
+                self._start(changes[grows], cells[grows], step)
+            self.asked = np.array(np.broadcast_to(wanted, change.shape), dtype=np.float64, order="C")
         stay = (
             1.0 if self.ready is before else np.divide(self.ready, before, out=np.ones(before.shape), where=before > 0)
         )
         if self._is_due[step % self._size]:
             due = self._starting[step % self._size]
-            self.ready = self.ready + due
+            self.ready = self.ready + due.reshape(before.shape)
             due[:], self._is_due[step % self._size] = 0.0, False
         if self.ready is not before:
-            self.all_serve = bool(self.ready.all())
+            self.all_serve = bool((self.ready > 0).all())
         return stay
 
-    def _start(self, more: Floats, columns: Integers, step: int) -> None:
-        slots = (step + self._start_steps[columns, step]) % self._size
-        self._starting[slots, :, columns] += more.T
+    def _start(self, more: Floats, cells: Integers, step: int) -> None:
+        """Add replicas in some cells (settings x variants, counted one row after the other)."""
+        slots = (step + self._start_steps[cells % len(self._start_steps), step]) % self._size
+        self._starting[slots, cells] += more
         self._is_due[slots] = True
 
-    def _remove(self, fewer: Floats, columns: Integers, step: int) -> None:
-        """Take replicas of some variants away, those first that would serve last."""
-        cancelled = np.minimum(fewer, self.asked[:, columns] - self.ready[:, columns])
+    def _remove(self, fewer: Floats, cells: Integers, step: int) -> None:
+        """Take replicas of some cells away, those first that would serve last."""
         ready = self.ready.copy()
-        ready[:, columns] -= fewer - cancelled
+        serve = ready.ravel()
+        cancelled = np.minimum(fewer, self.asked.ravel()[cells] - serve[cells])
+        serve[cells] -= fewer - cancelled
         self.ready = ready
-        some = cancelled.any(axis=0)
-        if some.any():
+        some = np.flatnonzero(cancelled)
+        if some.size:
             latest_first = (step + np.arange(self._size - 1, -1, -1)) % self._size
-            place = latest_first[:, None], slice(None), columns[some]
-            ordered = self._starting[place]  # (slots, variants, settings): an index beside a slice comes first
+            place = latest_first[:, None], cells[some]
+            ordered = self._starting[place]
             before = np.cumsum(ordered, axis=0) - ordered
-            self._starting[place] = ordered - np.clip(cancelled[:, some].T - before, 0.0, ordered)
+            self._starting[place] = ordered - np.clip(cancelled[some] - before, 0.0, ordered)
 
 
 class _Counts:

@@ -167,8 +167,10 @@ class Batching:
         self.capacity_per_s = capacity_per_s
         time_s = self.requests / capacity_per_s
         self._pace, self._full_load = step_s / time_s, self.answered(self.full)
+        self._of_batches = np.stack((self.share, self._pace, self.full, self._full_load))
         self._most = self._pace * self._full_load
         self._queue = LEAVES_S / step_s
+        self._has_batches = bool((self.full > 1.0).all())
         self._limit = np.where(self.full > 1.0, 1.0, 1.0 + LONGEST_WAIT_S / step_s * self._most)
         fades = time_s / (1.0 - self.share) / step_s
         seen = 2.0 * fades * (1.0 + fades * np.expm1(-1.0 / fades))  # of the variance, what is left in means of steps
@@ -194,15 +196,15 @@ class Batching:
         """
         load = come / self._pace
         end, running = _follow_law(held, np.minimum(load, self._full_load), self._pace, self.share)
-        over, left = (load > self._full_load) | (held > self.full), None
-        if over.any():
-            rows, columns = np.nonzero(over)
-            place = rows, columns
-            behind, running[place] = self._with_full_batches(held[place], load[place], columns)
-            longest = self.full[columns] + self._queue * np.maximum(come[place], self._most[columns])
-            end[place] = np.minimum(behind, longest)
+        over, left = np.flatnonzero((load > self._full_load) | (held > self.full)), None
+        if over.size:
+            columns = over % self.share.size
+            behind, ran = self._with_full_batches(held.take(over), load.take(over), columns)
+            longest = self.full[columns] + self._queue * np.maximum(come.take(over), self._most[columns])
             left = np.zeros(end.shape)
-            left[place] = np.maximum(behind - longest, 0.0)
+            np.put(running, over, ran)
+            np.put(end, over, np.minimum(behind, longest))
+            np.put(left, over, np.maximum(behind - longest, 0.0))
         answered = held + come - end if left is None else held + come - end - left
         running = np.minimum(running * (1.0 + self._chance / np.maximum(replicas, 1.0)), self.full)
         return Lived(held=end, running=running, answered=answered, left=left)
@@ -212,30 +214,35 @@ class Batching:
 
         First those whose queue ends in the step, or not; then those that fill their batch in it, or not.
         """
-        share, pace, full, most = (each[columns] for each in (self.share, self._pace, self.full, self._full_load))
-        excess = load - most
-        waits_for = np.maximum(held - full, 0.0) / np.maximum(-excess, 1e-12)
-        rest = np.maximum(pace - waits_for, 1e-9)
-        end, running = _follow_law(full, np.minimum(load, most), rest, share)
-        stays = waits_for >= pace
-        end = np.where(stays, held + excess * pace, end)
-        running = np.where(stays, full, (full * (pace - rest) + running * rest) / pace)
-        fills = np.flatnonzero(excess > 0)
-        held, load, share, pace, full, excess = (each[fills] for each in (held, load, share, pace, full, excess))
-        begun = np.minimum(held, full)
-        made, took, sum_ = _fill(begun, load, share, full)
-        is_full = took <= pace
-        end[fills] = np.maximum(held, full) + excess * (pace - took)
-        running[fills] = (sum_ + full * (pace - took)) / pace
-        if not is_full.all():
-            begun, load, pace, share, made = (each[~is_full] for each in (begun, load, pace, share, made))
-            end[fills[~is_full]], running[fills[~is_full]] = _find_law(begun, load, pace, share, made)
+        told = np.concatenate(((held, load), self._of_batches[:, columns]))
+        grows = load > told[-1]
+        end, running = np.empty(held.shape), np.empty(held.shape)
+        drains, fills = np.flatnonzero(~grows), np.flatnonzero(grows)
+        if drains.size:
+            held, load, share, pace, full, most = told[:, drains]
+            excess = load - most
+            waits_for = np.maximum(held - full, 0.0) / np.maximum(-excess, 1e-12)
+            rest = np.maximum(pace - waits_for, 1e-9)
+            drained, ran = _follow_law(full, np.minimum(load, most), rest, share)
+            stays = waits_for >= pace
+            end[drains] = np.where(stays, held + excess * pace, drained)
+            running[drains] = np.where(stays, full, (full * (pace - rest) + ran * rest) / pace)
+        if fills.size:
+            held, load, share, pace, full, most = told[:, fills]
+            begun = np.minimum(held, full)
+            made, took, sum_ = _fill(begun, load, share, full)
+            end[fills] = np.maximum(held, full) + (load - most) * (pace - took)
+            running[fills] = (sum_ + full * (pace - took)) / pace
+            rest_of = np.flatnonzero(took > pace)
+            if rest_of.size:
+                law = (each[rest_of] for each in (begun, load, pace, share, made))
+                end[fills[rest_of]], running[fills[rest_of]] = _find_law(*law)
         return end, running
 
     def kept(self, lived: Lived) -> Bools:
         """Whether a step keeps its targets."""
-        is_slow = lived.running * self._pace > lived.answered + 1e-9
-        return np.asarray(np.where(self.full > 1.0, ~is_slow, lived.held <= self._limit + 1e-9))
+        is_quick = ~(lived.running * self._pace > lived.answered + 1e-9)
+        return is_quick if self._has_batches else np.where(self.full > 1.0, is_quick, lived.held <= self._limit + 1e-9)
 
     def allowed(self, replicas: Floats) -> Floats:
         """The load of each of so many replicas at which 99 of 100 steps keep their targets."""
@@ -319,11 +326,15 @@ def _find_law(begun: Floats, load: Floats, pace: Floats, share: Floats, most_mad
     late, early = whole - bent, pace * closing / (own + share * begun)
     least = np.where(bent > 0, np.maximum(late, early), np.minimum(np.minimum(late, early), most_made))
     made = np.where(closing > 0, least, np.maximum(early, most_made))
-    for _ in range(8):  # Halley's method
+    for number in range(8):  # Halley's method
+        if number % 2 == 0:
+            before = made
         fades = np.exp(-made)
         slope, wrong = 1.0 + bent * fades, made + bent * (1.0 - fades) - whole
         change = wrong / (slope + 0.5 * wrong * bent * fades / slope)
         made = made - change
+        if number % 2 and (made == before).all():
+            break  # further ones would repeat the last two, which may differ in the last digit
     end = goal + apart * (fades * (1.0 + change + 0.5 * change * change))
     return end, _summed(begun, end, load, share, closing, pace * load - (end - begun)) / pace
 

@@ -264,10 +264,11 @@ def _simulate(parts: Sequence[_Part], found: Mapping[int, Trial]) -> None:
         model_of=np.arange(lanes),
         capacity_per_s=capacity,
         weight=of_targets("price_per_hour"),
-        start_steps=np.concatenate([each.starts() for each in parts]),
+        # what is read of one step stands together
+        start_steps=np.asfortranarray(np.concatenate([each.starts() for each in parts])),
         arrivals=Arrivals(
-            per_s=np.array([each.per_s for each in arrivals]),
-            work_per_s=np.array([each.work_per_s for each in arrivals]),
+            per_s=np.stack([each.per_s for each in arrivals], axis=1).T,
+            work_per_s=np.stack([each.work_per_s for each in arrivals], axis=1).T,
         ),
         in_batches=of_targets("in_batches"),
         batch_share=of_targets("batch_share"),

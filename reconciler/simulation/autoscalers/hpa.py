@@ -19,7 +19,7 @@ from reconciler.domain.scalers import (
     TOLERANCE,
     Behavior,
     MetricKind,
-    ScalingRules,
+    RatePolicy,
     Select,
     Value,
 )
@@ -137,16 +137,21 @@ def proposal_of_pods(kind: MetricKind, pods: PodGroups, target: Value, current: 
     """
     ratio = _ratio(kind, pods.total_milli, pods.reporting_request_milli, pods.reporting, target)
     found = np.where(tolerance.holds(ratio), current, np.ceil(ratio * pods.reporting))
-    is_cautious = ((np.asarray(pods.unready) > 0) & (ratio > 1.0)) | (np.asarray(pods.missing) > 0)
+    is_cautious = np.asarray(pods.missing) > 0
+    if np.any(pods.unready):
+        is_cautious = is_cautious | ((np.asarray(pods.unready) > 0) & (ratio > 1.0))
     if is_cautious.any():
         place = np.nonzero(np.broadcast_to(is_cautious, found.shape))
 
         def there(values: Value) -> Floats:
-            return np.asarray(np.broadcast_to(values, found.shape)[place])
+            """The numbers there alone; one that is the same everywhere stays one."""
+            each = np.asarray(values, dtype=np.float64)
+            return each if each.ndim == 0 else np.asarray(np.broadcast_to(each, found.shape)[place])
 
         found[place] = _cautious(
             kind,
             PodGroups(**{name: there(getattr(pods, name)) for name in PodGroups.__annotations__}),
+            there(ratio),
             there(target),
             there(current),
             Tolerance(up=there(tolerance.up), down=there(tolerance.down)),
@@ -156,31 +161,48 @@ def proposal_of_pods(kind: MetricKind, pods: PodGroups, target: Value, current: 
 
 def _ratio(kind: MetricKind, total: Value, request: Value, count: Value, target: Value) -> Floats:
     """Whole percent of the request, or whole milli-units of a pod, over the target."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        measured = (
-            np.floor_divide(100.0 * total, request) if kind is MetricKind.UTILIZATION else np.floor_divide(total, count)
-        )
-    return np.asarray(measured / target)
+    if kind is MetricKind.UTILIZATION:
+        return np.asarray(whole_quotient(100.0 * total, request) / target)
+    return np.asarray(whole_quotient(total, count) / target)
 
 
-def _cautious(kind: MetricKind, pods: PodGroups, target: Floats, current: Floats, tolerance: Tolerance) -> Floats:
+def whole_quotient(total: Value, count: Value) -> Floats:
+    """`np.floor_divide`, several times as fast.
+
+    A quotient that is no whole number after it was rounded to a float lies between the same two as before; where it is
+    one, it may have been less.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        quotient = np.asarray(np.divide(total, count))
+        whole = np.asarray(np.floor(quotient))
+        is_rounded = whole == quotient
+        if is_rounded.any():
+            exactly = np.floor_divide(*(np.broadcast_to(each, whole.shape)[is_rounded] for each in (total, count)))
+            whole[is_rounded] = exactly
+    return whole
+
+
+def _cautious(
+    kind: MetricKind, pods: PodGroups, ratio: Floats, target: Floats, current: Floats, tolerance: Tolerance
+) -> Floats:
     """The same where pods have no sample, or are not ready and the others ask for more."""
-    of_request = kind is MetricKind.UTILIZATION
-    ratio = _ratio(kind, pods.total_milli, pods.reporting_request_milli, pods.reporting, target)
-    counts_unready = (np.asarray(pods.unready) > 0) & (ratio > 1.0)
-    fill = np.maximum(100.0, target) / 100.0 * pods.missing_request_milli if of_request else target * pods.missing
-    is_filled = (ratio != 1.0) | (not of_request)
-    total = pods.total_milli + np.where(ratio < 1.0, fill, 0.0)
-    count = pods.reporting + np.where(is_filled, pods.missing, 0.0) + np.where(counts_unready, pods.unready, 0.0)
-    request = (
-        pods.reporting_request_milli
-        + np.where(is_filled, pods.missing_request_milli, 0.0)
-        + np.where(counts_unready, pods.unready_request_milli, 0.0)
-    )
-    refilled = _ratio(kind, total, request, count, target)
-    turned = ((ratio < 1.0) & (refilled > 1.0)) | ((ratio > 1.0) & (refilled < 1.0))
-    wanted = np.ceil(refilled * count)
-    overtaken = ((refilled < 1.0) & (wanted > current)) | ((refilled > 1.0) & (wanted < current))
+    is_less, is_more = ratio < 1.0, ratio > 1.0
+    count, request, missing, unready = pods.reporting, pods.reporting_request_milli, pods.missing, pods.unready
+    if kind is MetricKind.UTILIZATION:
+        fill = np.maximum(100.0, target) / 100.0 * pods.missing_request_milli
+        request = request + np.where(ratio != 1.0, pods.missing_request_milli, 0.0)
+        missing = np.where(ratio != 1.0, missing, 0.0)
+    else:
+        fill = target * missing
+    count = count + missing
+    if np.any(unready):
+        counts_unready = (np.asarray(unready) > 0) & is_more
+        count = count + np.where(counts_unready, unready, 0.0)
+        request = request + np.where(counts_unready, pods.unready_request_milli, 0.0)
+    refilled = _ratio(kind, pods.total_milli + np.where(is_less, fill, 0.0), request, count, target)
+    shrinks, grows, wanted = refilled < 1.0, refilled > 1.0, np.ceil(refilled * count)
+    turned = (is_less & grows) | (is_more & shrinks)
+    overtaken = (shrinks & (wanted > current)) | (grows & (wanted < current))
     return np.where(tolerance.holds(refilled) | turned | overtaken, current, wanted)
 
 
@@ -291,6 +313,8 @@ class Controller:
         policies = () if behavior is None else (*behavior.up.policies, *behavior.down.policies)
         longest_s = max((each.period_s for each in policies), default=sync_s)
         self._came, self._went = RecentChanges(longest_s, sync_s), RecentChanges(longest_s, sync_s)
+        self._up = () if behavior is None else tuple(_moves(behavior.up.policies, 1.0))
+        self._down = () if behavior is None else tuple(_moves(behavior.down.policies, -1.0))
 
     def settle(self, raw: Floats, current: Floats) -> Floats:
         """The replicas from now on of `raw` that the metrics ask for (NaN: they failed) and `current`."""
@@ -316,27 +340,52 @@ class Controller:
 
     def _limited(self, stable: Floats, current: Floats) -> Floats:
         behavior = self._behavior or Behavior()
-        most = np.minimum(np.maximum(self._limit(behavior.up, current, is_up=True), current), self._most)
-        least = np.maximum(np.minimum(self._limit(behavior.down, current, is_up=False), current), self._least)
+        most = np.maximum(self._limit(behavior.up.select, self._up, current), current)
+        least = np.minimum(self._limit(behavior.down.select, self._down, current), current)
+        most, least = np.minimum(most, self._most), np.maximum(least, self._least)
         return np.clip(stable, least, most)  # the present number is between both
 
-    def _limit(self, rules: ScalingRules, current: Floats, *, is_up: bool) -> Floats:
-        if rules.select is Select.DISABLED or not rules.policies:
+    def _limit(self, select: Select, moves: Sequence["_Move"], current: Floats) -> Floats:
+        """How far the policies of one direction let it go."""
+        if select is Select.DISABLED or not moves:
             return current
-        choose: Callable[[Floats, Floats], Floats] = np.maximum if is_up is (rules.select is Select.MAX) else np.minimum
+        takes_larger = moves[0].is_up is (select is Select.MAX)
+        choose: Callable[[Floats, Floats], Floats] = np.maximum if takes_larger else np.minimum
         found: Floats | None = None
-        for policy in rules.policies:
+        for move in moves:
             start = current
             if self._came.is_asked:
-                start = start - self._came.within(policy.period_s) + self._went.within(policy.period_s)
-            sign = 1.0 if is_up else -1.0
-            if policy.is_percent:
-                moved = start * (1.0 + sign * np.asarray(policy.value) / 100.0)
-                reached = np.ceil(moved) if is_up else np.trunc(moved)
-            else:
-                reached = start + sign * np.asarray(policy.value)
+                start = start - self._came.within(move.period_s) + self._went.within(move.period_s)
+            reached = move.reached(start)
             found = reached if found is None else choose(found, reached)
         return current if found is None else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Move:
+    """A rate policy in one direction: what a number is multiplied by, or what is added to it."""
+
+    period_s: float
+    is_up: bool
+    is_percent: bool
+    amount: Floats
+
+    def reached(self, start: Floats) -> Floats:
+        """The number that it lets replicas come to from another one."""
+        if not self.is_percent:
+            return start + self.amount
+        return np.ceil(start * self.amount) if self.is_up else np.trunc(start * self.amount)
+
+
+def _moves(policies: Sequence[RatePolicy], sign: float) -> Iterator[_Move]:
+    for policy in policies:
+        value = sign * np.asarray(policy.value)
+        yield _Move(
+            period_s=policy.period_s,
+            is_up=sign > 0,
+            is_percent=policy.is_percent,
+            amount=np.asarray(1.0 + value / 100.0 if policy.is_percent else value),
+        )
 
 
 def combined(proposals: Sequence[Floats], current: Floats) -> Floats:

@@ -21,6 +21,7 @@ from reconciler.simulation.autoscalers.hpa import (
     group_pods,
     proposal_of_pods,
     proposal_of_value,
+    whole_quotient,
 )
 from reconciler.simulation.autoscalers.port import Seen
 
@@ -210,6 +211,18 @@ def test_a_recent_extreme_is_that_of_the_last_values_that_are_known(
             for column, steps in enumerate(of_row):
                 last = pushed[max(at + 1 - max(steps, 1), 0) : at + 1]
                 assert found[row, column] == max((each for each, counts in last if counts), default=-np.inf)
+
+
+@given(
+    st.lists(st.integers(0, 10**9), min_size=1, max_size=20),
+    st.lists(st.sampled_from([0.0, 1.0, 3.0, 7.0, 49.0, 1e-9, np.inf, np.nan]), min_size=1, max_size=4),
+)
+def test_whole_quotients_are_exact(totals: list[int], counts: list[float]) -> None:
+    every = np.concatenate([np.array(totals) / 7.0, np.array(totals, dtype=np.float64), [0.1 * 3.0, np.inf, np.nan]])
+    close = np.concatenate([np.nextafter(every, 0.0), every, np.nextafter(every, np.inf), -every])[:, None]
+    with np.errstate(all="ignore"):
+        expected = np.floor_divide(close, np.array(counts))
+    np.testing.assert_array_equal(whole_quotient(close, np.array(counts)), expected)
 
 
 @settings(deadline=None, max_examples=25)
