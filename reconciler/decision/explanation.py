@@ -35,6 +35,7 @@ from reconciler.domain.plan import (
 )
 from reconciler.domain.records import dataclass
 from reconciler.domain.requirements import Shortfall, Solution
+from reconciler.domain.scalers import ScalerSetting
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import significant
 from reconciler.domain.variant_settings import Engine
@@ -417,10 +418,21 @@ def _caution(context: DecisionContext, variant: Variant, desired: Allocation) ->
     takes_back = context.staged.reasons[variant.key] if variant.key in context.staged.reverts else ""
     outage = why_outage(context.snapshot, variant.model) if desired.replicas < variant.current.replicas else ""
     written = variant.workload.caution if variant.workload is not None else ""
-    if desired.scaling != variant.current.scaling:
-        written = "; ".join(filter(None, (written, "settings of autoscalers never merge by themselves")))
-    told = (f"{variant.key.label}: {words}" for words in (takes_back, outage) if words)
+    annotated = _why_annotated(variant, desired)
+    told = (f"{variant.key.label}: {words}" for words in (takes_back, outage, annotated) if words)
     return "; ".join(filter(None, (*told, written)))
+
+
+def _why_annotated(variant: Variant, desired: Allocation) -> str:
+    """Which annotations say another behavior, where a controller makes it of some; empty where it stays."""
+    names = None if variant.tuned is None else variant.tuned.scaler.annotations
+    settings = [ScalerSetting.parse(each.scaling) for each in (variant.current, desired)]
+    if names is None or len({str(each.behavior) for each in settings if each is not None}) < 2:
+        return ""
+    return (
+        f"its behavior is written as annotations: {names.window} is the window, {names.factor} the factor by which "
+        "replicas may shrink in a minute"
+    )
 
 
 def _written_at(variant: Variant, desired: Allocation) -> tuple[str, ...]:

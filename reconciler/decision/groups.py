@@ -270,13 +270,14 @@ def with_merge_terms(
 def _terms(situation: Situation, staged: StagedPlan, plan: GroupPlan, lately: int) -> MergeTerms | None:
     """How a part merges by itself: nothing in it needs a person, and the settings or a rule want each change to.
 
-    Of a change with a caution a person should know, who is about to merge it; and of one that serves a model worse, for
-    a rule or somebody more urgent has its replicas.
+    Of a change with a caution a person should know, who is about to merge it; of a setting of an autoscaler, which is a
+    forecast; and of one that serves a model worse, for a rule or somebody more urgent has its replicas.
     """
     settings = situation.snapshot.settings.pull_requests
     changes = plan.changes
     needs_person = plan.part not in (Part.URGENT, Part.AUTO) or any(
-        not each.verdict.may_merge_itself or each.caution or _takes_what_is_needed(each) for each in changes
+        not each.verdict.may_merge_itself or each.caution or each.is_tuning or _takes_what_is_needed(each)
+        for each in changes
     )
     if not changes or needs_person or settings.auto_merge is False:
         return None

@@ -16,9 +16,12 @@ from reconciler.errors import ConfigurationError, InputError
 from reconciler.manifests.documents import parse_documents
 from reconciler.pipeline.edits import Sheet, write_edits
 from reconciler.rendering.renderer import Renderer
-from reconciler.report.formatting import count
+from reconciler.report.formatting import count, one_line
 from reconciler.snapshot.accelerators import recognise
 from reconciler.snapshot.tuned import tuned_scaler
+
+LONGEST_SIGNAL = 60
+"""Of what an autoscaler scales by: a query may be longer than a comment is read."""
 
 TEMPLATE = "init/workloads.yaml.j2"
 KEY = "workloads"
@@ -123,14 +126,16 @@ def _reason(workload: Workload, catalog: Catalog) -> str:
 def _settings(unmanaged: UnmanagedWorkload, snapshot: Snapshot, rules: Sequence[AdapterRule]) -> Iterator[SettingView]:
     owner = unmanaged.owner
     if owner is not None and owner.fields:
-        signals = f" by {', '.join(owner.signals)}" if owner.signals else ""
-        reason = f"{owner.owner} scales it{signals} ({owner.place}): its minimum and maximum are proposed"
+        signals = ", ".join(one_line(each, limit=LONGEST_SIGNAL) for each in owner.signals)
+        comma = "," if ", which" in owner.owner else ""
+        scales = f"{owner.owner}{comma} scales it{' by ' if signals else ''}{signals}"
+        reason = f"{scales} ({owner.place}): its minimum and maximum are proposed"
         scaler, value = owner.scaler, BOUNDS
         metric = None if scaler is None else _metric(scaler, unmanaged.workload, snapshot, rules)
         if metric is not None and not snapshot.settings.pull_requests.auto_merge:
             by = "" if scaler is None or scaler.metrics[0].source is MetricSource.QUERY else f", {metric.source}"
             reason, value = (
-                f"{owner.owner} scales it{signals} ({owner.place}{by}): its target and windows are proposed",
+                f"{scales} ({owner.place}{by}): its target, windows and bounds are proposed",
                 TUNE,
             )
         elif scaler is not None and not scaler.bounds_only:

@@ -20,6 +20,7 @@ from reconciler.report.summary import (
     trial_lines,
 )
 from reconciler.report.text import counts_text, nothing_decided
+from reconciler.report.tuning import tuning_lines
 
 MOST_CHARTS = 20
 FEWEST_POINTS = 3
@@ -47,6 +48,8 @@ def _sections(plan: Plan) -> Iterator[Section]:
     changes = by_urgency(plan.with_outcome(Outcome.CHANGE))
     rows = []
     for change in changes:
+        if change.is_tuning:
+            continue
         row = change_row(change, labels[change.variant])
         target = "" if row.slo is None else f"{row.slo.target} {row.slo.value}, target {row.slo.limit}"
         rows.append(
@@ -58,6 +61,7 @@ def _sections(plan: Plan) -> Iterator[Section]:
         heading=count(len(changes), "change"),
         tables=(table("What changes", headings, rows, (4,)),) if rows else (),
     )
+    yield Section(heading="Autoscalers", lines=tuple(tuning_lines(changes, labels)))
     yield Section(heading="Experiments", lines=tuple(experiment_lines(changes, labels)))
     yield Section(heading="Load and capacity", charts=tuple(_charts(plan, changes)))
     yield Section(heading="Failed", lines=(*plan.refusals, *plan.failures))

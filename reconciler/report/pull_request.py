@@ -470,6 +470,7 @@ def _view(plan: Plan, decisions: Sequence[Decision], heading: str, pages: Pages)
     rows = tuple(
         _table_row(change, labels[change.variant], pages, marked=_differ(changes), is_alone=served[change.model] == 1)
         for change in changes
+        if not change.is_tuning
     )
     lost = losers(plan, decisions)
     return PullRequestView(

@@ -109,7 +109,7 @@ class HoldRow:
 
 
 def change_row(decision: Decision, label: str, *, marked: bool = True, is_alone: bool = False) -> ChangeRow:
-    """The row of one change; `marked` puts the verdict's sign next to the name.
+    """The row of one change of replicas or accelerators; `marked` puts the verdict's sign next to the name.
 
     `is_alone`: no other variant serves its model, so that the model's measured load is its own.
     """
@@ -122,10 +122,10 @@ def change_row(decision: Decision, label: str, *, marked: bool = True, is_alone:
         replicas=shift(str(decision.current.replicas), str(decision.desired.replicas)),
         accelerator=shift(_accelerator(decision.current.accelerator), _accelerator(decision.desired.accelerator)),
         load=_measured_load(decision, is_alone=is_alone),
-        demand=UNKNOWN if decision.is_tuning else quantity(decision.demand, decision.unit),
-        capacity=UNKNOWN if decision.is_tuning else quantity(decision.capacity_after, decision.unit),
+        demand=quantity(decision.demand, decision.unit),
+        capacity=quantity(decision.capacity_after, decision.unit),
         unit=decision.unit,
-        slo=None if decision.is_tuning else slo_row(slo, decision) if slo else fullness_row(decision.fullness),
+        slo=slo_row(slo, decision) if slo else fullness_row(decision.fullness),
         cost=cost_change(decision.cost_before_per_hour, decision.cost_after_per_hour),
         verdict=verdict_text(decision.verdict),
     )

@@ -213,10 +213,19 @@ def month_amount(changes: Iterable[Decision], currency: str) -> str:
 
 def _hourly(changes: Iterable[Decision]) -> float:
     """What all changes cost more an hour; 0 while one of them has no price, or where no cent is left of it."""
-    pairs = [(change.cost_before_per_hour, change.cost_after_per_hour) for change in changes]
-    differences = [after - before for before, after in pairs if before is not None and after is not None]
-    total = sum(differences) if len(differences) == len(pairs) else 0.0
+    found = [_dearer(change) for change in changes]
+    known = [each for each in found if each is not None]
+    total = sum(known) if len(known) == len(found) else 0.0
     return total if round(total, 2) != 0 else 0.0
+
+
+def _dearer(change: Decision) -> float | None:
+    """What one change costs more an hour, of an autoscaler what its setting would have cost; None is not known."""
+    if change.is_tuning:
+        saved = None if change.tuning is None else change.tuning.saves_per_hour
+        return None if saved is None else -saved
+    before, after = change.cost_before_per_hour, change.cost_after_per_hour
+    return None if before is None or after is None else after - before
 
 
 def cost_unit(plan: Plan, changes: Iterable[Decision]) -> str:
@@ -438,10 +447,8 @@ def labels_for(changes: Sequence[Decision]) -> tuple[str, ...]:
     """The labels of a pull request: ours, and what kinds of changes are in it."""
     verbs = {_verb(change) for change in changes}
     saves = any(
-        change.cost_after_per_hour < change.cost_before_per_hour
-        if change.cost_before_per_hour is not None and change.cost_after_per_hour is not None
-        else change.desired.replicas < change.current.replicas
-        for change in changes
+        change.desired.replicas < change.current.replicas if dearer is None else dearer < 0
+        for change, dearer in ((change, _dearer(change)) for change in changes)
     )
     is_canary = any(change.canary is not None for change in changes)
     kinds = zip(LABELS_OF_KINDS, ("Scale up" in verbs, saves, "Move" in verbs, is_canary), strict=True)

@@ -30,7 +30,7 @@ from reconciler.report.summary import (
     trial_lines,
     unmanaged_text,
 )
-from reconciler.report.tuning import tuning_total
+from reconciler.report.tuning import tuning_lines, tuning_total
 
 NO_SLO = "no SLO"
 CLUSTERS_NAMED = 3
@@ -47,7 +47,7 @@ def plan_text(plan: Plan, *, width: int = 0, is_last: bool = True) -> str:
     """
     labels = labels_of(decision.variant for decision in plan.decisions)
     changes = by_urgency(plan.with_outcome(Outcome.CHANGE))
-    rows = [change_row(change, labels[change.variant]) for change in changes]
+    rows = [change_row(change, labels[change.variant]) for change in changes if not change.is_tuning]
     held = hold_rows((labels[each.variant], each.hold) for each in plan.decisions)
     waiting = hold_rows((labels[each.variant], each.waiting) for each in plan.decisions)
     name_width = max((display_width(_whose(row)) for row in (*held, *waiting)), default=0)
@@ -56,6 +56,7 @@ def plan_text(plan: Plan, *, width: int = 0, is_last: bool = True) -> str:
         _head(plan, width),
         _section("Gets less than it needs", losers(plan, plan.decisions), width),
         table,
+        _section("Autoscalers", tuple(tuning_lines(changes, labels)), width),
         _section("Experiments", tuple(experiment_lines(changes, labels)), width),
         _section("Failed", (*plan.refusals, *plan.failures), width),
         _section("To fix", (*map(str, plan.findings), *plan.warnings), width),

@@ -7,6 +7,7 @@ from reconciler.domain.plan import Decision
 from reconciler.domain.records import dataclass
 from reconciler.domain.scalers import TuningEvidence
 from reconciler.report.formatting import cost, count, one_line
+from reconciler.report.rows import verdict_text
 
 WORTH_NAMING = 0.005
 """Below half a cent an hour a saving is not worth a sentence."""
@@ -87,6 +88,17 @@ def tuning_rows(changes: Iterable[Decision], labels: Mapping[ResourceKey, str]) 
             highest=f"{1.1 * most:.4g}",
             top=f"{most:.4g}",
         )
+
+
+def tuning_lines(changes: Iterable[Decision], labels: Mapping[ResourceKey, str]) -> Iterator[str]:
+    """`llm/phi: minimum 6 → 2, target of running 40 → 52; on your last 14 days: ...; needs approval`, one a change."""
+    for change in changes:
+        if change.is_tuning:
+            fields = (f"{each.name} {each.displaced or 'unset'} → {each.becomes or 'unset'}"
+                      for each in change.setting_changes)  # fmt: skip
+            simulated = "" if change.tuning is None else headline(change.tuning)
+            told = ", ".join(fields), simulated, verdict_text(change.verdict)
+            yield f"{labels[change.variant]}: {'; '.join(filter(None, told))}"
 
 
 def headline(evidence: TuningEvidence) -> str:

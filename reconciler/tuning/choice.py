@@ -23,8 +23,8 @@ from reconciler.domain.scalers import (
 from reconciler.forecast.series import Floats
 from reconciler.simulation.draws import random_generator
 from reconciler.simulation.fluid import USUAL_SHARE
-from reconciler.tuning.groups import BURSTY, Group, TunedTarget, restlessness, two_digits
-from reconciler.tuning.trial import CHANNEL, WARM_UP, Days, Request, Trial, recorded_days, run
+from reconciler.tuning.groups import BURSTY, STEP_S, Group, TunedTarget, restlessness, two_digits
+from reconciler.tuning.trial import CHANNEL, WARM_UP, Days, Request, Trial, recorded_days, run, synced
 
 SHARES, FINE = (0.2, 0.4, 0.6, 0.8, 1.0), 0.05
 """Of what a replica carries inside its targets, what each is to get: first coarsely, then finely where it pays."""
@@ -455,15 +455,16 @@ class _Search:
         exact = np.array([self._rounded(each, chosen, row, rounds_down=rounds_down)
                           for row, each in enumerate(self._group.targets)]).T  # fmt: skip
         step = self._present
-        steps = []
+        steps: list[_Variant] = []
         if chosen.is_linear:
             step = replace(step, words="scaled by arrival rate", is_linear=True, shares=exact)
             steps.append(step)
         if chosen.is_slow:
-            step = replace(step, words="scaled down by at most 10 % a minute", is_slow=True)
-            steps.append(step)
-        step = replace(step, words=f"scale-down window {(chosen.window_s or 0) / 60:.0f} min", window_s=chosen.window_s)
-        steps.append(step)
+            before, step = step, replace(step, words="scaled down by at most 10 % a minute", is_slow=True)
+            steps += [step] if self._is_other(before, step) else []
+        words = f"scale-down window {(chosen.window_s or 0) / 60:.0f} min"
+        before, step = step, replace(step, words=words, window_s=chosen.window_s)
+        steps += [step] if self._is_other(before, step) else []
         if not chosen.is_linear:
             step = replace(step, words="target", shares=exact)
             steps.append(step)
@@ -474,6 +475,14 @@ class _Search:
         if chosen.least is not None:
             steps.append(replace(step, words="lower floors", least=chosen.least))
         return steps
+
+    def _is_other(self, before: _Variant, after: _Variant) -> bool:
+        """Whether a step does something of any target: some may have it so already."""
+        return any(
+            synced(_simulated(target.setting, before, row), STEP_S, has_window=True)
+            != synced(_simulated(target.setting, after, row), STEP_S, has_window=True)
+            for row, target in enumerate(self._group.targets)
+        )
 
     def _refinements(self, step: _Variant) -> Iterator[_Variant]:
         """The same setting with what is worth little: a tolerance, where the cluster has it."""

@@ -476,6 +476,9 @@ def test_three_autoscalers_from_init_to_the_merged_change_and_back(
     assert "Tune the autoscaler of adapter and 2 more" in text
     assert len(re.findall(r"on your last \d days: −\d+ % cost, attainment .+; on the \d days it was not", text)) == 3
     assert "Replicas on one day" in text
+    assert "| `target` of `vllm_num_requests_running` | 30 |" in text
+    for never in ("Proven", "at least", "? → ?", " 0.00 USD/h"):
+        assert never not in text, never
     assert "would get more than it carries" not in text  # the lower bound is not what serves
 
     fleet.merge(3600.0)
@@ -631,4 +634,4 @@ def test_what_is_not_what_ran_is_held(planned: str, name: str) -> None:
 def test_of_all_cases_the_honest_one_is_tuned(planned: str) -> None:
     assert len(HELD) >= 20
     assert "Tuning this autoscaler would save" in planned
-    assert re.findall(r"^ +\S+ +llm/(\S+) +at least 1 ", planned, re.MULTILINE) == ["honest"], planned
+    assert re.findall(r"^   llm/(\S+): .*target of", planned, re.MULTILINE) == ["honest"], planned

@@ -142,6 +142,7 @@ def _signals(spec: object) -> Iterator[str]:
                 parts = [entry.get("metadata"), *(each for key, each in entry.items() if key != "metadata")]
                 parts += [each.get("metric") for each in parts if isinstance(each, Mapping)]
                 named = [each.get(key) for each in parts if isinstance(each, Mapping) for key in _SIGNAL_NAMES]
+                named = [entry.get("name"), *named]
                 yield next((each for each in named if isinstance(each, str)), kind if isinstance(kind, str) else "")
 
 

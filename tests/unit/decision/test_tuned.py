@@ -18,6 +18,7 @@ from reconciler.domain.plan import Decision, Outcome
 from reconciler.domain.proposals import Promise, PromisedLatency, ProposalState, ProposedChange
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import (
+    BehaviorAnnotations,
     MetricSource,
     ResolvedMetric,
     Scaler,
@@ -132,7 +133,8 @@ class Tuned:
             scaled={} if self.history is None else {self.key: self.history},
             observed=replace(snapshot.observed, fine=(fine,)),
         )
-        return next(each for each in decide(snapshot).decisions if each.variant == self.key)
+        self.plan = decide(snapshot)
+        return next(each for each in self.plan.decisions if each.variant == self.key)
 
 
 @pytest.fixture
@@ -146,8 +148,34 @@ def test_a_chosen_setting_is_proposed(tuned: Tuned) -> None:
     assert (decision.outcome, decision.desired.replicas) == (Outcome.CHANGE, 1)
     assert ScalerSetting.parse(decision.desired.scaling) == AFTER
     assert (decision.tuning, decision.is_tuning) == (EVIDENCE, True)
-    assert "never merge by themselves" in decision.caution
     assert decision.change.proposed == tuned.change()
+
+
+def test_a_behavior_that_is_written_as_annotations_is_explained(tuned: Tuned) -> None:
+    """Who merges reads a factor in the diff, and percent in the table."""
+    names = BehaviorAnnotations(window="a/window", factor="a/rate")
+    tuned.scaler = replace(tuned.scaler, annotations=names, behavior={"scaleDown": {"stabilizationWindowSeconds": 300}})
+    (owner,) = tuned.fleet.owners
+    tuned.fleet.owners[:] = [replace(owner, scaler=tuned.scaler)]
+    tuned.choose()
+    assert tuned.decision().caution == ""
+    setting = tuned.found.setting
+    down = replace(setting.behavior, down=replace(setting.behavior.down, window_s=900.0))
+    tuned.found = replace(tuned.found, setting=replace(setting, behavior=down))
+    assert tuned.decision().caution == (
+        "llm/llama: its behavior is written as annotations: a/window is the window, a/rate the factor by which "
+        "replicas may shrink in a minute"
+    )
+
+
+def test_a_setting_never_merges_by_itself(tuned: Tuned) -> None:
+    """Whatever settings say, a person merges what is simulated."""
+    tuned.fleet.set(pull_requests=replace(tuned.fleet.settings.pull_requests, auto_merge=True))
+    tuned.rule("{name: all, autoMerge: {}}")
+    tuned.choose()
+    decision = tuned.decision()
+    (group,) = (each for each in tuned.plan.groups if each.changes)
+    assert (decision.is_tuning, decision.caution, group.merges) == (True, "", None)
 
 
 def test_a_setting_that_stays_changes_nothing(tuned: Tuned) -> None:

@@ -1,5 +1,6 @@
 """`init --adopt` in real clones: which entries it writes and why, and what it leaves to a person."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,7 @@ spec:
     - type: prometheus
       metadata: {query: "sum(rate(vllm:request_success_total[2m]))", threshold: "5"}
 """
+NAMED = SCALED_OBJECT.replace("- type: prometheus", "- name: arrivals\n      type: prometheus")
 ADAPTER = """apiVersion: v1
 kind: ConfigMap
 metadata: {name: adapter-config, namespace: monitoring}
@@ -113,8 +115,20 @@ def test_one_that_goes_by_its_own_query_is_tuned(workshop: Workshop) -> None:
     adopted(workshop)
     assert (
         "    whenAutoscaled: tune # ScaledObject chat scales it by sum(rate(vllm:request_success_total[2m])) "
-        "(a.yaml:16): its target and windows are proposed\n"
+        "(a.yaml:16): its target, windows and bounds are proposed\n"
     ) in configuration(workshop)
+
+
+def test_what_long_queries_say_is_cut_before_what_is_proposed(workshop: Workshop) -> None:
+    """A trigger with a name is told by it."""
+    query = "sum(rate(vllm:request_success_total{model_name='a'}[2m])) + 0 * sum(vllm:num_requests_waiting)"
+    scaler = SCALED_OBJECT.replace("sum(rate(vllm:request_success_total[2m]))", query)
+    committed(workshop, a=deployment("chat", scaler=scaler), b=deployment("code", scaler=NAMED))
+    adopted(workshop)
+    written = configuration(workshop)
+    cut = r"scales it by sum\(rate\(.{40,55}… \(a\.yaml:16\): its minimum and maximum are proposed"
+    assert re.search(cut, written), written
+    assert "scales it by arrivals (b.yaml:16): its target, windows and bounds are proposed" in written
 
 
 def test_one_whose_metric_a_rule_in_git_has_is_tuned(workshop: Workshop) -> None:
@@ -122,7 +136,7 @@ def test_one_whose_metric_a_rule_in_git_has_is_tuned(workshop: Workshop) -> None
     adopted(workshop)
     assert (
         "    whenAutoscaled: tune # HorizontalPodAutoscaler chat scales it by vllm_num_requests_waiting "
-        "(a.yaml:16, the rule of prometheus-adapter at b.yaml:7): its target and windows are proposed\n"
+        "(a.yaml:16, the rule of prometheus-adapter at b.yaml:7): its target, windows and bounds are proposed\n"
     ) in configuration(workshop)
 
 

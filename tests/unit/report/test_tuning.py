@@ -9,8 +9,9 @@ from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import ScalerSetting, TuningEvidence
 from reconciler.report.document import decision_json
-from reconciler.report.pull_request import commit_view
-from reconciler.report.summary import title
+from reconciler.report.pull_request import commit_view, pull_request_view
+from reconciler.report.summary import labels_for, title
+from reconciler.report.text import plan_text
 from reconciler.report.tuning import tuning_rows, tuning_total
 
 KEY = ResourceKey(cluster="prod", namespace="llm", kind="Deployment", name="phi")
@@ -135,7 +136,42 @@ def test_savings_are_summed_where_all_are_known() -> None:
 
 
 def test_a_title_says_that_an_autoscaler_is_tuned() -> None:
-    assert title([DECISION], "prod/llm", "USD") == "Tune the autoscaler of phi in prod/llm"
+    assert title([DECISION], "prod/llm", "USD") == "Tune the autoscaler of phi: −$4.50/h in prod/llm"
+    kept = replace(DECISION, tuning=None, cost_before_per_hour=6.0, cost_after_per_hour=2.0)
+    assert title([kept], "prod/llm", "USD") == "Tune the autoscaler of phi in prod/llm"
+
+
+def test_an_amount_is_of_the_setting_and_not_of_its_minimum(plan_of: Any, renderer: Any) -> None:
+    """What a minimum costs alone is said nowhere: the autoscaler runs what the load takes."""
+    fewer = replace(
+        DECISION,
+        current=replace(DECISION.current, replicas=6),
+        desired=replace(DECISION.desired, replicas=2),
+        cost_before_per_hour=41.28,
+        cost_after_per_hour=13.76,
+    )
+    plan = plan_of(fewer)
+    plan = replace(plan, totals=replace(plan.totals, cost_before_per_hour=41.28, cost_after_per_hour=13.76))
+    view = pull_request_view(plan, plan.groups[0])
+    assert (view.amount, view.rows, len(view.tuning)) == ("−$4.50/h", (), 1)
+    body = renderer.render("pull_request/body.md.j2", view)
+    assert ("| change |" in body, "27.52" in body) == (False, False)
+    assert labels_for([fewer]) == ("reconciler", "saving")
+    dearer = replace(fewer, tuning=replace(EVIDENCE, saves_per_hour=-1.0))
+    assert labels_for([dearer]) == ("reconciler",), "a repair that costs more saves nothing"
+
+
+def test_a_plan_lists_what_changes_of_autoscalers_apart_from_replicas(plan_of: Any, decide: Any) -> None:
+    told = plan_text(plan_of(replace(DECISION, metric="running"), decide("llama")))
+    assert "prod/llm/phi  " not in told
+    (line,) = [each for each in told.replace("\n      ", " ").splitlines() if "llm/phi:" in each]
+    assert line == (
+        "   prod/llm/phi: behavior.scaleDown.policies Percent 100 in 15 s (the default) → Percent 10 in 60 s, "
+        "behavior.scaleDown.stabilizationWindowSeconds 300 (the controller's default) → 900, "
+        "target of running 40 → 52; "
+        "on your last 14 days: −18 % cost, attainment 97.9 → 99.2 %, starts 41 → 30 a day; allow"
+    )
+    assert told.count("? → ? req/s") == 1, "of llama alone"
 
 
 def test_what_several_autoscalers_get_is_told_of_all_of_them() -> None:

@@ -127,6 +127,22 @@ def test_floors_of_more_than_two_that_cost_are_lowered(group: Build) -> None:
     assert found.steps[-1].words == "lower floors"
 
 
+def test_what_all_have_already_is_no_step(group: Build) -> None:
+    """The chosen window is of half an hour: where that is what they have, only the target changes."""
+    steps = {}
+    for window_s in (300.0, 1800.0):
+        behavior = Behavior(down=replace(DOWN, window_s=window_s))
+        setting = AutoscalerSetting(controller=Controller.HPA, metrics=(RATE,), most=1000, behavior=behavior)
+        (found,) = choose([(group(setting=setting), GOAL)])
+        assert isinstance(found, Choice)
+        assert {float(each.window_s) for each in found.settings.values()} == {1800.0}
+        steps[window_s] = [each.words for each in found.steps]
+    assert steps == {
+        300.0: ["as it is", "scale-down window 30 min", "target"],
+        1800.0: ["as it is", "target"],
+    }
+
+
 def test_floors_that_nobody_would_write_are_not_counted_as_lowered(group: Build) -> None:
     """What is proposed is simulated: whose bounds stay saves only what its target and window save."""
     setting = AutoscalerSetting(controller=Controller.HPA, metrics=(RATE,), least=14, most=1000)
