@@ -2,13 +2,16 @@
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from reconciler.cli.main import invoke
 from reconciler.cli.sample import _data
-from reconciler.pipeline.backtest import _keep_day, _read_day
+from reconciler.domain.identity import ModelKey
+from reconciler.pipeline import backtest as backtest_from
+from reconciler.pipeline.backtest import _keep_day, _read_day, read_loads
 from reconciler.report.backtest import day_json
 from tests.unit.report.test_pages import backtest
 
@@ -72,6 +75,26 @@ def test_a_kept_day_is_read_as_it_was_and_one_that_someone_changed_is_none(tmp_p
         content["courses"][1] |= wrong
         file.write_text(json.dumps(content), encoding="utf-8")
         assert _read_day(file) is None
+
+
+def test_a_file_of_loads_is_never_in_memory_as_numbers_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = tuple(ModelKey(cluster="prod", namespace="chat", model_id=f"m{number}") for number in range(400))
+    file, windows = tmp_path / "loads.csv", 300
+    lines = [",".join(("start_s", *map(str, models)))]
+    lines += [",".join((str(600 * at), *(f"{at}.{number}" for number in range(len(models))))) for at in range(windows)]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    monkeypatch.setattr(backtest_from, "MOST_BYTES", 2**20)  # so much is asked for at once, whatever a file has
+    tracemalloc.start()
+    try:
+        loads = read_loads(file, models, 1e9)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert loads.per_s.shape == (400, 300)
+    assert loads.per_s[7, 299] == 299.7
+    assert peak < 12 * file.stat().st_size
 
 
 @pytest.mark.parametrize(
