@@ -23,13 +23,14 @@ from reconciler.forecast.series import DAY_S, Floats, Integers
 from reconciler.simulation.draws import Arrivals, OfficeHours, Spread, random_generator
 from reconciler.simulation.faults import LATE_S, LATE_SHARE, Faults, draw_faults
 from reconciler.simulation.fleet import Fleet, batch_of
-from reconciler.simulation.policies import Way
+from reconciler.simulation.policies import Past, Way
 
 STEP_S = 60.0
 WARM_UP_S = 3 * 3600.0
 """Before each day: what it begins with is forgotten by then, so days are replayed apart and in any order."""
 LEAD_S = 3900.0
 """Before that, which the first decisions look back at."""
+MODELS_AT_ONCE = 64
 FEWEST_KNOWN = 0.5
 """Of a day's moments: a day with fewer is not replayed."""
 
@@ -133,13 +134,21 @@ class Replayed:
         steps = round((WARM_UP_S + DAY_S) / STEP_S)
         return draw_faults(seed, day_s, len(self.variants), steps, STEP_S) if self.with_faults else None
 
-    def before(self, day_s: float) -> Floats:
-        """What arrived in the week before a day's warm-up (models x steps of `STEP_S`); NaN before all history."""
+    def before(self, day_s: float) -> Past:
+        """What arrived in the week before a day's warm-up, some models at a time: the steps of 1,000 take 80 MiB."""
         steps = round(7 * DAY_S / STEP_S)
         from_s = day_s - WARM_UP_S - steps * STEP_S
         columns = self._columns(from_s + (np.arange(steps, dtype=np.float64) + 0.5) * STEP_S, self.phase_s)
         inside = (columns >= 0) & (columns < self.per_s.shape[1])
-        return np.where(inside, self.per_s[:, np.where(inside, columns, 0)], np.nan)
+        places = np.where(inside, columns, 0)
+        parts = [
+            Past.of(np.where(inside, self.per_s[first : first + MODELS_AT_ONCE][:, places], np.nan), STEP_S)
+            for first in range(0, len(self.per_s), MODELS_AT_ONCE)
+        ]
+        return Past(
+            hourly_per_s=np.concatenate([each.hourly_per_s for each in parts]),
+            most_per_s=np.concatenate([each.most_per_s for each in parts]),
+        )
 
 
 def read_replayed(

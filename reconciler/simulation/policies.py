@@ -63,15 +63,35 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """A way to scale: its settings, in the order of rows, and what makes its autoscaler for a fleet and its past.
+class Past:
+    """What arrived before a fleet's first step, in requests a second.
 
-    The past is what arrived before the fleet's first step (models x steps of the fleet), NaN is not known.
+    `hourly_per_s` (models x whole hours) are means of what is known, 0 where nothing is; `most_per_s` (models,) is the
+    largest of all steps.
     """
+
+    hourly_per_s: Floats
+    most_per_s: Floats
+
+    @classmethod
+    def of(cls, per_s: Floats, step_s: float) -> "Past":
+        """That of rates in steps of `step_s` (models x steps); NaN is not known."""
+        steps = round(HOUR_S / step_s)
+        hours = per_s.shape[1] // steps
+        is_known = np.isfinite(per_s)
+        known = np.where(is_known, per_s, 0.0)
+        whole = slice(per_s.shape[1] - hours * steps, None)
+        sums, counts = (each[:, whole].reshape(len(each), hours, steps).sum(axis=2) for each in (known, is_known))
+        return cls(hourly_per_s=sums / np.maximum(counts, 1), most_per_s=known.max(axis=1, initial=0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A way to scale: its settings, in the order of rows, and what makes its autoscaler for a fleet and its past."""
 
     name: str
     settings: tuple[Setting, ...]
-    build: Callable[[Fleet, Floats, Way], Autoscaler]
+    build: Callable[[Fleet, Past, Way], Autoscaler]
 
 
 def _swept(most_s: float = math.inf) -> tuple[tuple[Setting, ...], Floats, Floats]:
@@ -92,15 +112,15 @@ def _hpa(signal: str, *, sync_s: float, shrinks_slowly: bool) -> Autoscaler:
     )
 
 
-def _rate(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
+def _rate(fleet: Fleet, _past: Past, _way: Way) -> Autoscaler:
     return _hpa("load", sync_s=fleet.step_s, shrinks_slowly=False)
 
 
-def _running(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
+def _running(fleet: Fleet, _past: Past, _way: Way) -> Autoscaler:
     return _hpa("running", sync_s=fleet.step_s, shrinks_slowly=True)
 
 
-def _kthena(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
+def _kthena(fleet: Fleet, _past: Past, _way: Way) -> Autoscaler:
     _, targets, windows_s = _swept(LONGEST_WINDOW_S)
     return AutoscalingPolicy(signal="load", target=targets, stabilization_s=windows_s, sync_s=fleet.step_s)
 
@@ -115,7 +135,7 @@ def _shrinking_after(windows_s: Floats) -> Behavior:
     return Behavior(down=ScalingRules(window_s=windows_s, policies=policies))
 
 
-def _percent(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
+def _percent(fleet: Fleet, _past: Past, _way: Way) -> Autoscaler:
     _, targets, windows_s = _swept()
     return PercentSaturation(
         model_of=fleet.model_of,
@@ -127,7 +147,7 @@ def _percent(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
     )
 
 
-def _tokens(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
+def _tokens(fleet: Fleet, _past: Past, _way: Way) -> Autoscaler:
     """A cache holds what a full batch holds; a request that waits will hold its prompt and all that it asks for."""
     _, targets, windows_s = _swept()
     return TokenSaturation(
@@ -143,16 +163,16 @@ def _tokens(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
     )
 
 
-def _planned_by_throughput(fleet: Fleet, _past: Floats, _way: Way) -> ThroughputPlanner:
+def _planned_by_throughput(fleet: Fleet, _past: Past, _way: Way) -> ThroughputPlanner:
     return ThroughputPlanner(capacity_per_s=fleet.capacity_per_s, target=_TARGET_ROWS, step_s=fleet.step_s)
 
 
-def _planned_by_cache(fleet: Fleet, _past: Floats, _way: Way) -> Autoscaler:
+def _planned_by_cache(fleet: Fleet, _past: Past, _way: Way) -> Autoscaler:
     down = _TARGET_ROWS * (CACHE_DOWN / CACHE_UP)
     return CachePlanner(full=_full(fleet), queued=_prompts(fleet), up=_TARGET_ROWS, down=down)
 
 
-def _planned_by_latency(fleet: Fleet, past: Floats, way: Way) -> Autoscaler:
+def _planned_by_latency(fleet: Fleet, past: Past, way: Way) -> Autoscaler:
     return LatencyPlanner(
         _planned_by_throughput(fleet, past, way),
         capacity_per_s=fleet.capacity_per_s,
@@ -169,7 +189,7 @@ def _prompts(fleet: Fleet) -> Floats:
     return np.asarray(2.0 * share / (1.0 + share))
 
 
-def _by_pull_request(fleet: Fleet, _past: Floats, way: Way) -> Autoscaler:
+def _by_pull_request(fleet: Fleet, _past: Past, way: Way) -> Autoscaler:
     return ThroughGit(
         _hpa("load", sync_s=way.run_s, shrinks_slowly=False),
         run_s=way.run_s,
@@ -183,7 +203,7 @@ def _by_pull_request(fleet: Fleet, _past: Floats, way: Way) -> Autoscaler:
     )
 
 
-def _schedule(fleet: Fleet, past: Floats, _way: Way) -> Autoscaler:
+def _schedule(fleet: Fleet, past: Past, _way: Way) -> Autoscaler:
     """A floor in the busier half of the day, as the days before had it, and the arrival rate."""
     _, targets, windows_s = _swept()
     starts_s, ends_s, level = (each[fleet.model_of] for each in _busy_hours(past, fleet))
@@ -198,26 +218,21 @@ def _schedule(fleet: Fleet, past: Floats, _way: Way) -> Autoscaler:
 BUSY_H = 12
 
 
-def _busy_hours(past: Floats, fleet: Fleet) -> tuple[Floats, Floats, Floats]:
+def _busy_hours(past: Past, fleet: Fleet) -> tuple[Floats, Floats, Floats]:
     """When the busy hours of each model begin and end (seconds of the day), and their mean load; each (models,)."""
-    steps = round(HOUR_S / fleet.step_s)
-    hours = past.shape[1] // steps
+    models, hours = past.hourly_per_s.shape
     if not hours:
-        return np.zeros(len(past)), np.full(len(past), BUSY_H * HOUR_S), np.zeros(len(past))
-    hourly = past[:, past.shape[1] - hours * steps :].reshape(len(past), hours, steps)
-    is_known = np.isfinite(hourly)
-    means = np.where(is_known, hourly, 0.0).sum(axis=2) / np.maximum(is_known.sum(axis=2), 1)
+        return np.zeros(models), np.full(models, BUSY_H * HOUR_S), np.zeros(models)
     of_day = (int(fleet.start_s // HOUR_S) - hours + np.arange(hours)) % 24
     counted = of_day[:, None] == np.arange(24)
-    profile = means @ counted / np.maximum(counted.sum(axis=0), 1)
+    profile = past.hourly_per_s @ counted / np.maximum(counted.sum(axis=0), 1)
     sums = sliding_window_view(np.concatenate((profile, profile[:, : BUSY_H - 1]), axis=1), BUSY_H, axis=1).sum(axis=2)
     begins = sums.argmax(axis=1)
     return begins * HOUR_S, (begins + BUSY_H) % 24 * HOUR_S, sums.max(axis=1) / BUSY_H
 
 
-def _static(fleet: Fleet, past: Floats, _way: Way) -> Autoscaler:
-    peaks = np.nan_to_num(past).max(axis=1, initial=0.0)
-    peaks = np.where(peaks > 0, peaks, fleet.offered_per_s[:, 0])
+def _static(fleet: Fleet, past: Past, _way: Way) -> Autoscaler:
+    peaks = np.where(past.most_per_s > 0, past.most_per_s, fleet.offered_per_s[:, 0])
     need = np.array(PEAKS)[:, None] * peaks[fleet.model_of] * _even_share(fleet) / fleet.capacity_per_s
     return Planned(np.maximum(np.ceil(need), 1.0)[..., None], fleet.start_s, math.inf)  # one number for all time
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from reconciler.backtest import ours
+from reconciler.backtest import replayed as module
 from reconciler.backtest.comparison import compare, cost_at
 from reconciler.backtest.day import coverage, replay_day, what_ran
 from reconciler.backtest.ours import DayReplay, OurDay
@@ -99,6 +100,18 @@ def test_a_day_leaves_nothing_in_memory_that_the_next_one_adds_to() -> None:
         gc.enable()
     assert left == 0, "something holds itself"
     assert grown < 100, "only what was learned at the midnight before it, which the day after that takes as well"
+
+
+def test_the_past_is_the_same_however_many_models_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = replayed(rising, steady, rising, days=3)
+    day_s = subject.days(1)[0]
+    together = subject.before(day_s)
+    monkeypatch.setattr(module, "MODELS_AT_ONCE", 2)
+    apart = subject.before(day_s)
+    assert together.most_per_s.tolist() == apart.most_per_s.tolist() == [60.0, 20.0, 60.0]
+    assert together.hourly_per_s.tolist() == apart.hourly_per_s.tolist()
+    assert together.hourly_per_s.shape == (3, 7 * 24)
+    assert set(together.hourly_per_s[1].tolist()) == {0.0, 20.0}, "before all history nothing is known"
 
 
 def test_what_a_load_needs_serves_after_run_merge_and_sync() -> None:

@@ -14,7 +14,7 @@ from reconciler.domain.snapshot import Option
 from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric
 from reconciler.simulation.draws import Arrivals, OfficeHours, Spread, random_generator
 from reconciler.simulation.fleet import Fleet, Ledger, Planned, batch_of, simulate
-from reconciler.simulation.policies import POLICIES, Way, clairvoyant
+from reconciler.simulation.policies import POLICIES, Past, Way, clairvoyant
 from reconciler.simulation.through_git import ThroughGit
 
 START_S = 1_800_230_400.0  # a Monday at midnight, UTC
@@ -243,6 +243,14 @@ def test_people_merge_nothing_at_night() -> None:
     assert found.index(3.0) == 8 * 60 + 2
 
 
+def test_the_past_has_whole_hours_that_end_when_the_fleet_begins() -> None:
+    per_s = np.full((2, 150), np.nan)
+    per_s[0, 10:40], per_s[0, 90:], per_s[1, 5] = 3.0, 6.0, 7.0
+    past = Past.of(per_s, 60.0)
+    assert past.hourly_per_s.tolist() == [[3.0, 6.0], [0.0, 0.0]]
+    assert past.most_per_s.tolist() == [6.0, 7.0]
+
+
 def test_settings_of_a_policy_are_simulated_as_each_alone() -> None:
     draw = random_generator(3)
     subject = fleet(draw.uniform(2, 20, (2, 240)), start_steps=draw.integers(0, 6, (2, 240)))
@@ -251,11 +259,10 @@ def test_settings_of_a_policy_are_simulated_as_each_alone() -> None:
     for policy in POLICIES.values():
         count = len(policy.settings)
         block_of = np.zeros(240, int)
-        found = simulate(subject, policy.build(subject, past, plan), np.full((count, 2), 8.0), block_of)
+        found = simulate(subject, policy.build(subject, Past.of(past, 60.0), plan), np.full((count, 2), 8.0), block_of)
         alone = fleet(subject.offered_per_s[1:] / 1000, start_steps=subject.start_steps[1:])
-        of_one = simulate(
-            alone, policy.build(alone, past[1:], way(group_of=np.zeros(1, int))), np.full((count, 1), 8.0), block_of
-        )
+        scaler = policy.build(alone, Past.of(past[1:], 60.0), way(group_of=np.zeros(1, int)))
+        of_one = simulate(alone, scaler, np.full((count, 1), 8.0), block_of)
         assert found.kept[:, 1].tolist() == of_one.kept[:, 0].tolist(), policy.name
         assert found.offered.shape == (count, 2, 1)
 
@@ -264,9 +271,8 @@ def test_more_capacity_for_each_request_keeps_more_targets_and_costs_more() -> N
     draw = random_generator(4)
     subject = fleet(10 + 6 * np.sin(np.arange(1440) / 230) + draw.normal(0, 1, 1440), start=4)
     policy = POLICIES["HPA on arrival rate"]
-    found = simulate(
-        subject, policy.build(subject, np.empty((1, 0)), way()), np.full((24, 1), 9.0), np.zeros(1440, int)
-    )
+    scaler = policy.build(subject, Past.of(np.empty((1, 0)), 60.0), way())
+    found = simulate(subject, scaler, np.full((24, 1), 9.0), np.zeros(1440, int))
     cost, kept = found.cost[:, 0, 0].reshape(6, 4), found.attainment()[:, 0].reshape(6, 4)
     assert (np.diff(cost, axis=0) < 0).all()
     assert (np.diff(kept, axis=0) <= 1e-9).all()
@@ -295,7 +301,7 @@ def test_no_policy_is_cheaper_than_one_who_knows_what_comes() -> None:
     assert at_once.cost.sum() < delayed.cost.sum()
     for policy in POLICIES.values():
         count = len(policy.settings)
-        scaler = policy.build(subject, subject.offered_per_s, plan)
+        scaler = policy.build(subject, Past.of(subject.offered_per_s, 60.0), plan)
         found = simulate(subject, scaler, np.full((count, 1), 8.0), blocks)
         good = found.attainment()[:, 0] >= 0.9999
         assert (found.cost.sum(axis=(1, 2))[good] > at_once.cost.sum()).all(), policy.name
