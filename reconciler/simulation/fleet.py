@@ -220,7 +220,7 @@ class _Replicas:
 
     def change(self, wanted: Floats, step: int) -> Floats | float:
         """Ask for other numbers; the part of the replicas that served and still do, before others begin to."""
-        before, self.more, self.moved = self.ready, self._none, self._none
+        before, served, self.more, self.moved = self.ready, self.all_serve, self._none, self._none
         if self._lost_share is not None:
             lost = np.ceil(self.ready * self._lost_share[:, step])
             if lost.any():
@@ -228,19 +228,24 @@ class _Replicas:
                 cells = np.flatnonzero(lost)
                 self._start(lost.ravel()[cells], cells, step)
         change = wanted - self.asked
-        cells = np.flatnonzero(change)
+        moved = change != 0
+        cells = np.flatnonzero(moved)
         if cells.size:
-            self.moved, self.more = (change != 0).astype(np.float64), np.maximum(change, 0.0)
+            self.moved, self.more = moved.astype(np.float64), np.maximum(change, 0.0)
             changes = change.ravel()[cells]
             shrinks, grows = changes < 0, changes > 0
             if shrinks.any():
                 self._remove(-changes[shrinks], cells[shrinks], step)
             if grows.any():
                 self._start(changes[grows], cells[grows], step)
-            self.asked = np.array(np.broadcast_to(wanted, change.shape), dtype=np.float64, order="C")
-        stay = (
-            1.0 if self.ready is before else np.divide(self.ready, before, out=np.ones(before.shape), where=before > 0)
-        )
+            whole = wanted if wanted.shape == change.shape else np.broadcast_to(wanted, change.shape)
+            self.asked = np.ascontiguousarray(whole, dtype=np.float64)
+        if self.ready is before:
+            stay: Floats | float = 1.0
+        elif served:
+            stay = self.ready / before
+        else:
+            stay = np.divide(self.ready, before, out=np.ones(before.shape), where=before > 0)
         if self._is_due[step % self._size]:
             due = self._starting[step % self._size]
             self.ready = self.ready + due.reshape(before.shape)

@@ -9,8 +9,10 @@ without a sample counts as max(100 %, target) of its request when shrinking, and
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reconciler.domain.records import dataclass
 from reconciler.domain.scalers import (
@@ -137,18 +139,18 @@ def proposal_of_pods(kind: MetricKind, pods: PodGroups, target: Value, current: 
     """
     ratio = _ratio(kind, pods.total_milli, pods.reporting_request_milli, pods.reporting, target)
     found = np.where(tolerance.holds(ratio), current, np.ceil(ratio * pods.reporting))
-    is_cautious = np.asarray(pods.missing) > 0
-    if np.any(pods.unready):
-        is_cautious = is_cautious | ((np.asarray(pods.unready) > 0) & (ratio > 1.0))
+    is_cautious, unready = np.asarray(pods.missing) > 0, np.asarray(pods.unready)
+    if unready.any():
+        is_cautious = is_cautious | ((unready > 0) & (ratio > 1.0))
     if is_cautious.any():
-        place = np.nonzero(np.broadcast_to(is_cautious, found.shape))
+        place = np.flatnonzero(_of_shape(is_cautious, found.shape))
 
         def there(values: Value) -> Floats:
             """The numbers there alone; one that is the same everywhere stays one."""
-            each = np.asarray(values, dtype=np.float64)
-            return each if each.ndim == 0 else np.asarray(np.broadcast_to(each, found.shape)[place])
+            each = np.asarray(values)
+            return each if each.ndim == 0 else _of_shape(each, found.shape).take(place)
 
-        found[place] = _cautious(
+        wanted = _cautious(
             kind,
             PodGroups(**{name: there(getattr(pods, name)) for name in PodGroups.__annotations__}),
             there(ratio),
@@ -156,7 +158,13 @@ def proposal_of_pods(kind: MetricKind, pods: PodGroups, target: Value, current: 
             there(current),
             Tolerance(up=there(tolerance.up), down=there(tolerance.down)),
         )
+        np.put(found, place, wanted)
     return np.where(np.asarray(pods.reporting) > 0, found, np.nan)
+
+
+def _of_shape(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The same; `np.broadcast_to` takes long even where there is nothing to do."""
+    return values if values.shape == shape else np.broadcast_to(values, shape)
 
 
 def _ratio(kind: MetricKind, total: Value, request: Value, count: Value, target: Value) -> Floats:
@@ -167,15 +175,15 @@ def _ratio(kind: MetricKind, total: Value, request: Value, count: Value, target:
 
 
 def whole_quotient(total: Value, count: Value) -> Floats:
-    """`np.floor_divide`, several times as fast.
+    """`np.floor_divide` by whole counts, several times as fast.
 
     A quotient that is no whole number after it was rounded to a float lies between the same two as before; where it is
-    one, it may have been less.
+    one, it may have been less, but for that of zero.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         quotient = np.asarray(np.divide(total, count))
         whole = np.asarray(np.floor(quotient))
-        is_rounded = whole == quotient
+        is_rounded = (whole == quotient) & np.not_equal(total, 0.0)
         if is_rounded.any():
             exactly = np.floor_divide(*(np.broadcast_to(each, whole.shape)[is_rounded] for each in (total, count)))
             whole[is_rounded] = exactly
@@ -195,7 +203,7 @@ def _cautious(
     else:
         fill = target * missing
     count = count + missing
-    if np.any(unready):
+    if np.asarray(unready).any():
         counts_unready = (np.asarray(unready) > 0) & is_more
         count = count + np.where(counts_unready, unready, 0.0)
         request = request + np.where(counts_unready, pods.unready_request_milli, 0.0)
@@ -246,13 +254,12 @@ class RecentExtremes:
 
     def _close_block(self, region: "_Region") -> None:
         """Write down what the rest of the last block comes to at each step of the next, at whose last it is none."""
-        if region.length == 1:
-            return
-        block = np.stack([each[region.place] for each in self._pushed[: -region.length : -1]])
-        rest = self._extreme.accumulate(block, axis=0)
-        steps = (self._step + np.arange(region.length)) % self._longest
-        cells = self._rest[:, *region.place]
-        cells[steps[:-1]], cells[steps[-1]] = rest[::-1], self._neutral
+        later = self._rest[(self._step + region.length - 1) % self._longest][region.place]
+        later[...] = self._neutral
+        for ago in range(1, region.length):
+            rest = self._rest[(self._step + region.length - 1 - ago) % self._longest][region.place]
+            self._extreme(later, self._pushed[-ago][region.place], out=rest)
+            later = rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,7 +350,7 @@ class Controller:
         most = np.maximum(self._limit(behavior.up.select, self._up, current), current)
         least = np.minimum(self._limit(behavior.down.select, self._down, current), current)
         most, least = np.minimum(most, self._most), np.maximum(least, self._least)
-        return np.clip(stable, least, most)  # the present number is between both
+        return np.asarray(np.minimum(np.maximum(stable, least), most))  # the present number is between both
 
     def _limit(self, select: Select, moves: Sequence["_Move"], current: Floats) -> Floats:
         """How far the policies of one direction let it go."""
