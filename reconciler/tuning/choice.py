@@ -306,12 +306,12 @@ class _Search:
             steps = [self._present, *self._steps(tried[row], rounds_down=True)]
             trial = yield self._request(self._days, steps, keeps_asked=True)
         if steps[-1].least is not None and not self._needs_no_floor(trial, reaches=reaches):
-            steps, trial = steps[:-1], trial.without_last()
+            steps, trial = steps[:-1], trial.of(slice(-1))
         for candidate in self._refinements(steps[-1]) if reaches else ():
             more = yield self._request(self._days, [candidate], keeps_asked=True)
             paid, most_paid = float(more.cost_per_hour(fit)[0]), float(trial.cost_per_hour(fit)[-1])
             if float(self._lasting(more)[0]) >= aim and paid <= (1 - LEAST_GAIN_OF_KNOB) * most_paid:
-                steps, trial = [*steps, candidate], _joined(trial, more)
+                steps, trial = [*steps, candidate], trial.joined(more)
                 break
         return self._judged(steps, trial, frontier, reaches=reaches)
 
@@ -412,22 +412,30 @@ class _Search:
             for window_s in WINDOWS_S
             if not is_policy or window_s <= LONGEST_WINDOW_S
         ]
-        coarse = yield self._request(days, [self._variant(share, *way) for way in ways for share in SHARES], some)
+        points = [(share, *way) for way in ways for share in SHARES]
+        coarse = yield self._request(days, [self._variant(*each) for each in points], some)
         shape = len(ways), len(SHARES)
         attained, cost = self._lasting(coarse).reshape(shape), coarse.cost_per_hour().reshape(shape)
         reached = [_reached(attained[row], cost[row], aim) for row in range(len(ways))]
         best = sorted(range(len(ways)), key=lambda row: (reached[row], row))[:REFINED]
         best = [row for row in best if reached[row] <= DOMINATED * reached[best[0]]]
-        fine = []
+        near = []
         for row in best:
             enough = np.flatnonzero(attained[row] >= aim)
             last = int(enough.max()) if enough.size else 0
             until = SHARES[min(last + 1, len(SHARES) - 1)]
             shares = np.arange(SHARES[last], max(until - FINE / 2, SHARES[last] + FINE / 2), FINE)
-            fine += [self._variant(round(float(share), 2), *ways[row]) for share in shares]
-        if self._floors() is not None:
-            fine = [replace(each, least=None) for each in fine] + fine
-        return fine, (yield self._request(days, fine))
+            near += [(round(float(share), 2), *ways[row]) for share in shares]
+        fine = [self._variant(*each) for each in near]
+        unfloored = [] if self._floors() is None else [replace(each, least=None) for each in fine]
+        is_whole = len(some) == len(self._group.targets)  # then what was tried coarsely is known already
+        fresh = [variant for each, variant in zip(near, fine, strict=True) if not (is_whole and each in points)]
+        found = yield self._request(days, unfloored + fresh)
+        if is_whole:
+            new = iter(range(len(points) + len(unfloored), len(points) + len(unfloored) + len(fresh)))
+            rows = [points.index(each) if each in points else next(new) for each in near]
+            found = coarse.joined(found).of([*range(len(points), len(points) + len(unfloored)), *rows])
+        return unfloored + fine, found
 
     def _lasting(self, trial: Trial) -> Floats:
         """The share of requests inside their targets that nine of ten draws of the days to choose on exceed."""
@@ -689,12 +697,3 @@ def _frontier(tried: Sequence[_Variant], attained: Floats, cost: Floats, starts:
 def _interval(value: float, drawn: Floats) -> Interval:
     low, high = np.quantile(drawn, TENTHS)
     return Interval(value=value, low=float(low), high=float(high))
-
-
-def _joined(trial: Trial, more: Trial) -> Trial:
-    """Trials of other settings as one."""
-
-    def together(name: str) -> Floats:
-        return np.concatenate([getattr(each, name) for each in (trial, more)])
-
-    return Trial(**{each: together(each) for each in ("offered", "kept", "cost", "starts", "asked")})

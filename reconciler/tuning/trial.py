@@ -73,10 +73,20 @@ class Trial:
     starts: Floats
     asked: Floats | None = None
 
-    def without_last(self) -> "Trial":
-        """The same of all settings but the last one."""
-        asked = None if self.asked is None else self.asked[:-1]
-        offered, kept, cost, starts = (each[:-1] for each in (self.offered, self.kept, self.cost, self.starts))
+    def of(self, rows: Sequence[int] | slice) -> "Trial":
+        """The same of some settings, in this order."""
+        asked = None if self.asked is None else self.asked[rows]
+        offered, kept, cost, starts = (each[rows] for each in (self.offered, self.kept, self.cost, self.starts))
+        return Trial(offered=offered, kept=kept, cost=cost, starts=starts, asked=asked)
+
+    def joined(self, more: "Trial") -> "Trial":
+        """The same, and then other settings."""
+
+        def both(name: str) -> Floats:
+            return np.concatenate((getattr(self, name), getattr(more, name)))
+
+        asked = None if self.asked is None or more.asked is None else both("asked")
+        offered, kept, cost, starts = map(both, ("offered", "kept", "cost", "starts"))
         return Trial(offered=offered, kept=kept, cost=cost, starts=starts, asked=asked)
 
     def attainment(self, days: slice = slice(None)) -> Floats:
@@ -139,6 +149,11 @@ class _Part:
     def count(self) -> int:
         """How many targets and days it has."""
         return len(self.members) * len(self.request.days.begin_s)
+
+    @property
+    def drawn_for(self) -> Hashable:
+        """What is drawn is the same for parts of which this is the same."""
+        return id(self.request), *self.members
 
     @property
     def offered_per_s(self) -> Floats:
@@ -250,7 +265,9 @@ def _simulate(parts: Sequence[_Part], found: Mapping[int, Trial]) -> None:
         scalers.append((_autoscaler_of_parts(alike, height), sum(each.count for each in alike)))
     scaler = _SideBySide(scalers, parts)
     offered = np.concatenate([each.offered_per_s for each in parts])
-    arrivals = [each for part in parts for each in part.arrivals()]
+    # pieces of a part have other settings on the same days
+    drawn = {key: (part.starts(), part.arrivals()) for key, part in {each.drawn_for: each for each in parts}.items()}
+    arrivals = [each for part in parts for each in drawn[part.drawn_for][1]]
     lanes, steps = offered.shape
 
     def of_targets(name: str) -> Floats:
@@ -265,7 +282,7 @@ def _simulate(parts: Sequence[_Part], found: Mapping[int, Trial]) -> None:
         capacity_per_s=capacity,
         weight=of_targets("price_per_hour"),
         # what is read of one step stands together
-        start_steps=np.asfortranarray(np.concatenate([each.starts() for each in parts])),
+        start_steps=np.asfortranarray(np.concatenate([drawn[each.drawn_for][0] for each in parts])),
         arrivals=Arrivals(
             per_s=np.stack([each.per_s for each in arrivals], axis=1).T,
             work_per_s=np.stack([each.work_per_s for each in arrivals], axis=1).T,

@@ -71,6 +71,31 @@ def test_windows_that_differ_by_setting_and_target_are_simulated_as_each_alone(g
         assert getattr(together[0], name).tolist() == expected[:3].tolist()
 
 
+@pytest.mark.parametrize("floors", [{}, {"least_allowed": 2.0}])
+def test_what_was_tried_coarsely_is_not_simulated_again(group: Build, floors: dict[str, float]) -> None:
+    built = group(days=3.0, **floors)
+    if floors:
+        lifted = [replace(each, setting=replace(each.setting, least=8)) for each in built.targets]
+        built = Group(targets=tuple(lifted))
+    days = recorded_days(built)
+    search = _Search(built, days, len(days.begin_s), GOAL)
+    sweep = search._swept(0.995)
+
+    first = next(sweep)
+    coarse = run([first])[0]
+    second = sweep.send(coarse)
+    with pytest.raises(StopIteration) as ended:
+        sweep.send(run([second])[0])
+
+    tried, trial = ended.value.value
+    assert second.settings
+    assert not [each for each in second.settings if each in first.settings]
+    assert len(second.settings) < len(tried)
+    alone = run([search._request(days, tried)])[0]
+    for name in ("offered", "kept", "cost", "starts"):
+        assert getattr(trial, name).tolist() == getattr(alone, name).tolist()
+
+
 def test_too_few_days_prove_nothing(group: Build) -> None:
     (found,) = choose([(group(days=5.0), GOAL)])
     assert isinstance(found, Unchanged)
