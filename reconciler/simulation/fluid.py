@@ -195,7 +195,8 @@ class Batching:
         step does at random adds to what runs in its mean.
         """
         load = come / self._pace
-        end, running = _follow_law(held, np.minimum(load, self._full_load), self._pace, self.share)
+        begun = np.minimum(held, self.full), np.minimum(load, self._full_load)  # what is beyond these is over
+        end, running = _follow_law(*begun, self._pace, self.share)
         over, left = np.flatnonzero((load > self._full_load) | (held > self.full)), None
         if over.size:
             columns = over % self.share.size
