@@ -27,8 +27,9 @@ from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import ms_from_seconds
 from reconciler.domain.variant_settings import GROUP
+from reconciler.manifests.wording import join_words
 from reconciler.snapshot.accelerators import find_or_name, why_kept
-from reconciler.snapshot.canaries import is_canary, new_canary
+from reconciler.snapshot.canaries import is_canary, is_own_label, new_canary
 
 PAID_BACK_HOURS = 30 * 24
 """In which an experiment that succeeds at the slow edge earns what it costs at most."""
@@ -194,6 +195,12 @@ def _start(canary: Variant, original: Variant, trial: Trial, currency: str) -> C
         MEANWHILE,
         OF_THE_MODEL if copied is not None and copied.flavor else LABELS,
     ]
+    own = [] if original.workload is None else sorted(filter(is_own_label, original.workload.template_labels))
+    if own and not (copied is not None and copied.flavor):
+        told.append(
+            f"A Service or InferencePool that selects by {join_words(own, 'or')} sends it no request, and then nothing "
+            "is measured: before you merge, let it select by labels that all pods of the model have."
+        )
     if copied is not None and copied.place.caution:
         told.append(f"{copied.place.caution}.")
     words = tuple(told)

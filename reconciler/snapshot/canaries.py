@@ -13,7 +13,7 @@ from reconciler.domain.canaries import ENOUGH_HOURS, Copy, CopyPlace, Measured
 from reconciler.domain.history import Grid
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import Finding, ModelKey, Place, ResourceKey, Severity, Source, Sourced, SourceKind
-from reconciler.domain.inventory import PRODUCT_KEYS, Accelerator, Allocation, Catalog
+from reconciler.domain.inventory import ACCELERATOR_LABEL, PRODUCT_KEYS, Accelerator, Allocation, Catalog
 from reconciler.domain.observed import Trace
 from reconciler.domain.priors import Lengths, Prior
 from reconciler.domain.profiles import Learning, PerformanceProfile
@@ -24,8 +24,8 @@ from reconciler.domain.variant_settings import CANARY, GROUP, MEASURED, SERVICE_
 from reconciler.domain.workloads import Workload
 from reconciler.domain.written import DocumentRef
 from reconciler.metrics.history import read_histories, trace
-from reconciler.metrics.quantities import OWNERSHIP, Name
-from reconciler.metrics.queries import history_queries, names_in
+from reconciler.metrics.quantities import OWNERSHIP, POD_LABEL_OF_VARIANT, Name
+from reconciler.metrics.queries import exported_label, history_queries, names_in
 from reconciler.metrics.readings import attribution_of, read
 from reconciler.resources.llmaz.models import recognise_flavor
 from reconciler.resources.variants import FlavorChoice
@@ -47,6 +47,11 @@ LONGEST_NAME = 52
 def is_canary(variant: Variant) -> bool:
     """Whether it tries an accelerator that its model has no profile on; then its model is one of its own."""
     return bool(variant.model.role) and bool(variant.settings[CANARY].value)
+
+
+def is_own_label(name: str) -> bool:
+    """Whether pods of a canary have another value of a label than those of the original, or none."""
+    return name == ACCELERATOR_LABEL or exported_label(name) == POD_LABEL_OF_VARIANT
 
 
 _NUMBER, _MOST_S, _MOST = r"[0-9.e+-]{1,20}", 3600.0, 1e9

@@ -88,6 +88,31 @@ def test_one_replica_is_started_in_a_pull_request_of_its_own(busy: Any) -> None:
         assert "Nothing of it is proven. It costs 3.00 USD/h, 288 USD in the 4 days that it has." in text
 
 
+@pytest.mark.parametrize(
+    ("labels", "named"),
+    [
+        ({"app": "llama"}, ""),
+        ({"app": "llama", "llm-d.ai/variant": "llama"}, "llm-d.ai/variant"),
+        (
+            {"llm-d.ai/variant": "llama", "inference.optimization/acceleratorName": "A100"},
+            "inference.optimization/acceleratorName or llm-d.ai/variant",
+        ),
+    ],
+)
+def test_what_selects_by_a_label_that_it_does_not_have_is_told(busy: Any, labels: dict[str, str], named: str) -> None:
+    """Nothing would be sent to it, and after four days it would be taken back for that."""
+    busy.workloads[0] = replace(busy.workloads[0], template_labels=labels)
+    change = started(busy)
+    assert change is not None
+    assert change.canary is not None
+    told = [each for each in change.canary.words if "sends it no request" in each]
+    assert told == [
+        f"A Service or InferencePool that selects by {each} sends it no request, and then nothing is measured: before "
+        "you merge, let it select by labels that all pods of the model have."
+        for each in filter(None, [named])
+    ]
+
+
 def test_it_never_merges_by_itself(busy: Any) -> None:
     busy.set(pull_requests=replace(busy.settings.pull_requests, auto_merge=True))
     rule(busy, "{name: all, autoMerge: {}}")

@@ -1,6 +1,8 @@
 """What a canary is a copy of: written so that the cluster gets what was planned, and refused where it would not."""
 
+import json
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from reconciler.domain.recording import ManifestFile, Recording
 from reconciler.domain.records import replace
 from reconciler.domain.snapshot import Variant
 from reconciler.domain.written import DocumentRef
-from reconciler.manifests.documents import parse_readable
+from reconciler.manifests.documents import parse_documents, parse_readable
 from reconciler.pipeline.draft import Checker, says_the_same
 from reconciler.pipeline.edits import Editor, Sheet, sheet_of, write_edits
 from reconciler.rendering.renderer import Renderer
@@ -27,6 +29,7 @@ from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.canaries import (
     UNKNOWN_SCHEDULER,
     find_difference,
+    is_own_label,
     new_canary,
     parse_measured,
     write_measured,
@@ -180,6 +183,22 @@ def test_the_cluster_gets_what_was_planned(files: Mapping[str, str], annotations
     assert find_difference(canary, None) == "would not be applied"
     other = replace(canary, current=replace(canary.current, accelerator="H200"))
     assert find_difference(other, found) == "would have accelerator H100 instead of H200"
+
+
+def test_the_labels_of_its_own_are_those_that_a_reader_is_told() -> None:
+    labels = {"app": "chat", "llm-d.ai/variant": "chat", "inference.optimization/acceleratorName": "A100"}
+    told = f"metadata: {{labels: {json.dumps(labels)}}}"
+    recording, canary = planned(
+        {"chat.yaml": f"{PROFILED}---\n{DEPLOYMENT.replace('metadata: {labels: {app: chat}}', told)}"}
+    )
+    assert isinstance(canary, Variant)
+    (body,) = written(recording, canary).values()
+    (document,) = parse_documents("canary.yaml", body)
+    copied: Any = document.value
+    for part in ("spec", "template", "metadata", "labels"):
+        copied = copied[part]
+    assert {name for name in labels if copied.get(name) != labels[name]} == set(filter(is_own_label, labels))
+    assert copied == {"app": "chat", "llm-d.ai/variant": canary.key.name, "reconciler.io/canary": canary.key.name}
 
 
 def test_a_class_that_a_deployment_cannot_name_is_in_its_way() -> None:
