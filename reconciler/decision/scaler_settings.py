@@ -244,9 +244,9 @@ def _rules(written: object, default: ScalingRules) -> ScalingRules | None:
             return None
         found = replace(found, window_s=float(str(window_s)))
     if select is not None:
-        if select not in set(Select):
+        if not isinstance(select, str) or select not in set(Select):
             return None
-        found = replace(found, select=Select(str(select)))
+        found = replace(found, select=Select(select))
     if policies is not None:
         read = [_policy(each) for each in policies] if isinstance(policies, list) else []
         known = tuple(each for each in read if each is not None)

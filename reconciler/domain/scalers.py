@@ -276,7 +276,7 @@ def _leaves(value: object, path: str) -> Iterator[tuple[str, str]]:
             yield from _leaves(value[key], f"{path}.{key}")
     elif isinstance(value, list):
         yield path, ", ".join(_policy(each) for each in value)
-    else:
+    elif value is not None:
         yield path, str(value)
 
 

@@ -460,7 +460,10 @@ class Editor:
         if depth < len(path):
             for key in reversed(path[depth + 1 :]):
                 wanted = {str(key): wanted}
-            yield sheet.insert(self._block(wanted), *path[: depth + 1])
+            holder = sheet.find(*path[:depth])
+            is_null = isinstance(holder, Mapping) and path[depth] in holder
+            write = sheet.replace if is_null else sheet.insert
+            yield write(self._block(wanted), *path[: depth + 1])
         elif isinstance(wanted, dict) and isinstance(sheet.find(*path), Mapping):
             for key, value in wanted.items():
                 yield from self._bring(sheet, (*path, key), value)

@@ -79,6 +79,12 @@ def test_without_a_behavior_there_is_none() -> None:
         {"stabilizationWindowSeconds": 3601},
         {"stabilizationWindowSeconds": "300"},
         {"selectPolicy": "Fast"},
+        {"selectPolicy": []},
+        {"selectPolicy": {"Max": 1}},
+        {"stabilizationWindowSeconds": -1},
+        {"stabilizationWindowSeconds": 10**30},
+        {"policies": {"type": "Pods", "value": 1, "periodSeconds": 60}},
+        {"policies": [{"type": ["Pods"], "value": 1, "periodSeconds": 60}]},
         {"policies": []},
         {"policies": [{"type": "Pods", "value": 0, "periodSeconds": 60}]},
         {"policies": [{"type": "Share", "value": 1, "periodSeconds": 60}]},
@@ -238,6 +244,13 @@ def test_a_way_down_that_is_written_whole_tells_only_what_becomes_other() -> Non
     ]
     in_seconds = {**after.behavior["scaleDown"], "stabilizationWindow": "300s"}  # type: ignore[dict-item]
     assert after.changes(replace(after, behavior={"scaleDown": in_seconds})) == ()
+
+
+def test_a_key_without_a_value_is_as_none() -> None:
+    own = policy({"scaleDown": None})
+    assert [each.field for each in own.setting.changes(rated(own, stabilization_s=900.0))] == [
+        "behavior.scaleDown.stabilizationWindow"
+    ]
 
 
 def test_what_a_schema_fills_in_is_told_where_a_way_down_is_there() -> None:

@@ -142,6 +142,29 @@ def test_a_behavior_comes_again_where_one_was_taken_back() -> None:
     assert again == HPA + "  behavior:\n    scaleDown:\n      stabilizationWindowSeconds: 900\n"
 
 
+@pytest.mark.parametrize("empty", ["  behavior:\n", "  behavior: ~\n", "  behavior:\n    scaleDown:\n"])
+def test_a_behavior_is_written_where_a_key_has_no_value(empty: str) -> None:
+    written = tuned(HPA + empty, "40", {"scaleDown": {"stabilizationWindowSeconds": 900}})
+    assert written == HPA + "  behavior:\n    scaleDown:\n      stabilizationWindowSeconds: 900\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "words"),
+    [
+        (
+            HPA.replace("maxReplicas: 9", "maxReplicas: &n 9").replace("Value: 40", "Value: *n"),
+            "52",
+            "this is an alias",
+        ),
+        (HPA + "  behavior:\n    scaleDown: &d\n      selectPolicy: Min\n    scaleUp: *d\n", "40", "used by aliases"),
+    ],
+)
+def test_what_an_anchor_shares_is_not_changed_for_one(text: str, target: str, words: str) -> None:
+    behavior = {"scaleDown": {"selectPolicy": "Min", "stabilizationWindowSeconds": 900}}
+    with pytest.raises(EditRefused, match=words):
+        tuned(text, target, AS_NOW if target == "52" else {**behavior, "scaleUp": {"selectPolicy": "Min"}})
+
+
 def test_a_manifest_on_one_line_gets_no_block() -> None:
     flow = HPA.replace("  maxReplicas: 9\n", "  maxReplicas: 9\n  behavior: {scaleUp: {selectPolicy: Min}}\n")
     with pytest.raises(EditRefused):
