@@ -1,9 +1,9 @@
 """Requests as a fluid: how many are served inside their targets, and by how many replicas, at once for many settings.
 
 What replicas make of them in a closed loop comes from their profile: `Batching`. Without a loop, in steps of several
-minutes, `serve` has a rule for all: a replica carries its capacity inside the targets; beyond, the share of requests
-that keep them falls to none at `NONE_KEPT` times that, and what exceeds `FULL_BATCH` times it waits. After waiting
-longer than `LONGEST_WAIT_S` none keeps its target; what would wait longer than `LEAVES_S` leaves.
+minutes, `serve` takes from it how many of the minutes of a load keep their targets, with the usual batches; what
+exceeds `FULL_BATCH` times the capacity waits. After waiting longer than `LONGEST_WAIT_S` none keeps its target; what
+would wait longer than `LEAVES_S` leaves.
 """
 
 import math
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from reconciler.domain.records import dataclass
 from reconciler.forecast.series import Bools, Floats, Integers
+from reconciler.sizing.special import ndtr
 
-FULL_BATCH, NONE_KEPT = 1.25, 1.15
+FULL_BATCH, TARGET_STEP_S = 1.25, 60.0
+"""What a full batch carries, of the capacity; and how long the means are that targets are of."""
 LONGEST_WAIT_S, LEAVES_S = 1.0, 30.0
 USUAL_TIME_S, USUAL_SHARE, USUAL_FULL = 10.0, 0.5, 5 / 3
 """Of a replica whose profile is not known (see `Batching`): with a full batch it carries `FULL_BATCH` times as much."""
@@ -71,7 +73,9 @@ def serve(offered_per_s: Floats, replicas: Floats, capacity_per_s: Floats, delay
     carried = ready * capacity_per_s[:, np.newaxis]
     most = FULL_BATCH * carried
     load = np.divide(offered_per_s, carried, out=np.full(carried.shape, np.inf), where=carried > 0)
-    kept = np.clip((NONE_KEPT - load) / (NONE_KEPT - 1.0), 0.0, 1.0)
+    unknown = np.full((len(capacity_per_s), 1), np.nan)
+    batching = Batching(capacity_per_s[:, np.newaxis], unknown, unknown, unknown, TARGET_STEP_S)
+    kept = batching.kept_share(load, ready)
     kept[:, offered_per_s <= 0] = 1.0
     waiting = np.zeros(carried.shape[:2])
     for step in range(offered_per_s.shape[1]):
@@ -244,6 +248,11 @@ class Batching:
         """Whether a step keeps its targets."""
         is_quick = ~(lived.running * self._pace > lived.answered + 1e-9)
         return is_quick if self._has_batches else np.where(self.full > 1.0, is_quick, lived.held <= self._limit + 1e-9)
+
+    def kept_share(self, load: Floats, replicas: Floats) -> Floats:
+        """Of steps in which each of so many replicas has this load in the mean, the share that keeps its targets."""
+        above = (self._limit - self.settled(load)) / self._deviation
+        return np.asarray(ndtr(above * np.sqrt(np.maximum(replicas, 1.0))))
 
     def allowed(self, replicas: Floats) -> Floats:
         """The load of each of so many replicas at which 99 of 100 steps keep their targets."""

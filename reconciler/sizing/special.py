@@ -11,7 +11,7 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
 _PACKAGE = "scipy.special"
-_NAMES = ("betainc", "gammaincc", "gammainccinv", "gammaln", "ndtri", "stdtrit")
+_NAMES = ("betainc", "gammaincc", "gammainccinv", "gammaln", "ndtr", "ndtri", "stdtrit")
 
 
 def _load() -> ModuleType:
@@ -34,5 +34,6 @@ betainc = _functions.betainc
 gammaincc = _functions.gammaincc
 gammainccinv = _functions.gammainccinv
 gammaln = _functions.gammaln
+ndtr = _functions.ndtr
 ndtri = _functions.ndtri
 stdtrit = _functions.stdtrit

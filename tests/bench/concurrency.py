@@ -23,7 +23,7 @@ from reconciler.domain.records import replace
 from reconciler.domain.scalers import Behavior, MetricKind, RatePolicy, ScalingRules
 from reconciler.simulation.autoscalers.hpa import HorizontalPodAutoscaler, Metric
 from reconciler.simulation.autoscalers.port import Seen
-from reconciler.simulation.fluid import FULL_BATCH, LEAVES_S, LONGEST_WAIT_S, NONE_KEPT
+from reconciler.simulation.fluid import FULL_BATCH, LEAVES_S, LONGEST_WAIT_S
 from reconciler.tuning.choice import SLOW
 from reconciler.tuning.trial import Request, recorded_days, run
 from tests.bench.loads import DAY_S, Floats, smooth
@@ -32,6 +32,8 @@ from tests.bench.table import table
 from tests.bench.tuning import CAPACITY_PER_S, IN_BATCHES, group_of
 
 STEP_S, START_STEPS, WARM = 60.0, 4, 180
+NONE_KEPT = 1.15
+"""Of the capacity: from there on no request keeps its targets in the fluid that is rebuilt."""
 FAST = RatePolicy(value=100.0, period_s=STEP_S, is_percent=True)
 SETTINGS = {"present": (0.8, 300.0, FAST), "slow": (0.8, 300.0, SLOW), "long": (0.75, 3600.0, SLOW)}
 SHARES = (0.5, 0.6, 0.65, 0.7)

@@ -82,7 +82,7 @@ def test_a_smooth_fleet_gets_what_will_arrive_and_less_than_a_headroom_of_now(sm
     assert np.mean(quantiles >= will_be) > 0.75
     assert np.mean(asked >= 0.95 * will_be) > 0.9
     assert quantiles.sum() < 1.06 * will_be.sum()
-    assert asked.sum() < 1.15 * will_be.sum()
+    assert asked.sum() < 1.2 * will_be.sum()
     decisions = fleet.plan().decisions
     steps = [step for each in decisions for step in each.steps if step.stage == "demand"]
     assert all(step.reason.startswith("load expected between 09:10 and 09:30 UTC: at most ") for step in steps)
