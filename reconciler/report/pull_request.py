@@ -45,7 +45,7 @@ from reconciler.report.summary import (
     subject,
     title,
 )
-from reconciler.report.tuning import TuningRow, tuning_rows, tuning_total
+from reconciler.report.tuning import TuningRow, in_brief, tuning_rows, tuning_total
 
 # Links to a line of a file, a query, a page of the documentation.
 
@@ -434,20 +434,30 @@ def commit_view(group: GroupPlan, *, sign_off: str = "") -> CommitView:
 
 
 def reductions(view: PullRequestView) -> Iterator[PullRequestView]:
-    """The view, then ever shorter ones: without the details, the held, the verdicts, then with fewer rows."""
+    """The view, then ever shorter ones: without the details, the held, the verdicts, then with fewer rows.
+
+    What it cuts is named only where there was any.
+    """
     yield view
     for text, shorten in _SHORTENINGS:
-        view = replace(shorten(view), cut=(*view.cut, text))
-        yield view
+        shorter = shorten(view)
+        if shorter != view:
+            view = replace(shorter, cut=(*view.cut, text))
+            yield view
     view = replace(view, problems=view.problems[:ROWS_KEPT])
     if len(view.rows) > ROWS_KEPT:
         left_out = count(len(view.rows) - ROWS_KEPT, "row")
-        yield replace(view, rows=view.rows[:ROWS_KEPT], cut=(*view.cut, f"{left_out} of the table"))
+        view = replace(view, rows=view.rows[:ROWS_KEPT], cut=(*view.cut, f"{left_out} of the table"))
+        yield view
+    if len(view.tuning) > ROWS_KEPT:
+        left_out = count(len(view.tuning) - ROWS_KEPT, "autoscaler")
+        yield replace(view, tuning=view.tuning[:ROWS_KEPT], cut=(*view.cut, left_out))
 
 
 _SHORTENINGS: tuple[tuple[str, Callable[[PullRequestView], PullRequestView]], ...] = (
     ("the details", lambda view: replace(view, details=(), unchanged=(), fleet=(), queries=())),
     ("the picture", lambda view: replace(view, picture=None)),
+    ("what else was tried of autoscalers", lambda view: replace(view, tuning=tuple(map(in_brief, view.tuning)))),
     ("what is held", lambda view: replace(view, held=(), waiting=(), put_back=())),
     ("the reasons of verdicts", lambda view: replace(view, verdicts=())),
     ("what a merge restarts", lambda view: replace(view, restarted=(), cautions=())),

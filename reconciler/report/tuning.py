@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.domain.identity import ResourceKey
 from reconciler.domain.plan import Decision
-from reconciler.domain.records import dataclass
+from reconciler.domain.records import dataclass, replace
 from reconciler.domain.scalers import TuningEvidence
 from reconciler.report.formatting import cost, count, one_line
 from reconciler.report.rows import verdict_text
@@ -88,6 +88,11 @@ def tuning_rows(changes: Iterable[Decision], labels: Mapping[ResourceKey, str]) 
             highest=f"{1.1 * most:.4g}",
             top=f"{most:.4g}",
         )
+
+
+def in_brief(row: TuningRow) -> TuningRow:
+    """The same without its day and other settings: the fields, what they would have done, and what limits them."""
+    return replace(row, days=(), bars=(), steps=(), tried=())
 
 
 def tuning_lines(changes: Iterable[Decision], labels: Mapping[ResourceKey, str]) -> Iterator[str]:

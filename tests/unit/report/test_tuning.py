@@ -3,13 +3,14 @@
 from types import SimpleNamespace
 from typing import Any
 
+from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import ModelKey, ResourceKey
 from reconciler.domain.inventory import Allocation
 from reconciler.domain.plan import Decision, Outcome, Verdict, VerdictKind
 from reconciler.domain.records import replace
 from reconciler.domain.scalers import ScalerSetting, TuningEvidence
 from reconciler.report.document import decision_json
-from reconciler.report.pull_request import commit_view, pull_request_view
+from reconciler.report.pull_request import commit_view, pull_request_view, reductions
 from reconciler.report.summary import labels_for, title
 from reconciler.report.text import plan_text
 from reconciler.report.tuning import tuning_rows, tuning_total
@@ -159,6 +160,28 @@ def test_an_amount_is_of_the_setting_and_not_of_its_minimum(plan_of: Any, render
     assert labels_for([fewer]) == ("reconciler", "saving")
     dearer = replace(fewer, tuning=replace(EVIDENCE, saves_per_hour=-1.0))
     assert labels_for([dearer]) == ("reconciler",), "a repair that costs more saves nothing"
+
+
+def test_many_autoscalers_leave_room_for_what_a_reader_needs(plan_of: Any, decide: Any, renderer: Any) -> None:
+    """What else was tried goes first, then some of them; how to reject it all stays."""
+    told = replace(EVIDENCE, steps=("target (−18 % cost)",) * 3, tried=("target 0.80 of capacity (−12 % cost)",) * 3)
+    for number, cut, kept in (
+        (30, "what else was tried of autoscalers", 30),
+        (400, "what else was tried of autoscalers, what is held, 380 autoscalers", 20),
+    ):
+        changes = [
+            replace(DECISION, variant=replace(KEY, name=f"phi-{each}"), group="us-east/llm", tuning=told)
+            for each in range(number)
+        ]
+        hold = Hold(kind=HoldKind.METRICS_MISSING, words="no series")
+        held = decide("mixtral", outcome=Outcome.HELD, hold=hold, group="us-east/llm")
+        plan = plan_of(*changes, *([held] if number > 30 else []))
+        view = pull_request_view(plan, plan.groups[0])
+        body = renderer.render_within("pull_request/body.md.j2", reductions(view), limit=24_000)
+        assert len(body) <= 24_000
+        assert body.count("on your last 14 days") == kept
+        assert f"Left out to fit the forge's limit: {cut}." in body
+        assert "Close this pull request to reject exactly this decision" in body
 
 
 def test_a_plan_lists_what_changes_of_autoscalers_apart_from_replicas(plan_of: Any, decide: Any) -> None:
