@@ -67,17 +67,18 @@ def serve(offered_per_s: Floats, replicas: Floats, capacity_per_s: Floats, delay
     of its step, a replica of each model carries `capacity_per_s` (models,).
     """
     asked = _later(replicas, delay.sync)
-    ready = asked
-    for ago in range(1, delay.start + 1):  # what started meanwhile does not serve yet
-        ready = np.minimum(ready, _later(asked, ago))
-    carried = ready * capacity_per_s[:, np.newaxis]
-    most = FULL_BATCH * carried
-    load = np.divide(offered_per_s, carried, out=np.full(carried.shape, np.inf), where=carried > 0)
     unknown = np.full((len(capacity_per_s), 1), np.nan)
     batching = Batching(capacity_per_s[:, np.newaxis], unknown, unknown, unknown, TARGET_STEP_S)
-    kept = batching.kept_share(load, ready)
+    most, kept = np.empty(asked.shape), np.empty(asked.shape)
+    for row, own in enumerate(asked):  # a setting at a time: of all of a rehearsal each array has 17 MiB
+        ready = own
+        for ago in range(1, delay.start + 1):  # what started meanwhile does not serve yet
+            ready = np.minimum(ready, _later(own, ago))
+        carried = ready * capacity_per_s[:, np.newaxis]
+        load = np.divide(offered_per_s, carried, out=np.full(carried.shape, np.inf), where=carried > 0)
+        most[row], kept[row] = FULL_BATCH * carried, batching.kept_share(load, ready)
     kept[:, offered_per_s <= 0] = 1.0
-    waiting = np.zeros(carried.shape[:2])
+    waiting = np.zeros(kept.shape[:2])
     for step in range(offered_per_s.shape[1]):
         rest = np.minimum(waiting + (offered_per_s[:, step] - most[..., step]) * step_s, LEAVES_S * most[..., step])
         waits = waiting > LONGEST_WAIT_S * most[..., step]
@@ -85,7 +86,8 @@ def serve(offered_per_s: Floats, replicas: Floats, capacity_per_s: Floats, delay
         waits |= waiting > LONGEST_WAIT_S * most[..., step]
         kept[..., step][waits] = 0.0
     requests = offered_per_s.mean(axis=1)
-    share = np.divide((kept * offered_per_s).mean(axis=2), requests, out=np.ones(kept.shape[:2]), where=requests > 0)
+    kept *= offered_per_s
+    share = np.divide(kept.mean(axis=2), requests, out=np.ones(kept.shape[:2]), where=requests > 0)
     return Served(kept=share, requests=np.broadcast_to(requests, share.shape), replicas=asked.mean(axis=2))
 
 

@@ -1,5 +1,7 @@
 """A fluid fleet against numbers that can be worked out by hand."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -196,3 +198,16 @@ def test_as_many_requests_and_as_much_work_come_as_are_offered_in_the_mean() -> 
     for per_s, variance in ((drawn.per_s, 1.0), (drawn.work_per_s, 2.0)):
         assert per_s[1:].mean(axis=1) == pytest.approx(offered[1:, 0], rel=0.02)
         assert per_s[1:].var(axis=1) * 60.0 == pytest.approx(variance * offered[1:, 0], rel=0.05)
+
+
+def test_serving_makes_few_arrays_of_all_settings_models_and_steps() -> None:
+    draw = random_generator(7)
+    offered, replicas = draw.uniform(0, 30, (20, 300)), draw.integers(1, 5, (6, 20, 300)).astype(float)
+    serve(offered, replicas, np.full(20, 9.0), Delay(sync=2, start=3), 300.0)
+    tracemalloc.start()
+    try:
+        serve(offered, replicas, np.full(20, 9.0), Delay(sync=2, start=3), 300.0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 5 * replicas.nbytes
