@@ -168,6 +168,7 @@ PARTS: Mapping[str, Part] = {
     "review": _review,
     "history": _history,
     "backtest": backtesting.measure,
+    "comparison": backtesting.compared,
     "tuning": tuning.measure,
 }
 

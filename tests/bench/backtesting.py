@@ -36,6 +36,8 @@ LOADS: Mapping[str, Callable[[int, int], Offered]] = {
     "servegen m-mid": lambda models, seed: bursty(models, "m_mid", seed=seed),
 }
 MERGE_S, SYNC_S, START_S = 600.0, 180.0, 360.0
+SEEDS = range(1, 11)
+"""Those of the tables in the documentation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,12 @@ def kept(row: Row) -> Figure:
     """As the JSON file holds it."""
     more = {"seed": row.seed, "days": row.days, **row.figures}
     return Figure(part="comparison", name=row.load, processor_s=row.processor_s, more=more)
+
+
+def compared(bench: Bench) -> Iterator[Figure]:
+    """The tables of the documentation: a day of each load with ten seeds; nothing without all, as it takes minutes."""
+    if bench.is_all:
+        yield from (kept(replay(name, seed, days=1)) for name in LOADS for seed in SEEDS)
 
 
 def lines(rows: Sequence[Row]) -> Iterator[Sequence[str | int | float]]:
