@@ -101,8 +101,8 @@ def tune_autoscalers(situation: Situation, staged: StagedPlan) -> StagedPlan:
         if stays is not None:
             proposals[key] = stays
             room.keep(key, max(stays.most, upper_bound(variants[key])))
-    beside = _Beside.of(situation, room)
-    found = {key: _target(beside, variants[key], tuned[key]) for key in open_now}
+    sources = _TargetSources.of(situation, room)
+    found = {key: _target(sources, variants[key], tuned[key]) for key in open_now}
     holds = {key: each for key, each in found.items() if isinstance(each, Hold) and key not in waiting}
     targets = tuple(each for key, each in found.items() if isinstance(each, _Target) and key not in waiting)
     results = _within_room(targets, [variants[each.key] for each in targets if each.key not in proposals], room)
@@ -274,8 +274,8 @@ def _why(scaler: Scaler, after: ScalerSetting) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Beside:
-    """What all targets are looked up in, made once; `rows` has what arrived for each model minute by minute."""
+class _TargetSources:
+    """What targets are made of, looked up once for all; `rows` has what arrived for each model minute by minute."""
 
     situation: Situation
     room: BoundsRoom
@@ -283,7 +283,7 @@ class _Beside:
     rows: Mapping[ModelKey, tuple[DemandHistory, int]]
 
     @classmethod
-    def of(cls, situation: Situation, room: BoundsRoom) -> "_Beside":
+    def of(cls, situation: Situation, room: BoundsRoom) -> "_TargetSources":
         """The same of one plan."""
         rows: dict[ModelKey, tuple[DemandHistory, int]] = {}
         for history in situation.snapshot.observed.fine:
@@ -292,9 +292,9 @@ class _Beside:
         return cls(situation=situation, room=room, delays=ActuationDelays(situation.snapshot), rows=rows)
 
 
-def _target(beside: _Beside, variant: Variant, tuned: TunedScaler) -> _Target | Hold | None:
+def _target(sources: _TargetSources, variant: Variant, tuned: TunedScaler) -> _Target | Hold | None:
     """What its autoscaler is tuned from; why not; or None where this run does not look at it."""
-    situation, key = beside.situation, variant.key
+    situation, key = sources.situation, variant.key
     snapshot = situation.snapshot
     if tuned.hold is not None or tuned.metric is None:
         return tuned.hold
@@ -315,11 +315,11 @@ def _target(beside: _Beside, variant: Variant, tuned: TunedScaler) -> _Target | 
         return None
     if isinstance(history, NoAnswer):
         return replace(hold_of(history), is_daily=True)
-    found = beside.rows.get(variant.model)
+    found = sources.rows.get(variant.model)
     if found is None:
         words = "what arrived in the last two weeks is not known minute by minute"
         return Hold(kind=HoldKind.HISTORY_MISSING, words=words, is_daily=True)
-    start, price = beside.delays.of(variant).start, variant.current_cost_per_hour
+    start, price = sources.delays.of(variant).start, variant.current_cost_per_hour
     load = snapshot.observed.loads.get(variant.model)
     capacity = significant(carried)
     in_batches, batch_share, *_ = batch_of(variant.current_option, load if isinstance(load, Load) else None, capacity)
@@ -335,7 +335,7 @@ def _target(beside: _Beside, variant: Variant, tuned: TunedScaler) -> _Target | 
         batch=(in_batches, batch_share),
         price_per_hour=math.nan if price is None else price,
         start=Spread(low_s=start.low_s, median_s=start.median_s, high_s=start.high_s),
-        allowed=beside.room.of(variant),
+        allowed=sources.room.of(variant),
         has_tolerance=has_tolerance(tuned.scaler),
     )
 

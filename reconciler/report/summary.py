@@ -311,7 +311,7 @@ def shortcoming(changes: Sequence[Decision], decisions: Sequence[Decision]) -> s
 def proof(plan: Plan, changes: Sequence[Decision] | None = None) -> str:
     """What the solver proved: `Proven within 0.04 % of the cheapest plan.`; empty when it had nothing to choose.
 
-    `changes` are those told beside it, by default all of the plan: settings of autoscalers are simulated, not solved.
+    It is said of `changes`, by default of all in the plan: settings of autoscalers are simulated, not solved.
     """
     if all(each.outcome is Outcome.HELD or each.current.scaling for each in plan.decisions):
         return ""
