@@ -97,7 +97,7 @@ class DayReplay:
         self._committed_s = self._from_s - DAY_S
         self._replicas = np.repeat(first[:, None], self._steps, axis=1)
         self._moves: list[Move] = []
-        # no method of this one: what holds itself stays until a collection, which is rare, and this holds 50 MiB
+        # not a bound method: an object that refers to itself waits for a rare garbage collection, with its 50 MiB
         self.pull_requests = PullRequests(merged_by_people=partial(_merged_by_people, replayed.way, day_s, seed))
 
     def run(self) -> OurDay:

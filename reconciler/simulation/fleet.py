@@ -177,7 +177,7 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
         # who goes finishes what it has, and that does not slow down the others
         begun, served = inside, counts.ready
         stay = counts.change(wanted, step)
-        inside, going = begun * stay, served * (1.0 - stay)
+        inside = begun * stay
         share = shares()
         held = inside if waiting is nothing else inside + by_variant(waiting) * share / batching.requests
         ready, unserved = counts.ready, None
@@ -193,8 +193,8 @@ def simulate(fleet: Fleet, scaler: Autoscaler, replicas: Floats, block_of: Integ
             leaving = by_model(lived.left * ready * batching.requests)
             unserved = leaving if unserved is None else unserved + leaving
         if block_of[step] >= 0:
-            spared = batching.spared(begun, served, going) if going.any() else None
-            kept = by_model(batching.kept(lived, ready, spared) * share) * offered[:, step]
+            spared = 0.0 if isinstance(stay, float) else batching.spared(begun, served, stay, ready)
+            kept = by_model(batching.kept(lived, spared) * share) * offered[:, step]
             ledger.add(int(block_of[step]), kept, unserved, counts.asked, by_model(counts.more), by_model(counts.moved))
     return ledger.total(by_model)
 

@@ -246,23 +246,22 @@ class Batching:
                 end[fills[rest_of]], running[fills[rest_of]] = _find_law(*law)
         return end, running
 
-    def spared(self, held: Floats, replicas: Floats, going: Floats) -> Floats:
-        """How much less time tokens take in a step than they would at capacity: of requests in replicas that go.
+    def spared(self, held: Floats, replicas: Floats, stay: Floats, ready: Floats) -> Floats:
+        """How much less time than at capacity tokens take in replicas that go, in a step, for each that is `ready`.
 
-        Of so many `replicas`, which hold so much together, so many are `going`: they finish what they have.
+        Of so many `replicas`, which hold so much together, the share `stay` remains: the others finish what they have.
         """
-        found, place = np.zeros(held.shape), np.flatnonzero(going)
-        columns, each = place % self.share.size, held.take(place) / replicas.take(place)
-        pace = self._pace[columns]
+        found, place = np.zeros(held.shape), np.flatnonzero(stay < 1.0)
+        columns, count, serve = place % self.share.size, replicas.take(place), ready.take(place)
+        each, pace = held.take(place) / count, self._pace[columns]
         end, running = _follow_law(each, np.zeros(each.shape), pace, self.share[columns])
-        np.put(found, place, going.take(place) * (each - end - running * pace))
+        of_all = count * (1.0 - stay.take(place)) * (each - end - running * pace)
+        np.put(found, place, np.divide(of_all, serve, out=np.zeros(of_all.shape), where=serve > 0))
         return found
 
-    def kept(self, lived: Lived, replicas: Floats, spared: Floats | None = None) -> Bools:
-        """Whether a step of so many replicas keeps its targets, which are of the mean of all tokens."""
-        late = lived.running * self._pace - lived.answered
-        if spared is not None:
-            late = late - np.divide(spared, replicas, out=np.zeros(late.shape), where=replicas > 0)
+    def kept(self, lived: Lived, spared: Floats | float = 0.0) -> Bools:
+        """Whether a step keeps its targets, which are of the mean of all tokens."""
+        late = lived.running * self._pace - lived.answered - spared
         is_quick = ~(late > 1e-9)
         return is_quick if self._has_batches else np.where(self.full > 1.0, is_quick, lived.held <= self._limit + 1e-9)
 

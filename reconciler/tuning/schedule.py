@@ -58,10 +58,10 @@ class TuningMerges:
         }
         self._newest: dict[str, Merge] = {}
         for key, own in self._of.items():
-            before = self._newest.get(self._group_of[key])
-            each = max((*(() if before is None else (before,)), *own), key=lambda each: each.at_s, default=None)
-            if each is not None:
-                self._newest[self._group_of[key]] = each
+            group = self._group_of[key]
+            for each in own:
+                if group not in self._newest or each.at_s > self._newest[group].at_s:
+                    self._newest[group] = each
 
     def last(self, key: ResourceKey) -> Merge | None:
         """The newest one of an autoscaler."""

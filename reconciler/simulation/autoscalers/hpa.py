@@ -253,7 +253,7 @@ class RecentExtremes:
         return np.asarray(self._extreme(self._so_far, self._rest[(self._step - 1) % self._longest]))
 
     def _close_block(self, region: "_Region") -> None:
-        """Write down what the rest of the last block comes to at each step of the next, at whose last it is none."""
+        """Keep, for each step of the next block, the extreme of those of the last one that are still in the window."""
         later = self._rest[(self._step + region.length - 1) % self._longest][region.place]
         later[...] = self._neutral
         for ago in range(1, region.length):

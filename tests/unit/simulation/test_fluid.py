@@ -170,7 +170,7 @@ def test_a_replica_without_a_profile_answers_a_quarter_more_with_a_full_batch() 
 def test_where_the_largest_batch_is_the_bound_targets_are_lost_by_waiting() -> None:
     bounded = Batching(np.array([100.0]), np.array([1000.0]), np.array([0.5]), np.array([1.0]), 60.0)
     held, come = np.array([[1.0], [1.05], [1.1], [1.15], [1.2]]), np.full((5, 1), 6.0)
-    kept = bounded.kept(bounded.after(held, come, MANY), MANY)[:, 0].tolist()
+    kept = bounded.kept(bounded.after(held, come, MANY))[:, 0].tolist()
     assert kept == [True, True, True, False, False]
 
 
@@ -186,7 +186,7 @@ def test_the_load_that_is_allowed_keeps_targets_in_99_of_100_steps(replicas: flo
     for step in range(60):
         lived = batching.after(held, work[:, [step]] * 60.0 / 20.0 / replicas, np.full((1000, 1), replicas))
         held = lived.held
-        kept += float(batching.kept(lived, np.full((1000, 1), replicas)).mean()) / 60
+        kept += float(batching.kept(lived).mean()) / 60
     assert 0.99 < kept < 0.999
 
 
@@ -224,13 +224,13 @@ def test_requests_in_replicas_that_go_take_as_long_as_their_law_says(share: floa
         after = max(left - part / 2 * sum(each / (1.0 - share + share * each) for each in (left, ahead)), 0.0)
         sum_ += part * (left + after) / 2
         left = after
-    spared = batching.spared(np.array([[5.0 * held]]), np.array([[5.0]]), np.array([[2.0]]))
-    assert spared.item() == pytest.approx(2.0 * (held - left - sum_), rel=1e-2, abs=1e-2)
+    spared = batching.spared(np.array([[5.0 * held]]), np.array([[5.0]]), np.array([[0.6]]), np.array([[3.0]]))
+    assert 3.0 * spared.item() == pytest.approx(2.0 * (held - left - sum_), rel=1e-2, abs=1e-2)
 
 
 def test_a_step_that_is_just_too_slow_keeps_its_targets_where_others_finish_alone() -> None:
     batching, three = Batching(TWO, 20.0 * TWO / TWO, np.array([0.5]), np.array([2.0]), 60.0), np.array([[3.0]])
     lived = batching.after(np.array([[1.0]]), np.array([[6.2]]), three)
-    spared = batching.spared(np.array([[8.0]]), np.array([[8.0]]), np.array([[5.0]]))
+    spared = batching.spared(np.array([[8.0]]), np.array([[8.0]]), np.array([[3.0 / 8.0]]), three)
     assert spared.item() > 0
-    assert [bool(batching.kept(lived, three, each)) for each in (None, spared)] == [False, True]
+    assert [bool(batching.kept(lived, each)) for each in (0.0, spared)] == [False, True]
