@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -325,13 +325,12 @@ class GitCommand:
         What a repository holds may be tiny and its listing without end.
         """
         environment = build_environment(self.directory, self.remote, self.credentials)
-        _held, process = _start(arguments, environment)
-        timer = threading.Timer(self.timeout_s, _end_group, [process])
-        timer.start()
-        with process:  # closes its pipes
+        with _running(arguments, environment) as process:
+            if process.stdout is None or process.stderr is None:
+                raise TransientError("git ended before it began")
+            timer = threading.Timer(self.timeout_s, _end_group, [process])
+            timer.start()
             try:
-                if process.stdout is None or process.stderr is None:
-                    raise TransientError("git ended before it began")
                 printed = process.stdout.read(most_bytes + 1)
                 if len(printed) > most_bytes:
                     raise ConfigurationError(f"{action}: more than {most_bytes} bytes; this is no fleet repository")
@@ -339,7 +338,6 @@ class GitCommand:
                 process.wait()
             finally:
                 timer.cancel()
-                _end_group(process)
         if process.returncode != 0:
             raise explain_failure(action, process.returncode, said, self.redactor)
         return printed
@@ -376,16 +374,42 @@ class GitCommand:
         is_remote = arguments[0] in REMOTE_MEMORY_KIB
         left_s = max(0.0, self.run_ends_s - Clock().monotonic()) if is_remote else math.inf
         limit_s = min(self.timeout_s, REMOTE_S.get(arguments[0], math.inf), left_s)
-        _held, process = _start(arguments, environment)
-        try:
-            stdout, stderr = process.communicate(input=stdin, timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            raise TransientError(
-                f"{action}: no end after {limit_s:.3g} s, git was stopped; the remote may be overloaded"
-            ) from None
-        finally:
-            _end_group(process)
+        with _running(arguments, environment) as process:
+            try:
+                stdout, stderr = process.communicate(input=stdin, timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                raise TransientError(
+                    f"{action}: no end after {limit_s:.3g} s, git was stopped; the remote may be overloaded"
+                ) from None
         return Completed(status=process.returncode, stdout=stdout, stderr=stderr)
+
+
+class _Interruptions(threading.local):
+    """Whether a signal's handler has to wait with an exception, which would lose a process of this thread."""
+
+    have_to_wait = False
+
+
+INTERRUPTIONS = _Interruptions()
+
+
+@contextlib.contextmanager
+def _running(arguments: Sequence[str], environment: Mapping[str, str]) -> "Iterator[subprocess.Popen[bytes]]":
+    """git, which has ended with all that it started and has no pipe open once this is left."""
+    process = None
+    INTERRUPTIONS.have_to_wait = True
+    try:
+        _held, process = _start(arguments, environment)
+        INTERRUPTIONS.have_to_wait = False
+        yield process
+    finally:
+        INTERRUPTIONS.have_to_wait = True
+        try:
+            if process is not None:
+                _end_group(process)
+                _close_pipes(process)
+        finally:
+            INTERRUPTIONS.have_to_wait = False
 
 
 def _start(arguments: Sequence[str], environment: Mapping[str, str]) -> "tuple[object, subprocess.Popen[bytes]]":
@@ -454,3 +478,10 @@ def _end_group(process: "subprocess.Popen[bytes]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=END_S)  # until the last child has let go of the pipes
+
+
+def _close_pipes(process: "subprocess.Popen[bytes]") -> None:
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):  # nobody takes what was left to write
+                pipe.close()

@@ -25,6 +25,7 @@ from reconciler.forge.marker import MAX_NAMES, ReviewMarker, is_marked, read_rev
 from reconciler.forge.pull_requests import Comment, CommitStatus, Forge, PullRequest, Verdict
 from reconciler.forge.registry import TOKEN_VARIABLES
 from reconciler.git.clone import Clone
+from reconciler.git.command import INTERRUPTIONS
 from reconciler.git.history import Merged, merge_into
 from reconciler.git.repository import EntryKind, Repository, TreeEntry, is_object_id, open_directory
 from reconciler.http.messages import Clock
@@ -430,6 +431,8 @@ MOST_REVIEWED = 50
 ONE_S = 60.0
 ALL_S = 900.0
 """Seconds for one head, and for all of a run."""
+AGAIN_S = 0.01
+"""Seconds until a limit that is over is tried again, where a process was being started or ended."""
 
 
 class OutOfTimeError(BaseException):
@@ -524,7 +527,9 @@ def time_limit(seconds: float) -> Iterator[None]:
         return
 
     def end(_number: int, _frame: FrameType | None) -> None:
-        raise OutOfTimeError
+        if not INTERRUPTIONS.have_to_wait:
+            raise OutOfTimeError
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
 
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)
