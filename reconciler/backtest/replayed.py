@@ -18,7 +18,7 @@ from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.records import dataclass, replace
 from reconciler.domain.settings import Settings
 from reconciler.domain.snapshot import Snapshot, Variant
-from reconciler.domain.variant_settings import GROUP
+from reconciler.domain.variant_settings import ENGINE, GROUP, Engine
 from reconciler.forecast.series import DAY_S, Floats, Integers
 from reconciler.simulation.draws import Arrivals, OfficeHours, Spread, random_generator
 from reconciler.simulation.faults import LATE_S, LATE_SHARE, Faults, draw_faults
@@ -181,13 +181,14 @@ def read_replayed(
     models = tuple(chosen)
     pairs = [pair for each in chosen.values() for pair in each]
     variants, capacity = tuple(variant for variant, _ in pairs), np.array([carried for _, carried in pairs])
+    engines = {state.variant.key: state.engine for state in solved.situation.states}
     prices = [_price(variant) for variant in variants]
     is_priced = bool(prices) and all(price is not None for price in prices)
     per_s = np.empty((0, 0)) if history is None else history.per_s[[rows[model] for model in models]]
     start_s, step_s = (0.0, 600.0) if history is None else (history.start_s, history.step_s)
     phase_s = float(random_generator(seed, "phase").uniform(0.0, step_s))
     return Replayed(
-        snapshot=_held(snapshot, {variant.key for variant in variants}, left_out),
+        snapshot=_held(snapshot, {variant.key: engines[variant.key] for variant in variants}, left_out),
         models=models,
         variants=variants,
         classes=tuple(_class_of(each) for each in (members[model] for model in models)),
@@ -257,15 +258,29 @@ def _class_of(members: Sequence[Variant]) -> str:
     return next((each.service_class.value.name for each in members if each.service_class is not None), "none")
 
 
-def _held(snapshot: Snapshot, replayed: set[ResourceKey], left_out: Mapping[ModelKey, str]) -> Snapshot:
+def _held(snapshot: Snapshot, replayed: Mapping[ResourceKey, Engine], left_out: Mapping[ModelKey, str]) -> Snapshot:
     """Every variant on its accelerator; one that is not replayed stays as it is, and holds the devices that it has."""
     variants = tuple(
-        replace(each, options=tuple(one for one in each.options if one.accelerator == each.current.accelerator))
+        _kept(each, replayed[each.key])
         if each.key in replayed
         else replace(each, holds=each.holds or (Hold(kind=HoldKind.IGNORED, words=left_out.get(each.model, "")),))
         for each in snapshot.variants
     )
     return replace(snapshot, variants=variants, proposals=(), moved=None, measured=snapshot)
+
+
+def _kept(variant: Variant, engine: Engine) -> Variant:
+    """A replayed variant on its accelerator, sized by the engine that sizes it now whatever its load.
+
+    Where a load is beyond what a learned profile is sure of, a run turns to saturation, which would find replicas
+    here as full as when they were recorded.
+    """
+    chosen = replace(variant.settings[ENGINE], value=engine)
+    return replace(
+        variant,
+        options=tuple(one for one in variant.options if one.accelerator == variant.current.accelerator),
+        settings=replace(variant.settings, values={**variant.settings.values, ENGINE.name: chosen}),
+    )
 
 
 def _way(

@@ -20,6 +20,7 @@ from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.observed import Load
+from reconciler.domain.profiles import PerformanceProfile
 from reconciler.domain.proposals import Proposal, ProposalState
 from reconciler.domain.recording import WrittenCounts
 from reconciler.domain.snapshot import Snapshot
@@ -28,7 +29,7 @@ from reconciler.report.backtest import by_cost, sentence
 from reconciler.simulation.draws import OfficeHours
 from reconciler.simulation.faults import Faults, draw_faults
 from reconciler.simulation.policies import POLICIES
-from tests.unit.decision.conftest import CLUSTER, NAMESPACE, Fleet, key, new_fleet
+from tests.unit.decision.conftest import CLUSTER, NAMESPACE, Fleet, key, learned, new_fleet
 
 DAY_S, HOUR_S, CARRIED = 86_400.0, 3600.0, 9.99
 NOW_S = 20_835 * DAY_S + HOUR_S
@@ -47,7 +48,12 @@ def model(number: int) -> ModelKey:
 
 
 def replayed(
-    *loads: Any, days: int = 2, hours: OfficeHours | None = None, with_faults: bool = False, **changes: Any
+    *loads: Any,
+    days: int = 2,
+    hours: OfficeHours | None = None,
+    with_faults: bool = False,
+    profiles: tuple[PerformanceProfile, ...] = (),
+    **changes: Any,
 ) -> Replayed:
     """Models with the loads of their last days (functions of hours), each with one variant of three replicas."""
     fleet = new_fleet()
@@ -55,7 +61,7 @@ def replayed(
     fleet.price(H100=4.0)
     fleet.set(**changes)
     for number in range(len(loads)):
-        fleet.add(f"m{number}", model_id=f"m{number}", replicas=3)
+        fleet.add(f"m{number}", model_id=f"m{number}", replicas=3, profiles=profiles)
         fleet.offer(20.0, f"m{number}")
     count = int(days * DAY_S / 600.0)
     ends_s = NOW_S - HOUR_S - 600.0 * np.arange(count - 1, -1, -1.0)
@@ -112,6 +118,14 @@ def test_the_past_is_the_same_however_many_models_are_looked_at_together(monkeyp
     assert together.hourly_per_s.tolist() == apart.hourly_per_s.tolist()
     assert together.hourly_per_s.shape == (3, 7 * 24)
     assert set(together.hourly_per_s[1].tolist()) == {0.0, 20.0}, "before all history nothing is known"
+
+
+def test_a_learned_profile_sizes_loads_beyond_what_it_has_seen() -> None:
+    """Saturation, to which a run would turn, finds replicas as full as when they were recorded: nearly empty."""
+    subject = replayed(rising, profiles=(learned("H100", reach=9),))
+    assert subject.capacity_per_s[0] < CARRIED
+    day = DayReplay(subject, subject.days(1)[0], 1).run()
+    assert day.replicas[0, -1] * subject.capacity_per_s[0] > 60.0
 
 
 def test_what_a_load_needs_serves_after_run_merge_and_sync() -> None:
