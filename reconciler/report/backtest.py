@@ -45,10 +45,12 @@ def _possible(possible: float) -> str:
 
 
 def _span(share: Interval) -> str:
-    """`23 % (18-27)`, of a sign that words give."""
+    """`23 % (18-27)`, of a sign that words give; of a single day, which tells nothing of others, `23 %`."""
+    if share.low == share.high:
+        return f"{abs(share.value) * 100:.0f} %"
     ends = sorted(abs(each) * 100 for each in (share.low, share.high))
-    crosses = share.low < 0 < share.high
-    span = f"{share.low * 100:.0f} to {share.high * 100:.0f}" if crosses else f"{ends[0]:.0f}-{ends[1]:.0f}"
+    low, high = (share.low, share.high) if share.value >= 0 else (-share.high, -share.low)
+    span = f"{low * 100:.0f} to {high * 100:.0f}" if low < 0 < high else f"{ends[0]:.0f}-{ends[1]:.0f}"
     return f"{abs(share.value) * 100:.0f} % ({span})"
 
 
@@ -105,7 +107,9 @@ def by_cost(backtest: Backtest) -> tuple[PolicyResult, ...]:
 
 
 def amount(cost: Interval) -> str:
-    """A cost with its interval."""
+    """A cost with its interval, if it has one."""
+    if cost.low == cost.high:
+        return f"{cost.value:.4g}"
     return f"{cost.value:.4g} ({cost.low:.4g}-{cost.high:.4g})"
 
 
@@ -140,7 +144,8 @@ def proposal_words(backtest: Backtest) -> Iterator[tuple[str, str]]:
             f"{backtest.reversals * 100:.2g} % of changes take away within three hours what another brought",
         )
     if backtest.regret is not None:
-        yield "regret", f"{backtest.regret * 100:.3g} % above a clairvoyant with the same delay"
+        side = "above" if backtest.regret >= 0 else "below"
+        yield "regret", f"cost is {abs(backtest.regret) * 100:.3g} % {side} that of a clairvoyant with the same delay"
     if backtest.coverage is None:
         yield "forecasts", "none decided: the load of now with its headroom did"
     else:

@@ -24,7 +24,7 @@ from reconciler.domain.backtests import (
 )
 from reconciler.domain.plan import Plan
 from reconciler.rendering.renderer import Renderer, shipped_templates
-from reconciler.report.backtest import backtest_json, backtest_text, day_json, sentence
+from reconciler.report.backtest import amount, backtest_json, backtest_text, day_json, sentence
 from reconciler.report.backtest_page import backtest_page
 from reconciler.report.explain import Chain, SettingRow
 from reconciler.report.page import Scale, band, line, stairs, ticks
@@ -139,9 +139,20 @@ def test_the_sentence_says_what_it_came_to() -> None:
         "11 pull requests a day; the best possible with this delay is 31 % cheaper."
     )
     dearer = replace(backtest(), saving=Interval(value=-0.04, low=-0.06, high=0.01), possible=-0.02)
-    assert "4 % (-6 to 1) dearer than what ran" in sentence(dearer)
+    assert "4 % (-1 to 6) dearer than what ran" in sentence(dearer)
     assert "even the best possible with this delay is 2 % dearer" in sentence(dearer)
     assert backtest_text(backtest()).startswith(sentence(backtest()) + "\n")
+
+
+def test_a_single_day_has_no_interval() -> None:
+    alone = replace(backtest(), saving=Interval(value=0.23, low=0.23, high=0.23))
+    assert sentence(alone).startswith("On your last day: 23 % cheaper than what ran, ")
+    assert amount(Interval(value=77.0, low=77.0, high=77.0)) == "77"
+
+
+def test_who_spends_less_than_the_best_possible_is_not_above_it() -> None:
+    assert "cost is 11.6 % above that of a clairvoyant" in backtest_text(backtest())
+    assert "cost is 67.4 % below that of a clairvoyant" in backtest_text(replace(backtest(), regret=-0.674))
 
 
 def test_a_terminal_of_80_columns_wraps_the_sentence() -> None:
