@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("text", "json", "html")
 MOST_DAYS, DAY_S = 90, 86_400.0
+FORECAST_DAYS = 14
+"""What a run's forecasts are learned from: a few days are replayed with it, too."""
 number_option = functools.partial(click.option, metavar="N", show_default=True)
 
 
@@ -21,7 +23,7 @@ number_option = functools.partial(click.option, metavar="N", show_default=True)
 @record_option
 @path_option("--replay", help="Read a recording, without network or repository.")
 @path_option("--loads", help="Replay the loads of this CSV file instead of the observed ones.")
-@path_option("--keep", metavar="DIR", help="Keep each finished day there; a run that was stopped goes on.")
+@path_option("--keep", metavar="DIR", help="Keep each finished day there; a replay that was stopped goes on.")
 @number_option("--seed", type=click.IntRange(min=0), default=1, help="Of what is drawn at random, such as merges.")
 @flag("--office-hours", help="People merge from 8 to 18 UTC, Monday to Friday.")
 @flag("--ablations", help="Also ours without forecasts, limits or rules, and merged in a minute.")
@@ -58,6 +60,10 @@ def backtest(
 
     if record is not None and replay is not None:
         raise click.BadParameter("a replay has nothing new to record", param_hint="--record")
+    if keep is not None and record is None and replay is None:
+        # two readings of a Prometheus differ, so no day that is kept would fit the next one
+        words = "add --record FILE: after a stop, --replay FILE goes on with the days that are finished"
+        raise click.BadParameter(words, param_hint="--keep")
     request = BacktestRequest(
         days=days,
         seed=seed,
@@ -104,6 +110,6 @@ def _recorded(common: Common, replay: Path | None, record: Path | None, days: in
             session.settings,
             now_s,
             repository=session.repository,
-            since_s=now_s - (days + 1) * DAY_S,
+            since_s=now_s - (max(days, FORECAST_DAYS) + 1) * DAY_S,
             record=record,
         )

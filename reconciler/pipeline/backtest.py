@@ -30,6 +30,7 @@ from reconciler.pipeline.backtest_days import Workers, replay_days
 from reconciler.pipeline.recording import fingerprint
 from reconciler.pipeline.session import Progress
 from reconciler.report.backtest import day_json
+from reconciler.report.formatting import one_line
 from reconciler.simulation.draws import OfficeHours
 from reconciler.snapshot.build import read_snapshot
 from reconciler.snapshot.declarations import read_declaration
@@ -41,6 +42,8 @@ UNIX_S = 1e9
 """From here up a file's times are Unix seconds; below, seconds since its own beginning."""
 MOST_BYTES = 64 * 2**20
 KEY_LENGTH = 12
+SHOWN = 3
+"""Of the models that cannot be replayed where none can."""
 GZIP = b"\x1f\x8b"
 
 
@@ -76,13 +79,14 @@ def backtest(recording: Recording, request: BacktestRequest, progress: Progress)
     replayed = read_replayed(snapshot, seed=request.seed, hours=hours, loads=loads, with_faults=request.faults)
     days = replayed.days(request.days)
     if not replayed.models:
-        words = "; ".join(f"{model}: {why}" for model, why in list(replayed.left_out.items())[:3])
-        raise ConfigurationError(f"backtest: no model can be replayed ({words or 'nothing is managed'})")
+        raise ConfigurationError(_why_nothing(replayed.left_out))
     if not days:
         raise ConfigurationError(
             "backtest: of no whole day (UTC) is half of the load known; wait until Prometheus holds one, or replay "
             "another load with --loads"
         )
+    if request.keep is not None:
+        _make(request.keep)
     key = _key(print_of, request)
     ablations = tuple(ABLATIONS) if request.ablations else ()
     files = {} if request.keep is None else {each: request.keep / f"day-{each / DAY_S:.0f}-{key}.json" for each in days}
@@ -96,6 +100,22 @@ def backtest(recording: Recording, request: BacktestRequest, progress: Progress)
             found[day_s] = day
             progress("replay days", len(found), len(days))
     return compare([found[day_s] for day_s in days], replayed, replayed.left_out, print_of, request.seed)
+
+
+def _why_nothing(left_out: Mapping[ModelKey, str]) -> str:
+    """Why no model can be replayed, and what to do about it."""
+    if not left_out:
+        return (
+            "backtest: nothing in the repository is managed: `reconciler init --adopt` lets workloads that serve "
+            "models be managed; commit what it writes"
+        )
+    found = list(left_out.items())
+    words = "; ".join(f"{one_line(str(model), limit=70)}: {one_line(why)}" for model, why in found[:SHOWN])
+    more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return (
+        f"backtest: no model can be replayed: {words}{more}. Models are replayed that have a latency target "
+        "(serviceClasses) and a profile, given or learned by `reconciler fit`"
+    )
 
 
 def _key(print_of: str, request: BacktestRequest) -> str:
@@ -113,11 +133,18 @@ def _key(print_of: str, request: BacktestRequest) -> str:
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:KEY_LENGTH]
 
 
+def _make(folder: Path) -> None:
+    """Make the directory of finished days: better now than when the first of them is to be kept."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"--keep {folder}: {error.strerror}: expected a directory to write to") from error
+
+
 def _keep_day(file: Path, day: BacktestDay) -> None:
     """Write whole or not at all: a run that is killed leaves no half of a day."""
     unfinished = file.with_suffix(".part")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         unfinished.write_text(json.dumps(day_json(day), allow_nan=False), encoding="utf-8")
         unfinished.replace(file)
     except OSError as error:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from reconciler.cli.sample import _data
 from reconciler.domain.identity import ModelKey
 from reconciler.pipeline import backtest as backtest_from
 from reconciler.pipeline.backtest import _keep_day, _read_day, read_loads
+from reconciler.pipeline.recording import read_recording, write_recording
 from reconciler.report.backtest import day_json
 from tests.unit.report.test_pages import backtest
 
@@ -140,9 +142,24 @@ def test_a_replay_has_nothing_to_record(recording: Path, capsys: pytest.CaptureF
     assert "nothing new to record" in capsys.readouterr().err
 
 
-def test_a_directory_that_cannot_be_written_to_is_an_error_with_its_name(
-    recording: Path, loads: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_days_of_a_reading_that_nobody_records_are_not_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["backtest", "--prometheus", "http://127.0.0.1:1", "--keep", "days"]) == 5
+    assert "add --record FILE: after a stop, --replay FILE goes on" in capsys.readouterr().err
+
+
+def test_what_is_missing_for_a_replay_is_said(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    empty = tmp_path / "empty.zip"
+    write_recording(replace(read_recording(recording), manifests=(), answers=()), empty)
+    assert invoke(["backtest", "--replay", str(empty)]) == 5
+    assert "nothing in the repository is managed: `reconciler init --adopt`" in capsys.readouterr().err
+
+
+def test_a_directory_that_cannot_be_written_to_is_an_error_before_any_day_is_replayed(
+    recording: Path, loads: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backtest_from, "replay_days", None)
     (tmp_path / "days").write_text("a file")
     asked = ["backtest", "--replay", str(recording), "--loads", str(loads), "--days", "1"]
     assert invoke([*asked, "--keep", str(tmp_path / "days")]) == 5
