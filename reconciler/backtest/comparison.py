@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from reconciler.simulation.policies import POLICIES, Setting
 
 DRAWS, TENTHS = 1000, (0.05, 0.95)
 LEAST_MISS = 1e-6
+SHOWN = 3
 REPRODUCES = {
     OURS: "this configuration, with its rules and limits",
     RAN: "the replicas that ran; where that is not known, those that Git asked for",
@@ -171,6 +172,17 @@ _FAULTS = (
 )
 
 
+def _unsure(replayed: Replayed) -> Iterator[str]:
+    """What counts as missed without being known to be: attainment, also of what ran, may be better than it says."""
+    if replayed.unsure:
+        names = ", ".join(map(str, replayed.unsure[:SHOWN]))
+        more = f" and {len(replayed.unsure) - SHOWN} more" if len(replayed.unsure) > SHOWN else ""
+        yield (
+            f"{names}{more}: larger batches than its learned profile has seen count as missed targets, also of what "
+            "ran, which may have kept them"
+        )
+
+
 def _assumptions(replayed: Replayed) -> tuple[str, ...]:
     way = replayed.way
 
@@ -181,6 +193,7 @@ def _assumptions(replayed: Replayed) -> tuple[str, ...]:
     return (
         "requests are a fluid in steps of a minute that fills batches as profiles say; targets are those of means",
         "requests are as long, and a replica carries as much, as when it was recorded",
+        *_unsure(replayed),
         f"a merge takes {span(way.merge)}, sync {way.sync_s / 60:.3g} min, start {span(way.start)}",
         *(_FAULTS if replayed.with_faults else ()),
         "replicas stay on their accelerators; each day begins with what the load before it needed",

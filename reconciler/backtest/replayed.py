@@ -8,7 +8,10 @@ import numpy as np
 
 from reconciler.decision.actuation import ActuationDelays, DelayPart
 from reconciler.decision.decide import solve
+from reconciler.decision.engines.port import Basis, EngineAnswer
+from reconciler.decision.engines.registry import ENGINES, way_of
 from reconciler.decision.forecasting import joined
+from reconciler.decision.variant_states import VariantState
 from reconciler.domain.history import Bools, DemandHistory
 from reconciler.domain.holds import Hold, HoldKind
 from reconciler.domain.identity import CandidateKey, ModelKey, ResourceKey
@@ -62,6 +65,8 @@ class Replayed:
     demand: DemandHistory
     """The same history as it is asked for; one object, so that what is learned of it is learned once."""
     written: Mapping[ResourceKey, WrittenCounts] = field(default_factory=dict)
+    unsure: tuple[ModelKey, ...] = ()
+    """Models whose replicas would carry more inside their targets than learned profiles are sure of."""
     ran: Mapping[ResourceKey, LiveReplicas] = field(default_factory=dict)
     """What scale targets asked for, as far as it is known."""
     left_out: Mapping[ModelKey, str] = field(default_factory=dict)
@@ -164,7 +169,9 @@ def read_replayed(
     rows, history = joined(histories) if histories else ({}, None)
     known = {} if history is None else _known_shares(rows, history.per_s)
     solved = solve(snapshot, {})
-    needs = {each.model: each for each in solved.situation.formulated.problem.requirements}
+    formulated = solved.situation.formulated
+    needs = {each.model: each for each in formulated.problem.requirements}
+    states = {state.variant.key: state for state in solved.situation.states}
     members: dict[ModelKey, list[Variant]] = {}
     for variant in sorted(snapshot.variants, key=lambda each: each.key):
         members.setdefault(variant.model, []).append(variant)
@@ -173,7 +180,9 @@ def read_replayed(
     for model, each in sorted(members.items()):
         need = needs.get(model)
         carried = [] if need is None else list(_carried(each, need.per_replica))
-        words = _why_not(each, need is None or need.fixed is not None or need.unit != RATE, carried, known.get(model))
+        is_other = need is None or need.fixed is not None or need.unit != RATE
+        other = _other_way(states[each[0].key], formulated.holds.get(each[0].key)) if is_other else ""
+        words = _why_not(each, other, carried, known.get(model))
         if words:
             left_out[model] = words
         else:
@@ -181,14 +190,13 @@ def read_replayed(
     models = tuple(chosen)
     pairs = [pair for each in chosen.values() for pair in each]
     variants, capacity = tuple(variant for variant, _ in pairs), np.array([carried for _, carried in pairs])
-    engines = {state.variant.key: state.engine for state in solved.situation.states}
     prices = [_price(variant) for variant in variants]
     is_priced = bool(prices) and all(price is not None for price in prices)
     per_s = np.empty((0, 0)) if history is None else history.per_s[[rows[model] for model in models]]
     start_s, step_s = (0.0, 600.0) if history is None else (history.start_s, history.step_s)
     phase_s = float(random_generator(seed, "phase").uniform(0.0, step_s))
     return Replayed(
-        snapshot=_held(snapshot, {variant.key: engines[variant.key] for variant in variants}, left_out),
+        snapshot=_held(snapshot, {variant.key: states[variant.key].engine for variant in variants}, left_out),
         models=models,
         variants=variants,
         classes=tuple(_class_of(each) for each in (members[model] for model in models)),
@@ -204,10 +212,15 @@ def read_replayed(
         per_s=per_s,
         way=_way(snapshot, variants, seed, hours, with_faults=with_faults),
         written={each.variant: each for each in snapshot.written.values()},
+        unsure=tuple(sorted({each.model for each in variants if _is_unsure(solved.answers, states[each.key])})),
         ran=snapshot.observed.ran,
         left_out=left_out,
         with_faults=with_faults,
     )
+
+
+def _is_unsure(answers: Mapping[Engine, EngineAnswer], state: VariantState) -> bool:
+    return answers[state.engine].is_unsure(state.variant.key.on(state.variant.current.accelerator))
 
 
 def _carried(members: Sequence[Variant], per_replica: Mapping[CandidateKey, float]) -> Iterator[float]:
@@ -224,13 +237,21 @@ def _batches(snapshot: Snapshot, variants: Sequence[Variant], capacity_per_s: Fl
     return np.reshape(np.array(batches, dtype=np.float64), (-1, 4)).T
 
 
-def _why_not(members: Sequence[Variant], is_other: bool, carried: Sequence[float], known: float | None) -> str:
+def _other_way(state: VariantState, hold: Hold | None) -> str:
+    """Why it is not known how many requests a replica of a model carries."""
+    if ENGINES[state.engine].basis is Basis.LOAD:
+        return str(state.hold or hold or "its load is not known now")
+    way = way_of(state.engine, is_learned=False)
+    return f"it is sized by {way} ({state.choice.reason})" if state.choice.reason else f"it is sized by {way}"
+
+
+def _why_not(members: Sequence[Variant], other: str, carried: Sequence[float], known: float | None) -> str:
     """Why a model is not replayed; empty where it is."""
     held = next((each.hold for each in members if each.hold is not None), None)
     if held is not None:
         return str(held)
-    if is_other:
-        return "it is not sized by the requests that a replica carries"
+    if other:
+        return other
     if any(not each.is_counted for each in members):
         return "Git does not say how many replicas run"
     if known is None:

@@ -77,6 +77,10 @@ class EngineAnswer(Protocol):
         """The batch that a candidate was sized for; None where none was."""
         return None
 
+    def is_unsure(self, candidate: CandidateKey) -> bool:
+        """Whether a replica would carry more inside its targets than a learned profile is sure of."""
+        return False
+
     def steps(self, state: VariantState, formulated: FormulatedProblem) -> Iterable[Step]:
         """The steps from what was observed of a variant to what its model needs; none where it saw nothing of it."""
 

@@ -365,6 +365,10 @@ class QueueAnswer(EngineAnswer):
         capacity = self.capacities.of.get(candidate)
         return None if capacity is None else capacity.max_batch_size
 
+    def is_unsure(self, candidate: CandidateKey) -> bool:
+        capacity = self.capacities.of.get(candidate)
+        return capacity is not None and capacity.is_bound_by_reach
+
     def steps(self, state: VariantState, formulated: FormulatedProblem) -> Iterator[Step]:
         yield from _load_steps(state, formulated.demands.get(state.variant.model))
         for option in state.variant.options:

@@ -2,6 +2,8 @@
 
 import gc
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +55,7 @@ def replayed(
     hours: OfficeHours | None = None,
     with_faults: bool = False,
     profiles: tuple[PerformanceProfile, ...] = (),
+    annotations: Mapping[str, str] | None = None,
     **changes: Any,
 ) -> Replayed:
     """Models with the loads of their last days (functions of hours), each with one variant of three replicas."""
@@ -61,7 +64,7 @@ def replayed(
     fleet.price(H100=4.0)
     fleet.set(**changes)
     for number in range(len(loads)):
-        fleet.add(f"m{number}", model_id=f"m{number}", replicas=3, profiles=profiles)
+        fleet.add(f"m{number}", model_id=f"m{number}", replicas=3, profiles=profiles, annotations=annotations)
         fleet.offer(20.0, f"m{number}")
     count = int(days * DAY_S / 600.0)
     ends_s = NOW_S - HOUR_S - 600.0 * np.arange(count - 1, -1, -1.0)
@@ -126,6 +129,10 @@ def test_a_learned_profile_sizes_loads_beyond_what_it_has_seen() -> None:
     assert subject.capacity_per_s[0] < CARRIED
     day = DayReplay(subject, subject.days(1)[0], 1).run()
     assert day.replicas[0, -1] * subject.capacity_per_s[0] > 60.0
+    assert subject.unsure == subject.models, "what more would do to latencies, nobody has seen"
+    result = compare([replay_day(subject, subject.days(1)[0], 1, ())], subject, {}, "r", 1)
+    assert any("m0: larger batches than its learned profile has seen" in each for each in result.assumptions)
+    assert replayed(rising).unsure == ()
 
 
 def test_what_a_load_needs_serves_after_run_merge_and_sync() -> None:
@@ -263,6 +270,12 @@ def test_a_model_whose_past_or_capacity_is_not_known_is_left_out_with_the_reason
     subject = read_replayed(fleet.snapshot(), seed=1)
     assert subject.models == (model(0),)
     assert list(subject.left_out.values()) == ["what arrived before is not known"]
+
+
+def test_a_model_that_is_sized_another_way_is_left_out_with_that_way_and_why() -> None:
+    subject = replayed(steady, annotations={"sizing.engine": "saturation"})
+    assert subject.models == ()
+    assert re.fullmatch(r"it is sized by saturation \(annotation, .*\)", subject.left_out[model(0)])
 
 
 def test_a_model_of_which_hardly_a_load_is_known_is_left_out() -> None:
