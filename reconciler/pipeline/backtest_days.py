@@ -5,6 +5,7 @@ import pickle
 import warnings
 import zlib
 from collections.abc import Generator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ def replay_days(
     """Each day with its beginning (Unix seconds), as soon as it is finished; none depends on where it was replayed.
 
     A day whose worker ends is replayed by another one. Raises ConfigurationError where no cluster can be had, and
-    TransientError where workers end again and again.
+    TransientError where workers end again and again, or the scheduler ends.
     """
     if not workers.scheduler and not workers.count:
         yield from ((day_s, replay_day(replayed, day_s, seed, policies, ablations)) for day_s in days)
@@ -73,6 +74,11 @@ def replay_days(
                 raise TransientError(
                     f"backtest: workers ended again and again while they replayed a day, mostly for want of memory "
                     f"(finished days are kept with --keep): {error}"
+                ) from error
+            except CancelledError as error:
+                raise TransientError(
+                    f"backtest: the Dask scheduler ended or cannot be reached any more (finished days are kept with "
+                    f"--keep): {error}"
                 ) from error
 
 

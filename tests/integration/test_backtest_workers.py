@@ -10,7 +10,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from reconciler.domain.backtests import BacktestDay
-from reconciler.errors import ConfigurationError
+from reconciler.errors import ConfigurationError, TransientError
 from reconciler.pipeline import backtest_days
 from reconciler.pipeline.backtest_days import Workers, replay_days
 from tests.unit.backtest.test_replay import replayed, rising
@@ -38,6 +38,19 @@ def test_days_are_the_same_on_four_workers_of_which_one_is_killed(tmp_path: Path
         assert len(finished) < len(days) - 1, "workers forget days that are here"
     assert there == here
     assert len(here) == 5
+
+
+def test_a_scheduler_that_ends_is_named_and_finished_days_stay(tmp_path: Path) -> None:
+    subject = replayed(rising, days=6)
+    subject = replace(subject, way=replace(subject.way, run_s=7200.0))
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=backtest_days.ANY_PORT, local_directory=str(tmp_path)
+    ) as local:
+        days = replay_days(subject, subject.days(5), 1, (), Workers(scheduler=local.scheduler_address), ())
+        next(days)
+        local.close()
+        with pytest.raises(TransientError, match="the Dask scheduler ended"):
+            list(days)
 
 
 def test_workers_of_this_machine_keep_the_memory_that_each_step_frees(monkeypatch: pytest.MonkeyPatch) -> None:
