@@ -531,8 +531,14 @@ def broken_promises(snapshot: Snapshot, engines: Collection[Engine]) -> dict[Res
     Promises count for variants that one of `engines` sizes: others follow upstream or somebody's targets to the letter.
     """
     merges = merges_of(snapshot)
+    proposed = {
+        (promise.reverts, promise.resource)
+        for proposal in snapshot.proposals
+        if proposal.state is ProposalState.OPEN
+        for promise in proposal.promises
+    }
     found = (
-        (variant.key, _standing(snapshot, variant, own) or _remembered(snapshot, variant, own))
+        (variant.key, _standing(snapshot, variant, own, proposed) or _remembered(snapshot, variant, own))
         for variant in snapshot.variants
         if (own := merges.get(str(variant.key)))
         and (variant.settings[ENGINE].value == AUTO or variant.settings[ENGINE].value in engines)
@@ -542,13 +548,18 @@ def broken_promises(snapshot: Snapshot, engines: Collection[Engine]) -> dict[Res
     return {key: broken for key, broken in found if broken is not None}
 
 
-def _standing(snapshot: Snapshot, variant: Variant, merges: Sequence[Merge]) -> BrokenPromise | None:
-    """The newest merge of a variant, where it stands in Git and breaks its promise now."""
+def _standing(
+    snapshot: Snapshot, variant: Variant, merges: Sequence[Merge], proposed: Collection[tuple[int | None, str]]
+) -> BrokenPromise | None:
+    """The newest merge of a variant, where it stands in Git and breaks its promise now.
+
+    `proposed` has the merges, by number and resource, that open pull requests take back.
+    """
     last, now = merges[-1], variant.current
     merge = _half_taken_back(merges, now) or last
     if merge.promise is None or not merge.takes_away or last.change.merged(now) != now:
         return None
-    is_proposed = _is_proposed(snapshot, variant, merge)
+    is_proposed = (merge.number, str(variant.key)) in proposed
     age_s = snapshot.now_s - last.at_s
     most_s = snapshot.settings.pull_requests.reopen_after_s if is_proposed else TOO_LATE_S
     if not acts_after_s(variant) <= age_s < max(most_s, TOO_LATE_S):
@@ -568,16 +579,6 @@ def _half_taken_back(merges: Sequence[Merge], now: Allocation) -> Merge | None:
     found = next((each for each in merges[:-1] if each.number == number), None)
     is_half = found is not None and not found.is_move and now.replicas < found.change.replicas_before
     return found if is_half else None
-
-
-def _is_proposed(snapshot: Snapshot, variant: Variant, merge: Merge) -> bool:
-    """Whether an open pull request takes the merge back."""
-    return any(
-        promise.reverts == merge.number and promise.resource == str(variant.key)
-        for proposal in snapshot.proposals
-        if proposal.state is ProposalState.OPEN
-        for promise in proposal.promises
-    )
 
 
 def _why_broken(snapshot: Snapshot, variant: Variant, merge: Merge, promise: Promise, *, is_proposed: bool) -> str:
