@@ -1,7 +1,7 @@
 """The pure heart: a snapshot in, a plan out. The same snapshot gives the same bytes."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from reconciler.decision.assessment import assess_variants
 from reconciler.decision.canaries import why_not_tried, with_orders
@@ -116,8 +116,12 @@ class Solved:
 
     def brief_plan_of(self, staged: StagedPlan) -> Plan:
         """The same without explanations and totals, for replays: only what changes has all its numbers."""
-        context = self._context(staged)
-        decisions = [brief_decision(context, state) for state in self.situation.states]
+        states = self.situation.states
+        changed = {
+            each.variant.model for each in states if staged.outcome(self.situation, each.variant.key) is Outcome.CHANGE
+        }
+        context = self._context(staged, changed)
+        decisions = [brief_decision(context, state) for state in states]
         broken = [broken_decision(context, broken) for broken in self.situation.snapshot.broken]
         return assemble(context, [*decisions, *broken], solver=self.solution.solver or SOLVER)
 
@@ -129,16 +133,18 @@ class Solved:
         yield from (decision_for(context, state) for state in self.situation.states)
         yield from (broken_decision(context, broken) for broken in self.situation.snapshot.broken)
 
-    def _context(self, staged: StagedPlan) -> DecisionContext:
+    def _context(self, staged: StagedPlan, models: Collection[ModelKey] | None = None) -> DecisionContext:
+        """With what is expected of `models`, None for all."""
         needs, answers = self.situation.formulated.needs, self.answers.values()
+        asked = needs.requirements if models is None else models
         return DecisionContext(
             situation=self.situation,
             answers=self.answers,
             variations=self.variations,
             solution=self.solution,
             staged=staged,
-            before=Projection(needs, answers, self.situation.current),
-            after=Projection(needs, answers, staged.allocations),
+            before=Projection(needs, answers, self.situation.current, asked),
+            after=Projection(needs, answers, staged.allocations, asked),
             shortfalls={shortfall.model: shortfall for shortfall in self.solution.shortfalls},
         )
 

@@ -1,6 +1,6 @@
 """Decisions with their numbers, verdicts, and the steps and figures behind them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 
 import numpy as np
@@ -46,12 +46,15 @@ from reconciler.snapshot.canaries import is_canary
 
 
 class Projection:
-    """The expected performance of every variant under one set of allocations of all of them."""
+    """The expected performance of the variants of `models` under one set of allocations of all variants."""
 
-    def __init__(self, needs: Needs, answers: Iterable[EngineAnswer], allocations: Allocations) -> None:
+    def __init__(
+        self, needs: Needs, answers: Iterable[EngineAnswer], allocations: Allocations, models: Collection[ModelKey]
+    ) -> None:
         self._needs = needs
         self._allocations = allocations
-        self._shares = {key: share for model in needs.requirements for key, share in self._replica_shares(model)}
+        asked = (model for model in needs.requirements if model in models)
+        self._shares = {key: share for model in asked for key, share in self._replica_shares(model)}
         self._performance: dict[CandidateKey, Performance] = {}
         for answer in answers:
             self._performance |= answer.expect(self._shares.items())
