@@ -15,7 +15,7 @@ from reconciler.domain.backtests import (
     PolicyResult,
 )
 from reconciler.domain.records import field_names, replace
-from reconciler.report.formatting import Column, count, hung, lines_of, one_line, wrapped
+from reconciler.report.formatting import Column, count, four_digits, hung, lines_of, one_line, wrapped
 
 VERSION = 1
 SHOWN = 12
@@ -88,7 +88,7 @@ def _policies(backtest: Backtest) -> tuple[str, ...]:
                 heading=f"{backtest.unit.upper()}/DAY", cells=tuple(amount(each.cost) for each in results), right=True
             ),
             Column(heading="INSIDE", cells=tuple(percent(each.attainment.value) for each in results), right=True),
-            Column(heading="AT OURS", cells=tuple(_equal(each) for each in results), right=True),
+            Column(heading="AT OURS", cells=tuple(equal_cost(each) for each in results), right=True),
             Column(heading="UNSERVED", cells=tuple(f"{each.unserved * 100:.2g} %" for each in results), right=True),
             Column(heading="STARTS/DAY", cells=tuple(f"{each.starts:.0f}" for each in results), right=True),
             Column(heading="SETTING", cells=tuple(each.setting or "-" for each in results)),
@@ -109,14 +109,15 @@ def by_cost(backtest: Backtest) -> tuple[PolicyResult, ...]:
 def amount(cost: Interval) -> str:
     """A cost with its interval, if it has one."""
     if cost.low == cost.high:
-        return f"{cost.value:.4g}"
-    return f"{cost.value:.4g} ({cost.low:.4g}-{cost.high:.4g})"
+        return four_digits(cost.value)
+    return f"{four_digits(cost.value)} ({four_digits(cost.low)}-{four_digits(cost.high)})"
 
 
-def _equal(result: PolicyResult) -> str:
+def equal_cost(result: PolicyResult) -> str:
+    """What a swept policy costs at what ours attains; empty for one that is not swept."""
     if not result.points:
         return ""
-    return "not reached" if result.equal_cost is None else f"{result.equal_cost:.4g}"
+    return "not reached" if result.equal_cost is None else four_digits(result.equal_cost)
 
 
 def _classes(backtest: Backtest) -> tuple[str, ...]:

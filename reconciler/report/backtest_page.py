@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from reconciler.domain.backtests import AT_ONCE, DELAYED, OURS, RAN, Backtest, Course, PolicyResult
-from reconciler.report.backtest import SHOWN, amount, by_cost, percent, proposal_words, sentence
-from reconciler.report.formatting import count, one_line, rate
+from reconciler.report.backtest import SHOWN, amount, by_cost, equal_cost, percent, proposal_words, sentence
+from reconciler.report.formatting import count, four_digits, one_line, rate
 from reconciler.report.page import (
     Chart,
     Layer,
@@ -96,7 +96,7 @@ def _frontier(backtest: Backtest) -> Chart:
             kind=KINDS[each.name],
             left=spelled(across.at(each.cost.value)),
             top=spelled(100 - up.at(max(1 - each.attainment.value, LEAST_MISS))),
-            title=f"{each.name}: {each.cost.value:.4g} a day, {percent(each.attainment.value)} inside targets",
+            title=f"{each.name}: {four_digits(each.cost.value)} a day, {percent(each.attainment.value)} inside targets",
             words=each.name,
         )
         for each in single
@@ -106,7 +106,7 @@ def _frontier(backtest: Backtest) -> Chart:
         unit="requests outside their targets",
         layers=layers,
         marks=marks,
-        across=tuple(Tick(at=spelled(across.at(each)), words=f"{each:g}") for each in ticks(across)),
+        across=tuple(Tick(at=spelled(across.at(each)), words=four_digits(each)) for each in ticks(across)),
         up=tuple(
             Tick(at=spelled(100 - up.at(share)), words=words)
             for share, words in (*MISSES[::2], *FINE_MISSES)
@@ -129,9 +129,8 @@ def _best_points(result: PolicyResult, most: float) -> list[tuple[float, float]]
 def _policies(backtest: Backtest) -> Table:
     rows = []
     for each in by_cost(backtest):
-        equal = "" if not each.points else "not reached" if each.equal_cost is None else f"{each.equal_cost:.4g}"
-        shown = (each.name, amount(each.cost), percent(each.attainment.value), equal, f"{each.unserved * 100:.2g} %")
-        rows.append((*shown, f"{each.starts:.0f}", f"{each.changes:.0f}", each.setting))
+        shown = (each.name, amount(each.cost), percent(each.attainment.value), equal_cost(each))
+        rows.append((*shown, f"{each.unserved * 100:.2g} %", f"{each.starts:.0f}", f"{each.changes:.0f}", each.setting))
     headings = (
         *("policy", f"{backtest.unit} a day", "inside targets", "at what ours attains", "unserved"),
         *("starts a day", "changes a day", "setting"),
@@ -229,7 +228,7 @@ def _day_chart(course: Course) -> Chart:
         layers=tuple(layers),
         marks=(),
         across=tuple(Tick(at=spelled(100 * hour / 24), words=f"{hour:02}:00") for hour in HOURS),
-        up=tuple(Tick(at=spelled(100 - up.at(each)), words=f"{each:g}") for each in ticks(up, 3)),
+        up=tuple(Tick(at=spelled(100 - up.at(each)), words=four_digits(each)) for each in ticks(up, 3)),
         axis="UTC",
     )
 

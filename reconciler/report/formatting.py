@@ -187,6 +187,12 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
 
 
+def four_digits(value: float) -> str:
+    """A number by its first four digits: `46.25`, `904.7`, `90,510`."""
+    rounded = float(f"{value:.4g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.4g}"
+
+
 def rate(per_s: float | None) -> str:
     """A rate in its own unit: `46.2`, `0.35`, `1204`."""
     return _finite(per_s, _rate)

@@ -6,7 +6,7 @@ from reconciler.domain.identity import ModelKey
 from reconciler.domain.plan import RATE, Decision, Outcome, Plan
 from reconciler.domain.units import utc_minute
 from reconciler.report.explain import Chain, SettingRow, value_text
-from reconciler.report.formatting import count, labels_of, model_name, one_line, quantity, rate
+from reconciler.report.formatting import count, four_digits, labels_of, model_name, one_line, quantity, rate
 from reconciler.report.page import Chart, Layer, Page, Scale, Section, Tick, columns, line, spelled, table, ticks
 from reconciler.report.rows import by_urgency, change_row, hold_rows
 from reconciler.report.summary import (
@@ -127,7 +127,7 @@ def load_chart(plan: Plan, change: Decision) -> Chart | None:
             Tick(at="50", words=f"-{oldest_s / unit_s / 2:.3g}"),
             Tick(at="100", words="now"),
         ),
-        up=tuple(Tick(at=spelled(100 - up.at(each)), words=f"{each:g}") for each in ticks(up, 3)),
+        up=tuple(Tick(at=spelled(100 - up.at(each)), words=four_digits(each)) for each in ticks(up, 3)),
         axis=unit,
     )
 

@@ -69,6 +69,14 @@ def test_percentages_keep_two_decimals_at_most() -> None:
     assert numbers.percentage(0.0004) == "0.04 %"
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (46.254, "46.25"), (999.94, "999.9"), (999.96, "1,000"), (1_234_567.0, "1,235,000")],
+)
+def test_large_costs_have_no_exponent(value: float, text: str) -> None:
+    assert numbers.four_digits(value) == text
+
+
 @given(st.floats())
 def test_no_number_is_ever_printed_as_nan_infinity_or_negative_zero(value: float) -> None:
     texts = (

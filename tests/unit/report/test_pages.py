@@ -150,6 +150,12 @@ def test_a_single_day_has_no_interval() -> None:
     assert amount(Interval(value=77.0, low=77.0, high=77.0)) == "77"
 
 
+def test_costs_of_a_large_fleet_are_spelled_out() -> None:
+    costly = replace(backtest(), policies=(result(OURS, 563_612.0, 0.98), *backtest().policies[1:]))
+    assert " 563,600 (" in backtest_text(costly)
+    assert ">563,600 (" in Renderer().render(TEMPLATE, backtest_page(costly))
+
+
 def test_who_spends_less_than_the_best_possible_is_not_above_it() -> None:
     assert "cost is 11.6 % above that of a clairvoyant" in backtest_text(backtest())
     assert "cost is 67.4 % below that of a clairvoyant" in backtest_text(replace(backtest(), regret=-0.674))
