@@ -1,5 +1,6 @@
 """The command `reconciler`: commands, exit codes, and errors as sentences."""
 
+import errno
 import logging
 import os
 import signal
@@ -29,6 +30,8 @@ from reconciler.pipeline.process import set_up_process
 logger = logging.getLogger(__name__)
 
 STOPPED = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.TERMINATED}
+BUG = "this is a bug in the reconciler, please report it with the lines below"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 AFTER_STOP = "stopped; temporary files are gone; what was published stays, and the next run goes on from there"
 
 HELP_WIDTH = 100
@@ -102,6 +105,10 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+    try:
+        sys.stdout.flush()
+    except OSError:  # without room for it, as was said: Python would try again, and exit with 120
+        os._exit(code)
     sys.exit(code)
 
 
@@ -138,7 +145,13 @@ def invoke(arguments: Sequence[str]) -> int:
         return exit_for(error)
     except BrokenPipeError:
         return Exit.FINISHED
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            logger.exception(BUG)
+            return Exit.BUG
+        complain(f"{error.filename or 'output'}: {error.strerror}")
+        return Exit.TRANSIENT
     except Exception:
-        logger.exception("this is a bug in the reconciler, please report it with the lines below")
+        logger.exception(BUG)
         return Exit.BUG
     return int(code or 0)

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +18,14 @@ from tests.servers.desk import Desk
 from tests.servers.fleet import Outcome
 
 Command = Callable[..., Outcome]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_disk_that_is_full_is_4_with_a_sentence_and_no_traceback() -> None:
+    with Path("/dev/full").open("wb") as full:
+        asked = [sys.executable, "-m", "reconciler", "schema"]
+        outcome = subprocess.run(asked, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (outcome.returncode, outcome.stderr) == (4, "error: output: No space left on device\n")
 
 
 @pytest.mark.parametrize(
