@@ -19,12 +19,13 @@ import numpy as np
 from reconciler import __version__
 from reconciler.backtest.comparison import compare
 from reconciler.backtest.replayed import ABLATIONS, read_replayed
+from reconciler.domain.answers import AnswerStatus
 from reconciler.domain.backtests import Backtest, BacktestDay, Course, Courses, Tally
 from reconciler.domain.history import DemandHistory
 from reconciler.domain.identity import ModelKey
 from reconciler.domain.recording import Recording
 from reconciler.domain.records import dataclass
-from reconciler.errors import ConfigurationError
+from reconciler.errors import ConfigurationError, TransientError
 from reconciler.forecast.series import Floats
 from reconciler.pipeline.backtest_days import Workers, replay_days
 from reconciler.pipeline.recording import fingerprint
@@ -67,7 +68,11 @@ class BacktestRequest:
 
 
 def backtest(recording: Recording, request: BacktestRequest, progress: Progress) -> Backtest:
-    """Replay the last days of a recording. Raises ConfigurationError where it holds nothing that can be replayed."""
+    """Replay the last days of a recording.
+
+    Raises ConfigurationError where it holds nothing that can be replayed, TransientError where that is because
+    Prometheus failed.
+    """
     print_of = fingerprint(recording)
     declaration = read_declaration(
         recording.manifests, recording.withheld, recording.settings, recording.paths, recording.repository
@@ -78,6 +83,11 @@ def backtest(recording: Recording, request: BacktestRequest, progress: Progress)
     hours = OfficeHours() if request.office_hours else None
     replayed = read_replayed(snapshot, seed=request.seed, hours=hours, loads=loads, with_faults=request.faults)
     days = replayed.days(request.days)
+    failed = _failed(recording)
+    if failed and not (replayed.models and days):
+        raise TransientError(f"backtest: nothing can be replayed: {failed}")
+    if failed:
+        logger.warning("%s; what they would have said is missing from the replay", failed)
     if not replayed.models:
         raise ConfigurationError(_why_nothing(replayed.left_out))
     if not days:
@@ -100,6 +110,14 @@ def backtest(recording: Recording, request: BacktestRequest, progress: Progress)
             found[day_s] = day
             progress("replay days", len(found), len(days))
     return compare([found[day_s] for day_s in days], replayed, replayed.left_out, print_of, request.seed)
+
+
+def _failed(recording: Recording) -> str:
+    """How many questions to Prometheus failed, and why the first did; empty where none failed."""
+    reasons = [each.reason for each in recording.answers if each.status is AnswerStatus.FAILED]
+    if not reasons:
+        return ""
+    return f"{len(reasons)} of {len(recording.answers)} questions to Prometheus failed: {one_line(reasons[0])}"
 
 
 def _why_nothing(left_out: Mapping[ModelKey, str]) -> str:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from reconciler.cli.main import invoke
 from reconciler.cli.sample import _data
+from reconciler.domain.answers import AnswerStatus, HeldBody
 from reconciler.domain.identity import ModelKey
 from reconciler.pipeline import backtest as backtest_from
 from reconciler.pipeline.backtest import _keep_day, _read_day, read_loads
@@ -154,6 +156,22 @@ def test_what_is_missing_for_a_replay_is_said(
     write_recording(replace(read_recording(recording), manifests=(), answers=()), empty)
     assert invoke(["backtest", "--replay", str(empty)]) == 5
     assert "nothing in the repository is managed: `reconciler init --adopt`" in capsys.readouterr().err
+
+
+def test_a_prometheus_that_died_is_the_reason_why_nothing_can_be_replayed(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read, died = read_recording(recording), tmp_path / "died.zip"
+    past = {each.query.quantity for each in read.answers if each.query.quantity.startswith("demand_")}
+    answers = tuple(
+        replace(each, status=AnswerStatus.FAILED, reason="no connection", body=HeldBody())
+        if each.query.quantity in past
+        else each
+        for each in read.answers
+    )
+    write_recording(replace(read, answers=answers), died)
+    assert invoke(["backtest", "--replay", str(died)]) == 4
+    assert re.search(r"\d+ of \d+ questions to Prometheus failed: no connection", capsys.readouterr().err)
 
 
 def test_a_directory_that_cannot_be_written_to_is_an_error_before_any_day_is_replayed(
