@@ -37,7 +37,7 @@ def backtest_page(backtest: Backtest) -> Page:
     first, last = backtest.days[0].day, backtest.days[-1].day
     what = f"{count(backtest.models, 'model')}, {count(len(backtest.days), 'day')}"
     return Page(
-        title=f"Backtest {first} to {last}",
+        title=f"Backtest of {first}" if first == last else f"Backtest {first} to {last}",
         lead=sentence(backtest),
         sections=tuple(_sections(backtest)),
         foot=(

@@ -145,6 +145,7 @@ def test_the_sentence_says_what_it_came_to() -> None:
 
 
 def test_a_single_day_has_no_interval() -> None:
+    assert backtest_page(backtest()).title == "Backtest of 2026-11-25"
     alone = replace(backtest(), saving=Interval(value=0.23, low=0.23, high=0.23))
     assert sentence(alone).startswith("On your last day: 23 % cheaper than what ran, ")
     assert amount(Interval(value=77.0, low=77.0, high=77.0)) == "77"
