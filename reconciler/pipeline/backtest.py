@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import math
+import os
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -160,8 +161,8 @@ def _make(folder: Path) -> None:
 
 
 def _keep_day(file: Path, day: BacktestDay) -> None:
-    """Write whole or not at all: a run that is killed leaves no half of a day."""
-    unfinished = file.with_suffix(".part")
+    """Write whole or not at all: a run that is killed leaves no half of a day, and another one may write the same."""
+    unfinished = file.with_suffix(f".{os.getpid()}.part")
     try:
         unfinished.write_text(json.dumps(day_json(day), allow_nan=False), encoding="utf-8")
         unfinished.replace(file)

@@ -81,6 +81,14 @@ def test_a_kept_day_is_read_as_it_was_and_one_that_someone_changed_is_none(tmp_p
         assert _read_day(file) is None
 
 
+def test_a_day_is_kept_while_another_run_writes_the_same(tmp_path: Path) -> None:
+    (day,), file = backtest().days, tmp_path / "day.json"
+    (tmp_path / "day.part").mkdir()  # where nobody else may be half way
+    (tmp_path / "day.1.part").mkdir()
+    _keep_day(file, day)
+    assert _read_day(file) == day
+
+
 def test_a_file_of_loads_is_never_in_memory_as_numbers_of_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
