@@ -20,7 +20,7 @@ from reconciler.domain.snapshot import Snapshot, Variant
 from reconciler.domain.units import last_midnight_s, significant
 from reconciler.domain.variant_settings import HEADROOM
 from reconciler.forecast.forecaster import Forecaster, told_features
-from reconciler.forecast.series import RECENT_S, Rates, Window
+from reconciler.forecast.series import LOOKS_BACK_S, RECENT_S, Rates, Window
 from reconciler.simulation.rehearsal import HOLD_S, LEVEL, LEVELS, Rehearsal, Rules, learn, lingering, rehearse
 
 DRAINED_IN_S = 600.0
@@ -68,7 +68,7 @@ def forecast_loads(
     if not snapshot.observed.demand:
         return Forecasts(why_not=why_not, events=events)
     rows, rates = joined(snapshot.observed.demand)
-    present = _until_now(snapshot, rows, rates)
+    present = _until_now(snapshot, rows, rates.since(snapshot.now_s - LOOKS_BACK_S))
     found: dict[ModelKey, LoadForecast] = {}
     added = _added(snapshot)
     until_s = last_midnight_s(snapshot.now_s)

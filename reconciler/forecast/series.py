@@ -13,6 +13,8 @@ Integers: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 
 DAY_S, WEEK_S, HOUR_S, RECENT_S = 86_400.0, 604_800.0, 3600.0, 600.0
+LOOKS_BACK_S = WEEK_S + DAY_S
+"""What is known of a moment lies in the time so long before it: at most a week, and the windows that end then."""
 LEAST_KNOWN = 0.5
 """Of a window: with less its mean is not known."""
 SERIES_AT_ONCE = 256
@@ -24,6 +26,7 @@ FLOOR_OF_MEAN, FLOOR_PER_S = 0.03, 0.001
 WIDEST = 5.0
 """Logarithms of ratios beyond say no more."""
 
+FEATURE_DIGITS = 9
 FEATURES = (
     *("last 5 minutes", "last hour", "peak of the last hour", "mean of the day", "mean of the week"),
     *("peak of the day", "same time yesterday", "rise yesterday", "same time last week", "rise last week"),
@@ -67,6 +70,11 @@ class Rates:
         """How many moments are not after `at_s`."""
         count = math.floor((at_s - self.start_s) / self.step_s) + 1
         return int(min(max(count, 0), self.per_s.shape[1]))
+
+    def since(self, at_s: float) -> "Rates":
+        """The moments from the last one that is not after `at_s`; all where there is none."""
+        first = max(self.moments_until(at_s) - 1, 0)
+        return Rates(start_s=self.start_s + first * self.step_s, step_s=self.step_s, per_s=self.per_s[:, first:])
 
     def steps(self, span_s: float) -> int:
         """How many steps a time has, at least one."""
@@ -260,7 +268,12 @@ def _states(
 
 
 def with_products(values: Floats) -> Floats:
-    """The same rows with the hinges and products in the last columns made of the others."""
+    """The same rows, rounded, with the hinges and products in the last columns made of the others.
+
+    What is 0 where now is the largest of the hour would else be above or below 0 by how sums were rounded, and fall
+    into one cell or the next.
+    """
+    np.round(values, FEATURE_DIGITS, out=values)
     peak, daily, high, yesterday, varied = (
         values[:, each] for each in (OF_HOUR, OF_DAY, OF_PEAK, OF_YESTERDAY, OF_VARIATION)
     )
