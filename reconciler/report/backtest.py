@@ -183,7 +183,8 @@ def _foot(backtest: Backtest, width: int) -> Iterator[str]:
         indent=0,
         width=width,
     )
-    yield from hung("assumed: ", "; ".join(backtest.assumptions), width=width)
+    assumed = "; ".join(one_line(each, limit=len(each)) for each in backtest.assumptions)
+    yield from hung("assumed: ", assumed, width=width)
     yield from wrapped(
         "Intervals hold nine of ten draws of days. What was swept is chosen on these days: expect less of it.",
         indent=0,

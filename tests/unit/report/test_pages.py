@@ -230,6 +230,12 @@ def test_hostile_names_stay_text() -> None:
     assert not [name for _, attributes in page.found for name in attributes if name.startswith("on")]
 
 
+def test_a_name_among_what_is_assumed_controls_no_terminal() -> None:
+    text = backtest_text(replace(backtest(), assumptions=("prod/\x1b[2Jchat: as before", "merges take 15 min")))
+    assert "\x1b" not in text
+    assert "chat: as before; merges take 15 min" in text
+
+
 def test_a_page_of_a_hundred_models_stays_below_three_mebibytes() -> None:
     text = Renderer().render(TEMPLATE, backtest_page(backtest(models=100)))
     assert len(text.encode()) < 3 * 2**20
