@@ -21,6 +21,7 @@ from reconciler.domain.backtests import (
 )
 from reconciler.domain.identity import ModelKey
 from reconciler.forecast.series import Floats, Integers
+from reconciler.manifests.wording import name_first
 from reconciler.simulation.draws import Spread, random_generator
 from reconciler.simulation.faults import LATE_S, LATE_SHARE, LOST, LOST_SHARE, SHORT, SILENT
 from reconciler.simulation.policies import POLICIES, Setting
@@ -175,10 +176,9 @@ _FAULTS = (
 def _unsure(replayed: Replayed) -> Iterator[str]:
     """What counts as missed without being known to be: attainment, also of what ran, may be better than it says."""
     if replayed.unsure:
-        names = ", ".join(map(str, replayed.unsure[:SHOWN]))
-        more = f" and {len(replayed.unsure) - SHOWN} more" if len(replayed.unsure) > SHOWN else ""
+        names = name_first([*map(str, replayed.unsure[:SHOWN])], len(replayed.unsure))
         yield (
-            f"{names}{more}: larger batches than its learned profile has seen count as missed targets, also of what "
+            f"{names}: larger batches than its learned profile has seen count as missed targets, also of what "
             "ran, which may have kept them"
         )
 

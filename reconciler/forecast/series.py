@@ -72,7 +72,7 @@ class Rates:
         return int(min(max(count, 0), self.per_s.shape[1]))
 
     def since(self, at_s: float) -> "Rates":
-        """The moments from the last one that is not after `at_s`; all where there is none."""
+        """The same rates from `at_s` on, beginning with the last moment that is not after it."""
         first = max(self.moments_until(at_s) - 1, 0)
         return Rates(start_s=self.start_s + first * self.step_s, step_s=self.step_s, per_s=self.per_s[:, first:])
 
@@ -270,8 +270,8 @@ def _states(
 def with_products(values: Floats) -> Floats:
     """The same rows, rounded, with the hinges and products in the last columns made of the others.
 
-    What is 0 where now is the largest of the hour would else be above or below 0 by how sums were rounded, and fall
-    into one cell or the next.
+    Without that, a feature that is exactly 0 (now is the largest rate of the hour) would be 1e-13 above or below it,
+    by how sums were rounded, and so in one cell of the table or in the next.
     """
     np.round(values, FEATURE_DIGITS, out=values)
     peak, daily, high, yesterday, varied = (

@@ -483,5 +483,5 @@ def _end_group(process: "subprocess.Popen[bytes]") -> None:
 def _close_pipes(process: "subprocess.Popen[bytes]") -> None:
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
-            with contextlib.suppress(OSError):  # nobody takes what was left to write
+            with contextlib.suppress(OSError):  # git has ended and reads no more input
                 pipe.close()

@@ -157,7 +157,11 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigurationError(f"--keep {folder}: {error.strerror}: expected a directory to write to") from error
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(f"--keep {folder}: {error.strerror}: expected a directory to write to")
 
 
 def _keep_day(file: Path, day: BacktestDay) -> None:
@@ -167,7 +171,7 @@ def _keep_day(file: Path, day: BacktestDay) -> None:
         unfinished.write_text(json.dumps(day_json(day), allow_nan=False), encoding="utf-8")
         unfinished.replace(file)
     except OSError as error:
-        raise ConfigurationError(f"--keep {file.parent}: {error.strerror}: expected a directory to write to") from error
+        raise _unwritable(file.parent, error) from error
 
 
 def _read_day(file: Path) -> BacktestDay | None:

@@ -42,7 +42,8 @@ def covered(learned: Forecaster, rates: Rates, day: int) -> float:
 
 def test_nine_of_ten_loads_of_unseen_days_are_below_their_quantile(smooth100: Rates) -> None:
     found = {day: coverage(smooth100, day) for day in range(8, 14)}
-    assert all(abs(each - 0.9) <= 0.02 for each in found.values()), found
+    saturday = 12  # a weekend is below what the days before it were like
+    assert all(abs(each - 0.9) <= (0.02 if day == saturday else 0.015) for day, each in found.items()), found
 
 
 def test_what_is_not_known_of_one_series_changes_nothing_of_the_others(smooth100: Rates) -> None:
